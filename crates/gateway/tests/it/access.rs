@@ -1,4 +1,4 @@
-//! Who may call. The names are those of what happened to others.
+//! Who may call, and how known attacks are refused. Many tests are named after such an attack.
 
 use std::time::Instant;
 
@@ -130,7 +130,7 @@ async fn failed_sign_ins_of_one_address_are_slowed_down_and_valid_tokens_are_not
         assert!(!refused.headers.contains_key("www-authenticate"));
     }
     assert_eq!(fail(0).await.code(), "overloaded");
-    // Others behind the same address are let in, with tokens that were not looked up before.
+    // Other callers from the same address are accepted, with tokens that were not looked up before.
     assert_eq!(rig.alice().get("/api/v1/agents").await.unwrap().status, 200);
     let link = code(&rig, "alpha", "alice").await;
     assert_eq!(sign_in(&rig, &link).await.status, 200);
@@ -259,7 +259,7 @@ async fn waits_and_synchronous_answers_end_soon_after_a_revocation() {
         let before = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();
         let waiting = client.send(method, &path, &[], body);
         let revoking = async {
-            // The request is under way when its run is there, or else by now.
+            // The request has begun once its run exists; for waits, it has begun by now.
             let begun = async || {
                 let after = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();
                 (after != before || path.contains("/wait")).then_some(())
@@ -271,7 +271,7 @@ async fn waits_and_synchronous_answers_end_soon_after_a_revocation() {
         let (reply, revoked) = tokio::join!(waiting, revoking);
         let reply = reply.unwrap();
         assert!(revoked.elapsed().as_secs() < 5, "{path}: {:?}", revoked.elapsed());
-        // Signs of life may have begun the reply: then its body tells.
+        // Keep-alives may have begun the response; then its body has the error.
         let told = String::from_utf8_lossy(&reply.body).into_owned();
         assert!(told.contains("revoked"), "{path}: {} {told}", reply.status);
     }

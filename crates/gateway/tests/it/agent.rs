@@ -1,4 +1,4 @@
-//! An agent that does what it is told: the first word of its input chooses.
+//! An agent that follows its input: the first word chooses what it does.
 
 use std::sync::Arc;
 

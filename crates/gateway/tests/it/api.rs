@@ -1,4 +1,4 @@
-//! The endpoints, each through its door.
+//! The endpoints, each through its own routes.
 
 use std::sync::{Arc, Mutex};
 
@@ -210,7 +210,7 @@ async fn a_thread_has_its_state_of_every_event() {
         let state = client.get(&path).await.unwrap().ok().unwrap();
         assert_eq!(state["number"], event["number"]);
         assert_eq!(state["run_id"].is_string(), open, "{event} {state}");
-        // What a client sets holds from the event on that moves the head.
+        // Values that a client sets are visible from the event that moves the head.
         if event["type"] != "state.values" || open {
             assert_eq!(state["values"], values, "{event}");
         }

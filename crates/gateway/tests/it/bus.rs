@@ -1,4 +1,4 @@
-//! What a client of NATS learns of conversations, and what it can make servers show. Messages of an attacker's own are in the tests of the store.
+//! What a NATS client can learn of conversations, and what it can make servers show. The store's tests cover messages that an attacker sends.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -14,7 +14,7 @@ const SECRET: &str = "the launch code is 0451";
 /// A message on the bus: its subject and its bytes.
 type BusMessage = (String, Vec<u8>);
 
-/// A client of NATS that hears everything, and sends what it likes.
+/// A NATS client that receives everything and can send anything.
 struct Tap(BufReader<TcpStream>);
 
 impl Tap {
@@ -36,7 +36,7 @@ impl Tap {
         self.send(&[payload, &b"\r\n"[..]].concat()).await;
     }
 
-    /// What came so far. The server has passed on everything that this client sent.
+    /// The messages so far. The server has delivered everything that this client sent.
     async fn messages(&mut self) -> Vec<BusMessage> {
         self.send(b"PING\r\n").await;
         let mut messages = Vec::new();
@@ -113,7 +113,7 @@ async fn a_client_of_nats_reads_no_conversation_and_changes_none() {
     shown_here.extend(until_end(&mut here).await);
     shown_there.extend(until_end(&mut there).await);
     assert_eq!(shown_here, shown_there);
-    // Nothing is listed as changed that did not change.
+    // No change is listed that did not happen.
     let listed = async {
         loop {
             let change = changes.next().await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Callbacks, to a real receiver.
+//! Callbacks, sent to a real receiver.
 
 use bytes::Bytes;
 use http::StatusCode;

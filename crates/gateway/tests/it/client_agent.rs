@@ -1,4 +1,4 @@
-//! An agent that keeps sessions of its own and speaks the Agent Client Protocol, without a process: the first word of its prompt chooses.
+//! An agent with its own sessions that speaks the Agent Client Protocol, without a process: the first word of its prompt chooses what it does.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,12 +24,12 @@ use crate::agent::Puppet;
 pub(crate) struct Hosted {
     card: AgentCard,
     pub(crate) heard: Mutex<Vec<Value>>,
-    /// Woken when it is told a piece of what is uploaded to it.
+    /// Notified when the agent receives a piece of an upload.
     chunk: Notify,
     takes_audio: bool,
 }
 
-/// Every kind of update that the protocol has, and two that it has not, without session id.
+/// Every kind of update that the protocol defines and two unknown ones, without session ids.
 pub(crate) fn samples() -> Vec<Value> {
     let text = |text: &str| json!({"type": "text", "text": text});
     [
@@ -49,7 +49,7 @@ pub(crate) fn samples() -> Vec<Value> {
     .to_vec()
 }
 
-/// A block wherever an agent sends content.
+/// The block in every place where an agent can send content.
 pub(crate) fn content(block: &Value) -> Vec<Value> {
     let (message, thought, call) =
         (MessageId::generate(), MessageId::generate(), MessageId::generate());
@@ -62,7 +62,7 @@ pub(crate) fn content(block: &Value) -> Vec<Value> {
     ]
 }
 
-/// Three tool calls, of which the first is at work and the second has ended, and is spoken of once more.
+/// Three tool calls: the first is running, and the second has ended and gets one more update.
 pub(crate) fn calls() -> Vec<Value> {
     let call = |id: &str| json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "T"});
     let update = |id: &str, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status});
@@ -76,7 +76,7 @@ pub(crate) fn calls() -> Vec<Value> {
     ]
 }
 
-/// Updates that not every client gets.
+/// Updates that only some clients get.
 pub(crate) fn gated() -> Vec<Value> {
     let option = |id: &str, kind: &str| match kind {
         "boolean" => {
@@ -116,7 +116,7 @@ impl Hosted {
     }
 }
 
-/// Says that nobody waits for an answer any more.
+/// Records on drop that no client waits for the response any more.
 struct GivenUp<'a>(&'a Hosted);
 
 impl Drop for GivenUp<'_> {
@@ -295,7 +295,7 @@ impl Backend for Hosted {
                 let told = json!({"blocks": blocks, "extra": extra});
                 say(&context, "m-blocks", &told.to_string()).await?;
             }
-            // Everything behind the first word, as content of each kind.
+            // All blocks after the first word, as content of each kind.
             "content" => {
                 for block in mapping::blocks_of_message(messages.last().unwrap()).iter().skip(1) {
                     for update in content(&json!(block)) {
@@ -385,7 +385,7 @@ impl Sessions for Hosted {
                 let update =
                     json!({"sessionUpdate": "current_mode_update", "currentModeId": &mode});
                 let (body, original) = logged(&update);
-                // Not every agent tells of what it was told.
+                // Some agents do not report a change that a client made.
                 if let Some(thread) = thread.filter(|_| mode != "quiet") {
                     drop(thread.note(body, original).await);
                 }
@@ -398,7 +398,7 @@ impl Sessions for Hosted {
                 Ok(Json::from_value(&json!({ "configOptions": options })))
             }
             "authenticate" => match params.to_value()["methodId"].as_str() {
-                // What only this agent asks about: in the words of its own request.
+                // A question of this agent alone: its id is the agent's own request id.
                 Some(mode @ ("form" | "url")) => {
                     let asked = json!({"requestId": "agents-own", "mode": mode, "message": "who?", "requestedSchema": {"type": "object", "properties": {}}, "elicitationId": "e", "url": "https://a.example/"});
                     let answer =
@@ -414,7 +414,7 @@ impl Sessions for Hosted {
                 let _given_up = GivenUp(self);
                 std::future::pending().await
             }
-            // What it is told next belongs to this.
+            // The next notification belongs to this request.
             "_x/upload" => {
                 self.chunk.notified().await;
                 Ok(Json::empty_object())

@@ -1,4 +1,4 @@
-//! Closing a session that others use too.
+//! Closing a session that other clients use too.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn closing_ends_nothing_that_another_face_began() {
     editor.until(|message| message["params"]["update"]["content"]["text"] == "waiting").await;
     editor.ok("session/close", json!({"sessionId": session})).await;
     assert!(hosted.heard("close").is_empty(), "its agent still works");
-    // The run goes on until somebody ends it.
+    // The run continues until a client ends it.
     let alice = rig.alice();
     let runs = alice.get(&format!("/api/v1/runs?thread_id={session}")).await.unwrap().ok().unwrap();
     let run = runs["items"][0].clone();
@@ -24,7 +24,7 @@ async fn closing_ends_nothing_that_another_face_began() {
     alice.post(&cancel, &json!({})).await.unwrap().ok().unwrap();
     let ended = tokio::time::timeout(LIMIT, alices).await.unwrap().unwrap();
     assert_eq!(ended.unwrap().ok().unwrap()["status"], "cancelled");
-    // Alone, and with nothing at work, the agent's own session is closed.
+    // With no other client and no running turn, closing the session closes the agent's own session.
     editor.load(&session).await;
     let prompt = editor.start_prompt(&session, "wait").await;
     editor.ok("session/close", json!({"sessionId": session})).await;

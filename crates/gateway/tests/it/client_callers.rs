@@ -1,4 +1,4 @@
-//! What an agent asks about a client's own request, and who answers its calls.
+//! An agent's requests about a client's own request, and the clients that answer an agent's calls.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn what_an_agent_asks_about_a_request_is_asked_under_the_clients_own_id() 
         let done = editor.notified("elicitation/complete").await;
         assert_eq!(done["params"], json!({"elicitationId": "e"}));
     }
-    // An id that is text, of another client at the same time.
+    // A text id, used by another client at the same time.
     let mut other = rig.door().with("hosted", json!({"elicitation": {"form": {}}})).await;
     other.send(&json!({"jsonrpc": "2.0", "id": "text-1", "method": "authenticate", "params": {"methodId": "form"}})).await;
     let asked = other.request("elicitation/create").await;
@@ -43,7 +43,7 @@ async fn a_client_without_a_form_is_asked_nothing_and_told_nothing() {
         let mut editor = rig.door().with("hosted", able.clone()).await;
         let request = editor.ask("authenticate", json!({"methodId": mode})).await;
         let mut told = Vec::new();
-        // What the agent tells of it comes before the answer.
+        // The agent's notification about it comes before the response.
         let answer = loop {
             let message = editor.message().await.unwrap();
             if message["id"] == request {
@@ -75,7 +75,7 @@ async fn who_takes_over_answers_what_the_client_before_was_asked() {
     second.reply(&asked, json!({"content": "of the second"})).await;
     second.until(|message| message["params"]["update"]["content"]["text"] == "!").await;
     assert_eq!(second.words("agent_message_chunk"), ["{\"content\":\"of the second\"}!"]);
-    // Each is asked for what it can: the one that prompts counts.
+    // The capabilities of the client that prompts decide what the agent may request.
     let mut third = rig.door().joined("hosted", &session).await;
     third.prompt(&session, "read /b").await;
     assert_eq!(third.words("agent_message_chunk").last().unwrap(), "-32601!");

@@ -1,4 +1,4 @@
-//! What agents ask of the client that prompted.
+//! Agents' requests to the client that prompted.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What a client ends, and what it says because it has ended it.
+//! What a client cancels, and its messages afterwards.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
         for command in commands {
             let prompt = editor.start_prompt(&session, command).await;
             let asked = editor.request("session/request_permission").await;
-            // In one write, as editors do it.
+            // One write, like editors do.
             let cancel = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}});
             let reply = json!({"jsonrpc": "2.0", "id": asked["id"], "result": cancelled()});
             editor.raw(format!("{cancel}\n{reply}\n").as_bytes()).await;
@@ -44,7 +44,7 @@ async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
             }
         }
     }
-    // A turn that begins behind it is not meant.
+    // The cancellation does not affect a turn that begins after it.
     let session = editor.session().await;
     for _ in 0..10 {
         let first = editor.start_prompt(&session, "wait").await;
@@ -90,7 +90,7 @@ async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
     let third = editor.start_prompt(&session, "hello").await;
     editor.tell("$/cancel_request", json!({"requestId": second})).await;
     assert_eq!(editor.answer(&second).await["result"]["stopReason"], "cancelled");
-    // What another face began in the thread goes on too.
+    // A run that another protocol's client began in the thread continues too.
     let other = json!({
         "agent": "puppet", "input": "other", "thread_id": session, "strategy": "enqueue",
     });
@@ -107,7 +107,7 @@ async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
     assert_eq!(others["status"], "completed", "{others}");
     let said = editor.words("agent_message_chunk");
     assert!(!said.contains(&"never".to_owned()), "{said:?}");
-    // Its question goes with it, whatever the client says.
+    // Its question ends with it, and the client's answer has no effect.
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     editor.tell("$/cancel_request", json!({"requestId": prompt})).await;

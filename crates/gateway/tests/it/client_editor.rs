@@ -1,4 +1,4 @@
-//! Where editors reach a rig: the server's socket.
+//! A rig's socket for editors.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ pub(crate) struct Door {
     folder: TempDir,
 }
 
-/// Makes puppets of commands.
+/// Creates puppet agents from commands.
 #[derive(Debug)]
 struct Puppeteer(Runtime);
 
@@ -63,7 +63,7 @@ impl Door {
         UnixStream::connect(self.folder.path().join("server.sock")).await.unwrap()
     }
 
-    /// Says this first, and gives back what is answered.
+    /// Sends this first line, and returns the reply.
     pub(crate) async fn hello(&self, hello: &Value) -> (Value, Editor) {
         let mut stream = self.stream().await;
         stream.write_all(format!("{hello}\n").as_bytes()).await.unwrap();
@@ -73,7 +73,7 @@ impl Door {
         (serde_json::from_str(&line).unwrap(), editor)
     }
 
-    /// An editor that has said nothing yet.
+    /// An editor that has sent nothing yet.
     pub(crate) async fn editor(&self, agent: &str) -> Editor {
         let hello = json!({"trilogue": 1, "attach": {"agent": agent}});
         let (welcome, editor) = self.hello(&hello).await;
@@ -92,7 +92,7 @@ impl Door {
         editor
     }
 
-    /// A plain editor with a session of its own.
+    /// A plain editor with a new session.
     pub(crate) async fn opened(&self, agent: &str) -> (Editor, String) {
         self.opened_with(agent, json!({})).await
     }
@@ -110,7 +110,7 @@ impl Door {
         editor
     }
 
-    /// A program that an editor launched, which knows where it is after a connection has broken.
+    /// A program that an editor launched, which can resume at its position after its connection broke.
     pub(crate) async fn numbered(&self, agent: &str) -> Editor {
         self.numbered_as(agent, "me").await
     }

@@ -1,4 +1,4 @@
-//! What a numbered connection is told of where it is, and what a session says that is opened again.
+//! The positions that a numbered connection receives, and the updates of a session that is opened again.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn a_history_moves_a_client_nowhere_before_it_is_answered() {
         first.prompt(&session, "large").await;
     }
     let mut second = rig.door().numbered("puppet").await;
-    // It is open already, and loaded once more.
+    // The session is already open, and is loaded once more.
     for round in 0..2 {
         second.control.clear();
         let params = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
@@ -60,7 +60,7 @@ async fn a_session_that_is_resumed_has_its_commands_behind_the_answer() {
     let told = &second.updates[0]["update"];
     assert_eq!(told["sessionUpdate"], "available_commands_update");
     assert_eq!(told["availableCommands"], json!([{"name": "web", "description": "search"}]));
-    // Whoever is told the history is told them there, once.
+    // A client that receives the history gets the commands in it, once.
     let mut third = rig.door().joined("hosted", &session).await;
     second.prompt(&session, "two").await;
     third.until(|it| it["params"]["update"]["content"]["text"] == "second").await;
@@ -68,7 +68,7 @@ async fn a_session_that_is_resumed_has_its_commands_behind_the_answer() {
         let commands = kinds(editor, 0).into_iter();
         commands.filter(|kind| kind == "available_commands_update").count()
     };
-    // Each opening of the agent's own session told of some, and the samples.
+    // Each opening of the agent's own session sends commands, and so do the samples.
     assert_eq!(commands(&third), 3, "{:?}", third.updates);
 }
 
@@ -130,14 +130,14 @@ async fn a_call_that_was_at_work_when_the_connection_broke_ends_for_who_comes_ba
     let session = first.session().await;
     first.start_prompt(&session, "open-calls cancel").await;
     first.until(|it| it["params"]["update"]["toolCallId"] == "c-3").await;
-    // Where it is behind that.
+    // The position after the last update.
     first.control.clear();
     first.until_control(|line| line.starts_with("#P")).await;
     let head = format!("#P {session} ");
     let after = first.control.iter().rev().find_map(|line| line.strip_prefix(&head));
     let after: u64 = after.unwrap().parse().unwrap();
     drop(first);
-    // Its turn ends while nobody is there.
+    // Its turn ends while the client is disconnected.
     let mut other = rig.door().joined("hosted", &session).await;
     other.tell("session/cancel", json!({"sessionId": session})).await;
     let has_ended = |it: &Value| it["params"]["update"]["status"] == "failed";

@@ -1,4 +1,4 @@
-//! Agents that speak the protocol themselves: what they say comes as they say it.
+//! Agents that speak the protocol themselves: their updates arrive unchanged.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn everything_comes_as_it_was_said_live_and_again() {
     let (mut first, session) = rig.door().opened("hosted").await;
     let mut second = rig.door().joined("hosted", &session).await;
     first.prompt(&session, "all").await;
-    // The commands that it told of when its session was opened come behind the answer.
+    // The commands that it sent while its session was opened come after the response.
     let mut expected =
         vec![json!({"sessionUpdate": "available_commands_update", "availableCommands": []})];
     expected.extend(samples());
@@ -50,7 +50,7 @@ async fn what_the_protocol_has_no_word_for_passes_through() {
     let (rig, _) = house().await;
     let (mut editor, session) = rig.door().opened("hosted").await;
     let prompt = editor.start_prompt(&session, "unknown").await;
-    // No schema has words for these.
+    // The schema does not define these members.
     let mut lines = Vec::new();
     loop {
         let line = editor.line().await.unwrap();
@@ -90,7 +90,7 @@ async fn who_cannot_show_something_is_not_told_of_it() {
         .into_iter()
         .filter(|it| !it["sessionUpdate"].as_str().unwrap().ends_with("chunk"))
         .collect();
-    // The commands come with each opening of the agent's session, and the options without the switch.
+    // Each opening of the agent's session sends the commands, and the options without the switch.
     assert_eq!(options.len(), 3, "{options:?}");
     let kept: Vec<_> =
         options[1]["configOptions"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
@@ -135,7 +135,7 @@ async fn a_session_of_the_agents_own_is_opened_at_once_or_when_it_is_needed() {
     assert_eq!(heard["thread"], json!(session));
     assert_eq!(heard["params"]["sessionId"], "");
     editor.updated(2).await;
-    // Whoever opens it again learns the modes from the log, and the agent is not asked.
+    // A client that opens the session again gets the modes from the log, without a request to the agent.
     let mut second = rig.door().plain("hosted").await;
     for method in ["session/load", "session/resume"] {
         let open = json!({"sessionId": session, "cwd": "/other", "mcpServers": []});
@@ -148,7 +148,7 @@ async fn a_session_of_the_agents_own_is_opened_at_once_or_when_it_is_needed() {
     assert_eq!((opened.len(), &opened[1]["params"]["cwd"]), (2, &json!("/other")));
     second.prompt(&session, "two").await;
     assert_eq!(hosted.heard("open").len(), 2);
-    // One that its agent does not begin is none.
+    // A session that the agent refuses to open does not exist.
     let forbidden = json!({"cwd": "/forbidden", "mcpServers": []});
     assert_eq!(editor.code("session/new", forbidden).await, -32000);
     let listed = editor.ok("session/list", json!({})).await;

@@ -1,4 +1,4 @@
-//! Message ids: who makes which, what is acknowledged, and that they stay.
+//! Message ids: who chooses them, which are acknowledged, and that they stay the same.
 
 use serde_json::{Value, json};
 use trilogue_gateway::{ClientOptions, MessageIdFormat, UserMessageId};
@@ -52,7 +52,7 @@ async fn every_kind_of_id_gets_the_answer_that_the_options_say() {
             let is_kept = format == MessageIdFormat::Any || given == UPPER;
             let expected = (echo && is_kept).then_some(given);
             assert_eq!(told(&answer), expected, "{given:?} {format:?} {user_message_id:?}");
-            // The same id again is not recorded, and the prompt runs.
+            // Repeating an id does not record it again, and the prompt runs.
             let again = prompt(&mut editor, &session, "again", json!(given)).await;
             assert_eq!(told(&again), None, "{given:?}");
             assert_eq!(again["result"]["stopReason"], "end_turn");
@@ -85,7 +85,7 @@ async fn an_id_is_told_with_every_result_and_with_no_error() {
     editor.tell("session/cancel", json!({"sessionId": session})).await;
     let answer = editor.answer(&request).await;
     assert_eq!(answer["result"]["stopReason"], "cancelled");
-    // One that was ended before it began has recorded nothing.
+    // A prompt that was cancelled before it began is not recorded.
     assert!(told(&answer).is_none_or(|told| told == UPPER));
     let failed = prompt(&mut editor, &session, "fail", json!(LOWER)).await;
     assert!(failed["error"]["code"].is_i64() && failed.get("result").is_none(), "{failed}");
@@ -106,7 +106,7 @@ async fn ids_stay_the_same_when_the_session_is_told_again() {
     for id in &ids {
         assert!(Uuid::try_parse(id.as_str().unwrap()).is_ok(), "{id}");
     }
-    // What was acknowledged is recognised on our own face.
+    // An acknowledged id works on `/api/v1` too.
     let alice = rig.alice();
     let path = format!("/api/v1/threads/{session}/events?from_message={assigned}&limit=1");
     let page = alice.get(&path).await.unwrap().ok().unwrap();

@@ -1,4 +1,4 @@
-//! What an agent says and asks is as large as a line may be, and comes as it was said.
+//! An agent's messages and requests may be as large as a line, and arrive unchanged.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::rig::{Rig, Setup};
 
 const MIB: usize = 1024 * 1024;
 
-/// What the agent says: two large updates, and small ones between and behind them.
+/// The agent's updates: two large ones, with small ones between and after them.
 fn updates() -> Vec<Value> {
     let text = |text: String| json!({"type": "text", "text": text});
     vec![
@@ -37,7 +37,7 @@ fn question() -> Value {
     })
 }
 
-/// What the hosted agent does when it is told to say much.
+/// Sends large updates or requests, as the prompt of the hosted agent asks.
 pub(crate) async fn say(context: &RunContext, what: &str) -> Result<(), Failure> {
     if what == "ask" {
         let raw = question().to_string();
@@ -63,14 +63,14 @@ async fn houses() -> Vec<Rig> {
     houses
 }
 
-/// What of this session came, without what the user said and what the agent can do.
+/// The received updates of this session, without the user's messages and the agent's capabilities.
 fn told(editor: &Editor) -> Vec<Value> {
     let updates = editor.updates.iter().map(|params| params["update"].clone());
     let others = ["user_message_chunk", "available_commands_update"];
     updates.filter(|it| others.iter().all(|other| it["sessionUpdate"] != *other)).collect()
 }
 
-/// Equal, without printing megabytes where they are not.
+/// Asserts equality, without printing megabytes on failure.
 fn assert_same(found: &[Value], expected: &[Value]) {
     assert_eq!(found.len(), expected.len());
     for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
@@ -115,7 +115,7 @@ async fn a_large_prompt_is_shown_as_the_text_that_it_is() {
     for rig in houses().await {
         let (mut first, session) = rig.door().opened("hosted").await;
         let mut second = rig.door().joined("hosted", &session).await;
-        // What the agent answers to it is short.
+        // The agent's response to it is short.
         let text = format!("result {}", "ä".repeat(9 * MIB / 2));
         let block = json!({"type": "text", "text": text});
         let prompt = json!([block, {"type": "text", "text": "behind"}]);

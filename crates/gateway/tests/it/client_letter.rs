@@ -1,4 +1,4 @@
-//! What comes as it was written, and what is held to the letter.
+//! Messages that pass unchanged, and messages that a strict server refuses.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::client_editor::Editor;
 use crate::client_hosted::house;
 use crate::rig::{LIMIT, Rig, Setup};
 
-/// Blocks whose bytes are no base64.
+/// Blocks whose data is not base64.
 fn unlettered() -> Vec<Value> {
     vec![
         json!({"type": "image", "data": "no base64!", "mimeType": "image/png"}),
@@ -62,7 +62,7 @@ async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
     assert_eq!(got["blocks"], whole);
 }
 
-/// Links whose optional members have values of other types than the documents say.
+/// Links whose optional members have types that the documents do not allow.
 fn misfits() -> Vec<Value> {
     let link = |member: &str, value: Value| {
         let mut block = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
@@ -131,7 +131,7 @@ async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
     }
     editor.choose(&asked, "yes").await;
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
-    // An id that was answered can be used again.
+    // An id can be used again once its request is answered.
     editor.send(&again).await;
     assert!(editor.answer(&prompt).await["result"]["sessions"].is_array());
 }
@@ -150,7 +150,7 @@ async fn a_session_that_nobody_waits_for_any_more_is_none() {
     assert_eq!(hosted.heard("given up").len(), 1);
     let mut other = rig.door().plain("hosted").await;
     none_is_listed(&mut other).await;
-    // Likewise where the client is gone.
+    // The same if the client has disconnected.
     editor.ask("session/new", slow).await;
     while hosted.heard("open").len() < 2 {
         tokio::task::yield_now().await;

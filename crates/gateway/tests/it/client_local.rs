@@ -1,4 +1,4 @@
-//! The socket: who is let in, positions, coming back, limits, and other tenants.
+//! The socket: access, positions, reconnects, limits, and other tenants.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ async fn whoever_says_something_else_first_is_told_why_it_is_not_let_in() {
         assert_eq!(refused["error"]["code"], code, "{hello} {refused}");
         assert!(editor.line().await.is_none());
     }
-    // A line without end is not waited for without end, and not kept.
+    // The server neither waits forever for a line's end nor keeps the line.
     let mut stream = rig.door().stream().await;
     let block = vec![b'x'; 64 * 1024];
     for _ in 0..20 {
@@ -124,7 +124,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let new = json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
     assert_eq!(first.ok("session/new", new.clone()).await["sessionId"], session);
     first.ok("session/prompt", keyed(session, "hello", "k1")).await;
-    // Where it is behind the answer, not before.
+    // The position after the response, not before it.
     first.control.clear();
     first.until_control(|line| line.starts_with("#P")).await;
     let after = position(&first, session);
@@ -133,7 +133,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let question = format!("#I {} ", asked["id"]);
     assert!(first.control.iter().any(|line| line.starts_with(&question)), "{:?}", first.control);
     drop((first, waiting));
-    // The connection broke: it says again what was not answered, and goes on where it was.
+    // After a broken connection, the client repeats its open request and continues at its position.
     let mut second = rig.door().numbered_as("puppet", "me").await;
     assert_eq!(second.ok("session/new", new).await["sessionId"], session);
     let attach = json!({"sessionId": session, "after": after});
@@ -147,7 +147,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let behind =
         second.updates.iter().filter(|it| it["update"]["content"]["text"] == "yes").count();
     assert_eq!(behind, 1, "{:?}", second.updates);
-    // What had ended is answered from how it ended, and nothing runs again.
+    // A repeated prompt that has ended gets its recorded end, and nothing runs again.
     let ended = second.ok("session/prompt", keyed(session, "ask", "k2")).await;
     assert_eq!((&ended["stopReason"], &ended["userMessageId"]), (&json!("end_turn"), &id));
     let mut third = rig.door().plain("puppet").await;
@@ -156,7 +156,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     assert_eq!(third.words("user_message_chunk"), ["hello", "ask"]);
     assert_eq!(third.words("agent_message_chunk"), ["hello", "yes"]);
     assert!(third.control.is_empty(), "control lines are for who asked for them");
-    // From a number on, and only that.
+    // Replays only the updates after a given number.
     let mut fourth = rig.door().numbered_as("puppet", "another").await;
     let load = json!({
         "sessionId": session, "cwd": "/w", "mcpServers": [],
@@ -172,7 +172,7 @@ async fn every_line_of_a_numbered_connection_is_followed_by_what_it_means() {
     let mut editor = rig.door().numbered_as("puppet", "me").await;
     let session = editor.session().await;
     editor.prompt(&session, "count 50").await;
-    // The line behind the answer says where the client is.
+    // The line after the response has the client's position.
     let line = editor.line().await.unwrap();
     assert!(line.starts_with(&format!("#P {session} ")), "{line}");
     let path = format!("/api/v1/threads/{session}/events?limit=1000");
@@ -201,7 +201,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
     let (mut editor, session) = rig.door().opened("puppet").await;
     let mut count = rig.server.local_connections();
     for _ in 0..60 {
-        // Each is answered with far more than a socket holds.
+        // Each answer is far larger than a socket's buffer.
         editor.start_prompt(&session, "large").await;
     }
     let gone = count.wait_for(|count| *count == 0);
@@ -226,7 +226,7 @@ async fn requests_and_sessions_have_their_limits() {
     for _ in 0..3 {
         editor.start_prompt(&first, "sleep").await;
     }
-    // What is one too many waits; what is told meanwhile is heard.
+    // A request beyond the limit waits; notifications are still handled meanwhile.
     let list = editor.ask("session/list", json!({})).await;
     editor.tell("session/cancel", json!({"sessionId": first})).await;
     let listed = editor.answer(&list).await;

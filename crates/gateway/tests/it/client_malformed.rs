@@ -1,4 +1,4 @@
-//! Lines that are no messages, and messages that do not fit: each gets its answer, and the connection goes on.
+//! Lines that are not messages, and invalid messages: each gets its response, and the connection stays open.
 
 use serde_json::{Value, json};
 use trilogue_gateway::ClientOptions;
@@ -6,7 +6,7 @@ use trilogue_gateway::ClientOptions;
 use crate::client_editor::Editor;
 use crate::rig::Rig;
 
-/// A line, and the id and code that it is answered with.
+/// A line, with the id and code of the expected error.
 type Case<'a> = (&'a [u8], Option<(Value, i64)>);
 
 async fn works(editor: &mut Editor, session: &str, after: &str) {
@@ -162,7 +162,7 @@ async fn what_a_prompt_or_session_carries_is_held_to_the_schema_with_its_toleran
         let params = json!({"sessionId": session, "prompt": good});
         editor.ok("session/prompt", params).await;
     }
-    // A list that must be there may be missing, unless the letter counts.
+    // A required list may be missing, except in strict mode.
     editor.ok("session/new", json!({"cwd": "/w"})).await;
     let servers = json!([{"name": "x"}]);
     let params = json!({"cwd": "/w", "mcpServers": servers});

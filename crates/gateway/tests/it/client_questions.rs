@@ -1,4 +1,4 @@
-//! Interrupts as questions: to every client, answered by any, taken back from the others.
+//! Interrupts as questions: sent to every client, answered by any of them, and withdrawn from the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn every_client_is_asked_and_the_first_answer_counts() {
     assert_eq!(withdrawn["params"]["requestId"], to_first["id"]);
     assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(first.words("agent_message_chunk"), ["yes"]);
-    // What comes too late changes nothing.
+    // An answer that comes too late changes nothing.
     first.choose(&to_first, "no").await;
     first.prompt(&session, "go on").await;
     assert_eq!(first.words("agent_message_chunk"), ["yes", "go on"]);
@@ -59,7 +59,7 @@ async fn an_editor_that_never_answers_holds_no_question_beyond_its_deadline() {
     let (mut editor, session) = rig.door().opened("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
-    // It shows the question and sends nothing.
+    // A client that shows the question and does not answer.
     let withdrawn = editor.notified("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     editor.answer(&prompt).await;
@@ -131,7 +131,7 @@ async fn who_opens_a_session_is_asked_what_it_waits_for() {
         let mut second = rig.door().plain("puppet").await;
         let open = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
         let id = second.ask(method, open).await;
-        // The answer comes first.
+        // The answer arrives first.
         let mut order = Vec::new();
         while order.len() < 2 {
             let message = second.message().await.unwrap();
@@ -160,7 +160,7 @@ async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_ans
     assert_eq!(answered["stopReason"], "end_turn");
     assert!(first.words("agent_message_chunk")[1].contains("you may"), "{:?}", first.updates);
     assert!(first.words("user_message_chunk").is_empty());
-    // Everything is there for the other client, and when it is told again.
+    // The other client has everything, and a replay shows it too.
     let third = rig.door().joined("puppet", &session).await;
     second.updated(third.updates.len()).await;
     assert_eq!(second.updates, third.updates);
@@ -197,7 +197,7 @@ async fn who_dismisses_a_question_of_another_s_run_leaves_it_open() {
         rig.run_on(&session, asks).await;
         let asked = editor.request(method).await;
         editor.reply(&asked, reply.clone()).await;
-        // The reply is taken by a task.
+        // A separate task handles the reply.
         for _ in 0..20 {
             editor.ok("session/list", json!({})).await;
         }
@@ -210,7 +210,7 @@ async fn who_dismisses_a_question_of_another_s_run_leaves_it_open() {
         let run = alice.get(&run).await.unwrap().ok().unwrap();
         assert_eq!(run["status"], "completed", "{asks} {reply}: {run}");
     }
-    // Who prompted and waits for the turn ends it by that.
+    // If the client that prompted and waits dismisses the form, that ends its turn.
     let prompt = editor.start_prompt(&session, "form").await;
     let asked = editor.request("elicitation/create").await;
     editor.reply(&asked, dismissed).await;
@@ -245,7 +245,7 @@ async fn what_an_answer_carries_beyond_itself_comes_to_a_hosted_agent() {
     let told = answer.clone();
     answer["_meta"] = json!({"session_id": "other"});
     answer["outcome"]["_meta"] = json!({"a": 1});
-    // What is larger than may be kept does not keep the answer from being one.
+    // An answer stays valid if its extra members are too large to be stored.
     let mut large = answer.clone();
     large["more"] = "y".repeat(limits::MAX_ANSWER_EXTRA_BYTES).into();
     for (answer, told) in [(answer, told), (large, chosen("always"))] {
@@ -280,7 +280,7 @@ async fn nothing_but_a_word_for_yes_is_consent_to_visit_an_address() {
         let told = editor.words("agent_message_chunk").pop().unwrap();
         assert_eq!(told, format!(r#"{{"action":"{action}"}}!"#), "{words}");
     }
-    // A prompt without a word is no consent either.
+    // A prompt without words does not consent either.
     editor.prompt(&session, "visit").await;
     let nothing = json!({"sessionId": session, "prompt": []});
     editor.ok("session/prompt", nothing).await;

@@ -1,4 +1,4 @@
-//! Prompts that wait for their turn: a conversation reads one turn after the other, and what is too many waits too.
+//! Prompts that wait for their turn: a conversation runs one turn after the other, and excess requests wait too.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::client_agent::Hosted;
 use crate::client_editor::Editor;
 use crate::rig::{Rig, Setup};
 
-/// What the agent says when it has read the file.
+/// The agent's message once it has read the file.
 const CONTENT: &str = r#"{"content":"x"}!"#;
 
-/// What a client can do that has files.
+/// The capabilities of a client that can read files.
 fn reads() -> Value {
     json!({"fs": {"readTextFile": true}})
 }
@@ -56,7 +56,7 @@ async fn until_queued(rig: &Rig, session: &str, count: usize) {
     }
 }
 
-/// Two clients of a session, the first of which has a turn going on; its request for a file ends it when it is answered.
+/// Two clients of a session. The first one has a running turn, which ends once the client answers its request for a file.
 async fn at_work() -> (Rig, Editor, Editor, String, Value, Value) {
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
@@ -74,7 +74,7 @@ async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
     until_queued(&rig, &session, 1).await;
     let last = first.start_prompt(&session, "last").await;
     until_queued(&rig, &session, 2).await;
-    // They begin when somebody else has come, too.
+    // Further clients may join before the turns begin.
     let mut resumed = rig.door().plain("hosted").await;
     resumed.ok("session/resume", place(&session)).await;
     let mut loaded = rig.door().joined("hosted", &session).await;
@@ -96,7 +96,7 @@ async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
     assert_eq!(told(&again), turns(&whole));
     until_told(&mut loaded, &turns(&whole)).await;
     until_told(&mut resumed, &turns(&whole[1..])).await;
-    // Nobody is told what it said itself.
+    // No client receives its own prompts.
     let [_, read, later, _, last, end] = whole;
     until_told(&mut first, &turns(&[read, later, whole[3], end])).await;
     until_told(&mut second, &turns(&[whole[0], read, whole[3], last, end])).await;
@@ -110,7 +110,7 @@ async fn a_prompt_that_never_begins_is_shown_behind_the_turn_that_it_waited_for(
     second.tell("$/cancel_request", json!({"requestId": never})).await;
     let answer = second.answer(&never).await["result"].take();
     assert_eq!(answer["stopReason"], "cancelled");
-    // It was recorded, and is known by its id.
+    // The prompt was recorded, and its id is known.
     let id = answer["userMessageId"].as_str().unwrap().to_owned();
     let mut resumed = rig.door().plain("hosted").await;
     resumed.ok("session/resume", place(&session)).await;
@@ -141,7 +141,7 @@ async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
             "agent": "hosted", "input": "instead", "thread_id": session, "strategy": "rollback",
         });
         rig.alice().post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
-        // Nobody knows their messages' ids any more.
+        // The ids of their messages are unknown again.
         for (editor, id) in [(&mut first, &prompt), (&mut second, &later)] {
             assert_eq!(editor.answer(id).await["result"], json!({"stopReason": "cancelled"}));
         }
@@ -153,12 +153,12 @@ async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
     }
 }
 
-/// A client of which one request is worked on at a time.
+/// A client that has one request handled at a time.
 async fn crowded() -> (Rig, Editor, String) {
     with(ClientOptions { max_requests: 1, ..ClientOptions::default() }).await
 }
 
-/// A client with files, and its session with an agent that is hosted.
+/// A client with files, and its session with a hosted agent.
 async fn with(client: ClientOptions) -> (Rig, Editor, String) {
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, client, ..Setup::default() }).await;
@@ -174,7 +174,7 @@ async fn requests_that_are_too_many_wait_and_are_all_answered() {
     for number in 0..300 {
         others.push(editor.start_prompt(&session, &format!("word {number}")).await);
     }
-    // The answer that the first one waits for stands behind them.
+    // The answer that the first prompt waits for arrives after the others.
     let read = editor.request("fs/read_text_file").await;
     editor.reply(&read, json!({"content": "x"})).await;
     for id in std::iter::once(&first).chain(&others) {
@@ -266,7 +266,7 @@ async fn a_prompt_that_was_sent_before_a_question_is_no_answer_to_it() {
     let first = editor.start_prompt(&session, "sleep").await;
     let asks = editor.start_prompt(&session, "suspend").await;
     let before = editor.start_prompt(&session, "before").await;
-    // When this is answered, all of them have come.
+    // Once this is answered, all earlier requests have arrived.
     let list = editor.ask("session/list", json!({})).await;
     editor.tell("$/cancel_request", json!({"requestId": list})).await;
     assert_eq!(editor.answer(&list).await["error"]["code"], -32800);

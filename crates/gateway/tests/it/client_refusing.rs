@@ -1,4 +1,4 @@
-//! Clients that will not be asked, beside others that are.
+//! Clients that refuse questions, together with others that accept them.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ async fn refuse(editor: &mut Editor) {
     let asked = editor.request("session/request_permission").await;
     let error = json!({"code": -32601, "message": "Method not found"});
     editor.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": error})).await;
-    // What comes behind it has been taken when this is answered.
+    // Once this is answered, the server has handled the refusal.
     editor.ok("session/list", json!({})).await;
 }
 
@@ -53,7 +53,7 @@ async fn where_the_last_who_would_be_asked_goes_the_call_is_rejected() {
     refuse(&mut first).await;
     third.request("session/request_permission").await;
     drop(third);
-    // One is left, and it closes the session.
+    // One client is left, and it closes the session.
     second.request("session/request_permission").await;
     second.ok("session/close", json!({"sessionId": session})).await;
     second.notified("$/cancel_request").await;

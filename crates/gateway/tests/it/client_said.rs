@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::client_editor::Editor;
 use crate::rig::Rig;
 
-/// Has the agent ask in words, and answers; gives the result and how a client that was there and one that comes know the answer.
+/// Makes the agent ask in words, and answers. Returns the result, and the answer's message id, which an attached client and a later one see alike.
 async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Value) {
     let client = ClientOptions { user_message_id, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
@@ -75,7 +75,7 @@ async fn an_answer_in_words_that_comes_again_is_the_same_answer() {
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
 
-/// Where the client is told that it is, behind what came last.
+/// The client's next position from the server, after the last update.
 async fn position(editor: &mut Editor) -> u64 {
     loop {
         let line = editor.line().await.unwrap();
@@ -94,7 +94,7 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     let asked = position(&mut first).await;
     let answer = first.ok("session/prompt", prompt(&session, "you may", MINE)).await;
     drop(first);
-    // Also in the middle of the answer's message.
+    // Also from the middle of the answer's message.
     for after in [1, asked, asked + 1] {
         let mut again = rig.door().numbered("puppet").await;
         again.ok("_trilogue/attach", json!({"sessionId": session, "after": after})).await;
@@ -166,7 +166,7 @@ fn id_of(text: &str) -> &'static str {
     if text == "one" { MINE } else { "5c3b4f9e-0000-4000-8000-000000000002" }
 }
 
-/// An id that every face can name.
+/// An id that is valid in every protocol.
 const MINE: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
 
 async fn got(rig: &Rig, path: &str) -> Value {
@@ -186,7 +186,7 @@ async fn an_answer_in_words_is_a_message_on_every_face() {
         editor.prompt(&session, "suspend").await;
         let answer = say(&mut editor, &session, "you may", MINE).await;
         assert_eq!(answer["userMessageId"], MINE);
-        // The id is taken now.
+        // The id is now in use.
         let again = say(&mut editor, &session, "again", MINE).await;
         assert_eq!(again.get("userMessageId"), None, "{again}");
         let events = format!("/api/v1/threads/{session}/events?from_message={MINE}&limit=5");
@@ -212,7 +212,7 @@ async fn an_answer_in_words_is_a_message_on_every_face() {
             (&said[1]["id"], &said[1]["parts"][0]["content"]),
             (&json!(MINE), &json!("you may"))
         );
-        // What the agent has said is the output on every face.
+        // The agent's message is the output in every protocol.
         let run = said[1]["run_id"].as_str().unwrap();
         let shown = got(&rig, &format!("/api/v1/runs/{run}")).await;
         assert_eq!(shown["output"], json!([said[2]]), "{shown}");
@@ -223,7 +223,7 @@ async fn an_answer_in_words_is_a_message_on_every_face() {
         assert!(!streamed.to_string().contains("\"role\":\"user\""), "{streamed}");
         let shown = got(&rig, &format!("/connect/threads/{session}/runs/{run}/wait")).await;
         assert_eq!(shown["output"]["messages"].as_array().unwrap().len(), 1, "{shown}");
-        // And what was said to it is in the history.
+        // The user's messages are in the history.
         let history = got(&rig, &format!("/communication/sessions/{session}")).await;
         let resource = format!("/resources/{session}/{MINE}");
         let entries = history["history"].as_array().unwrap();
@@ -253,7 +253,7 @@ async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
     let said = late.said("user_message_chunk");
     assert_eq!(said.last().unwrap(), &(json!(MINE), "you may".to_owned()));
     assert_eq!(said.len(), 2, "{said:?}");
-    // Nobody is asked in the copy any more.
+    // The copy has no open question.
     late.prompt(&copy, "hello").await;
     assert_eq!(late.words("agent_message_chunk").last().unwrap(), "hello");
 }
@@ -264,7 +264,7 @@ async fn an_answer_in_words_that_comes_again_is_known_by_its_id_where_that_is_as
     let rig = Rig::with(client).await;
     let (mut editor, session) = rig.door().opened("puppet").await;
     let asked = say(&mut editor, &session, "suspend", "asks").await;
-    // What led to the question does not answer it.
+    // The prompt that led to the question does not answer it.
     assert_eq!(say(&mut editor, &session, "suspend", "asks").await, asked);
     let answer = say(&mut editor, &session, "you may", MINE).await;
     let told = editor.words("agent_message_chunk");

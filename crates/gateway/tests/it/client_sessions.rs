@@ -1,4 +1,4 @@
-//! How a connection begins, and what becomes of sessions.
+//! How a connection begins, and the life of sessions.
 
 use bytes::Bytes;
 use http::Method;
@@ -123,7 +123,7 @@ async fn sessions_are_listed_by_agent_and_folder_in_pages() {
     assert!(second.get("nextCursor").is_none(), "{second}");
     let both = [&first, &second].into_iter().flat_map(|page| page["sessions"].as_array().unwrap());
     let listed: Vec<_> = both.map(|it| it["sessionId"].clone()).collect();
-    // One that another face has begun is a session too, the oldest.
+    // A thread that another protocol's client began is a session too, the oldest.
     made.push("of-another-face".into());
     assert_eq!(listed, made);
     let five = editor.ok("session/list", json!({"cwd": "/five"})).await;
@@ -166,7 +166,7 @@ async fn closing_ends_the_turn_and_deleting_removes_everything() {
         assert_eq!(editor.answer(id).await["result"]["stopReason"], "cancelled");
     }
     assert_eq!(editor.answer(&close).await["result"], json!({}));
-    // It can be opened again.
+    // A closed session can be opened again.
     let load = json!({"sessionId": session, "cwd": "/work", "mcpServers": []});
     editor.ok("session/load", load.clone()).await;
     let prompt = editor.start_prompt(&session, "sleep").await;
@@ -189,7 +189,7 @@ async fn cancelling_ends_the_turn_and_what_waits_for_it() {
         assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
     }
     assert!(editor.words("agent_message_chunk").is_empty());
-    // By the request's id likewise; one that is not known does nothing.
+    // A request can also be cancelled by its id; an unknown id has no effect.
     let third = editor.start_prompt(&session, "sleep").await;
     editor.tell("$/cancel_request", json!({"requestId": "nothing"})).await;
     editor.tell("$/cancel_request", json!({"requestId": third})).await;
@@ -227,7 +227,7 @@ async fn every_request_that_opens_a_session_is_answered() {
     }
     let opens = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     let mut second = rig.door().plain("puppet").await;
-    // One behind the other: each is told all, then answered.
+    // Two requests in sequence: each one gets the whole history, then its response.
     let loads = [
         second.ask("session/load", opens.clone()).await,
         second.ask("session/load", opens.clone()).await,
@@ -236,7 +236,7 @@ async fn every_request_that_opens_a_session_is_answered() {
     let all = second.updates.len();
     assert!(second.answer(&loads[1]).await["result"].is_object());
     assert_eq!(second.updates.len(), 2 * all);
-    // Closed or removed meanwhile: the answer says so, or everything came before.
+    // The session is closed or removed meanwhile: the response is an error, or the whole history came first.
     for ends in ["session/close", "session/delete"] {
         let load = second.ask("session/load", opens.clone()).await;
         let resume = second.ask("session/resume", opens.clone()).await;
@@ -287,9 +287,9 @@ async fn a_session_that_somebody_else_removes_answers_whoever_waits() {
             let withdrawn = editor.notified("$/cancel_request").await;
             assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
             let answer = editor.answer(&prompt).await;
-            // Its message's id is known nowhere any more, so it is not acknowledged.
+            // The id of its message is unknown again, so it is not acknowledged.
             assert_eq!(answer["result"], json!({"stopReason": "cancelled"}));
-            // It is as good as never opened, and the client goes on.
+            // The session is gone as if it had never been opened, and the client continues with a new one.
             let again = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
             assert_eq!(editor.code("session/load", again).await, -32002);
             let next = editor.session().await;

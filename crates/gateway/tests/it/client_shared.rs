@@ -1,4 +1,4 @@
-//! What clients that share an agent, a session or a server know of each other; and what an agent hears of them.
+//! What clients that share an agent, a session or a server see of each other, and what the agent receives from them.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn an_option_that_one_client_sets_is_told_to_the_others() {
     first.updated(1).await;
     assert_eq!((option(&first, "model"), option(&first, "loud")), (json!("small"), json!(false)));
     first.ok(METHOD, set("loud", json!(true))).await;
-    // What changes nothing, and what is no option, is not told.
+    // A set that changes nothing, or that names an unknown option, is not sent to other clients.
     first.ok(METHOD, set("loud", json!(true))).await;
     first.prompt(&session, "hello").await;
     second.until(|it| it["params"]["update"]["content"]["text"] == "hello").await;
@@ -59,7 +59,7 @@ async fn an_option_that_one_client_sets_is_told_to_the_others() {
         kinds(editor, 0).into_iter().filter(|kind| kind == "config_option_update").count()
     };
     assert_eq!((told(&first), told(&second)), (1, 2));
-    // Who comes later learns it from its answer.
+    // A later client gets the value in its response.
     let mut third = rig.door().plain("configured").await;
     let opened = third.load(&session).await;
     assert_eq!(opened["configOptions"][0]["currentValue"], "small");
@@ -85,7 +85,7 @@ async fn a_mode_that_one_client_sets_is_told_to_the_others_whether_or_not_the_ag
     assert_eq!(told[2]["update"]["configOptions"][0]["currentValue"], "b");
     first.prompt(&session, "two").await;
     let own = kinds(&first, 0).into_iter().filter(|kind| !kind.ends_with("chunk"));
-    // Its agent's own word of the one, and no second word of any.
+    // One update from the agent itself, and no duplicates.
     let expected = ["available_commands_update", "current_mode_update"];
     assert_eq!(own.collect::<Vec<_>>(), expected);
     let mut third = rig.door().plain("hosted").await;
@@ -110,7 +110,7 @@ async fn what_is_told_reaches_its_own_session_in_order_and_no_other() {
     for stranger in [json!(theirs), json!("nobody"), json!(5), Value::Null] {
         first.tell("_x/stranger", json!({"sessionId": stranger})).await;
     }
-    // What is asked of the session comes behind what was told of it.
+    // The agent gets a request of the session after the notifications before it.
     first.ok("_x/echo", json!({"sessionId": mine})).await;
     while hosted.heard("_x/told").len() < 50 {
         first.ok("session/list", json!({})).await;
@@ -196,7 +196,7 @@ async fn where_an_agent_works_is_what_was_said_last() {
     assert_eq!(listed(all), (json!("/two"), Value::Null));
     let none = editor.ok("session/list", json!({"cwd": "/one"})).await;
     assert_eq!(none["sessions"], json!([]));
-    // A program whose connection broke says again what its editor has opened the session with.
+    // After a broken connection, the program repeats the parameters with which its editor opened the session.
     let mut back = rig.door().numbered("hosted").await;
     let servers = json!([{"name": "s", "command": "/bin/s", "args": [], "env": []}]);
     let attach =
@@ -248,7 +248,7 @@ async fn ids_that_are_made_uuids_are_the_same_live_and_again() {
     let mut second = rig.door().joined("hosted", &session).await;
     let prompt = json!([{"type": "text", "text": "two"}]);
     let params = json!({"sessionId": session, "messageId": "no-uuid", "prompt": prompt});
-    // What cannot be shown is not acknowledged.
+    // An id that no client can be shown is not acknowledged.
     let answer = first.ok("session/prompt", params).await;
     assert!(answer.get("userMessageId").is_none(), "{answer}");
     first.prompt(&session, "all").await;
@@ -300,7 +300,7 @@ async fn a_turn_that_somebody_else_began_says_who() {
     };
     assert_eq!(begun(&second), Some(json!({ "created_by": "alice" })));
     assert_eq!(begun(&first), None);
-    // The history says the same, to whom it is news.
+    // The history has the same creator for clients that do not know it.
     for (door, by) in [(&door, json!({ "created_by": "alice" })), (rig.door(), Value::Null)] {
         let mut later = door.plain("hosted").await;
         later.load(&session).await;

@@ -1,4 +1,4 @@
-//! The communication face's own rig: a server with its agents, and requests as clients of this protocol send them.
+//! The rig of the Agent Communication Protocol: a server with its agents, and requests like those of the protocol's clients.
 
 use bytes::Bytes;
 use http::Method;
@@ -62,7 +62,7 @@ pub(crate) fn answer(content: &str, mode: &str) -> Value {
     json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
 }
 
-/// An answer with these parts; those without a type are text.
+/// A message with these parts; a part without a type is text.
 pub(crate) fn answer_of(mut parts: Value) -> Value {
     for part in parts.as_array_mut().unwrap() {
         part.as_object_mut().unwrap().entry("content_type").or_insert_with(|| "text/plain".into());
@@ -117,7 +117,7 @@ pub(crate) async fn streamed(
     reply
 }
 
-/// Ids and data of a stream that has ended, each of whose events is exactly one line of id and one of data.
+/// The ids and data of a stream that has ended. Each of its events must have exactly one id line and one data line.
 pub(crate) fn events(reply: &Reply) -> Vec<(String, Value)> {
     let text = std::str::from_utf8(&reply.body).unwrap();
     let blocks = text.split_terminator("\n\n");

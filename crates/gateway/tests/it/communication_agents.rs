@@ -1,4 +1,4 @@
-//! Agents that the tests of the communication face run, each of which does one thing.
+//! Agents for the tests of the Agent Communication Protocol; each does one thing.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Actor {
                 let both = [chosen(one.map_err(stopped)?)?, chosen(two.map_err(stopped)?)?];
                 say(context, vec![Part::text(both.join("+"))]).await?;
             }
-            // Gives the same id to its message in every thread.
+            // Its message has the same id in every thread.
             "reuser" => {
                 let id = MessageId::parse("m-1").unwrap();
                 let text = messages.iter().map(Message::text).collect::<String>();
@@ -254,7 +254,7 @@ async fn message(context: &RunContext, event: MessageEvent) -> Result<(), Failur
     emit(context, Body::Message(event)).await
 }
 
-/// Says a message as it was sent, with its times.
+/// Sends a message back unchanged, with its times.
 async fn repeat(context: &RunContext, said: Message) -> Result<(), Failure> {
     let times = Times { created_at: said.created_at, completed_at: said.completed_at };
     parts(context, said.parts, Some(times)).await
@@ -285,7 +285,7 @@ fn beginning_of(id: &MessageId) -> MessageEvent {
     MessageEvent::Started { message: id.clone(), role: Role::Agent, times: None }
 }
 
-/// Everything that a run's stream can hold.
+/// Emits everything that a run's stream can contain.
 async fn talk(context: &RunContext) -> Result<(), Failure> {
     let id = MessageId::generate();
     message(context, MessageEvent::Thought { message: None, text: Arc::from("let me see") })

@@ -1,4 +1,4 @@
-//! What runs say: large, encoded, annotated, strict.
+//! Content of runs: large, encoded, annotated, strict.
 
 use serde_json::{Value, json};
 use trilogue_gateway::Options;

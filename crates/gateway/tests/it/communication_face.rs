@@ -1,4 +1,4 @@
-//! Ping, agents, what is refused and how; and the same requests to a compatible and a strict mount.
+//! Ping, agents, refused requests and their errors; and the same requests to a compatible and a strict mount.
 
 use bytes::Bytes;
 use http::Method;
@@ -124,7 +124,7 @@ async fn ids_of_the_path_are_read_in_every_form() {
     }
 }
 
-/// A body, the status on a default mount and on a strict one, and what a refusal names.
+/// A body, the status on a default mount and on a strict one, and the member that a refusal names.
 fn departures() -> Vec<(Value, u16, u16, &'static str)> {
     let parts =
         |parts: Value| json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}]});

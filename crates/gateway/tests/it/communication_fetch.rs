@@ -1,4 +1,4 @@
-//! Reading histories and states from servers that are well, and from servers that are not.
+//! Reading histories and states from working and from faulty servers.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ async fn serve(answer: Vec<u8>) -> SocketAddr {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = vec![0_u8; 4096];
             drop(stream.read(&mut head).await);
-            // Who has read enough hangs up.
+            // A client that has read enough closes the connection.
             drop(stream.write_all(&answer).await);
         }
     });

@@ -1,4 +1,4 @@
-//! Await and resume: in three modes, by every way to name what is answered, and across faces.
+//! Await and resume: in three modes, with every way to name the question, and across protocols.
 
 use bytes::Bytes;
 use http::Method;
@@ -13,7 +13,7 @@ use crate::rig::{Rig, text, user};
 
 const RUNS: &str = "/communication/runs";
 
-/// A run that waits, with the id of what it waits for.
+/// A run that waits, with the id of its question.
 async fn waiting(client: &Client, agent: &str) -> (Value, String) {
     let reply = post(client, "/runs", &run_of(agent, "x", "sync")).await;
     let run = reply.json();
@@ -125,7 +125,7 @@ async fn a_resume_is_refused_in_order_body_run_state() {
         let reply = resume(&client, run, body).await;
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{run} {body}");
     }
-    // Nothing of that was an answer.
+    // None of these requests was an answer.
     reach(&client, waits, "awaiting").await;
 }
 
@@ -155,18 +155,18 @@ async fn an_answer_without_a_name_is_for_what_was_shown_last() {
     let (asked, first) = waiting(&alice, "two").await;
     let id = text(&asked, "/run_id");
     assert!(text(&asked, "/await_request/message/parts/0/content").contains("first?"));
-    // Alice was shown the first; Bob answers it, and the run waits for the second.
+    // Alice has seen the first question; Bob answers it, and the run waits for the second.
     let reply = resume(&bob, id, &answer("go", "sync")).await;
     assert_eq!(reply.status, 200, "{}", reply.json());
     assert_eq!(text(&reply.json(), "/status"), "awaiting");
     let second = reply.headers["interrupt-id"].to_str().unwrap().to_owned();
     assert_ne!(first, second);
-    // Alice means the first: it is gone, even though another is pending.
+    // Alice's answer is for the first question, which is gone, even though another one is pending.
     let refused = resume(&alice, id, &answer("go", "sync")).await;
     assert_eq!(refused.status, 403);
     assert_eq!(text(&refused.json(), "/data/interrupt_id"), second);
     assert_eq!(refused.headers["interrupt-id"], second.as_str());
-    // A third principal was shown nothing, and one was resolved before.
+    // A third principal has seen no question, and a question was resolved before.
     rig.token("alpha", "carol", user(), false).await;
     let carol = rig.as_("alpha", "carol");
     let refused = resume(&carol, id, &answer("go", "sync")).await;
@@ -277,13 +277,13 @@ async fn a_form_is_answered_with_json() {
 #[tokio::test]
 async fn what_is_asked_on_one_face_is_answered_on_the_other() {
     let (_rig, client) = served().await;
-    // Asked through this face, answered through ours.
+    // A run through this protocol, answered through `/api/v1`.
     let (asked, interrupt) = waiting(&client, "asker").await;
     let path = format!("/api/v1/interrupts/{interrupt}/answer");
     client.post(&path, &json!({"option": "halt"})).await.unwrap().ok().unwrap();
     let done = reach(&client, text(&asked, "/run_id"), "completed").await;
     assert_eq!(last_text(&done), "halt");
-    // Asked through ours, answered through this one.
+    // A run through `/api/v1`, answered through this protocol.
     let body = json!({"agent": "asker", "input": "x"});
     let asked = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     let id = text(&asked, "/id");

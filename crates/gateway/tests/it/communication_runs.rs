@@ -1,4 +1,4 @@
-//! Runs: created in three modes, looked at, listed, cancelled, streamed and streamed again.
+//! Runs: created in three modes, read, listed, cancelled, streamed, and streamed again.
 
 use bytes::Bytes;
 use http::Method;
@@ -15,7 +15,7 @@ use crate::rig::{LIMIT, Rig, text};
 const RUNS: &str = "/communication/runs";
 const SSE: [(&str, &str); 1] = [("accept", "text/event-stream")];
 
-/// An input with times of its own.
+/// An input that has times.
 fn dated() -> Value {
     json!([{
         "role": "user",
@@ -38,7 +38,7 @@ fn dated_message(run: &Value, parts: &str, completed: &str) -> String {
 
 const COMPLETED: &str = "\"2026-11-20T23:50:09.133111Z\"";
 
-/// A run's text as it has to be, with the ids and times of this one.
+/// The expected text of a run, with the ids and times of this run.
 fn run_text(run: &Value, status: &str, output: &str, finished: bool) -> String {
     let finished = if finished { run["finished_at"].to_string() } else { "null".to_owned() };
     format!(
@@ -278,15 +278,15 @@ async fn a_run_is_cancelled_in_every_state_and_not_after_its_end() {
     let (_rig, client) = served().await;
     let cancel =
         async |run: &str| post(&client, &format!("/runs/{run}/cancel"), &Value::Null).await;
-    // At work.
+    // A running run.
     let working = begin(&client, "sleeper").await;
     let session = text(&reach(&client, &working, "in-progress").await, "/session_id").to_owned();
-    // Waiting for its turn behind it.
+    // A run that waits for its turn after it.
     let mut queued = run_of("echo", "x", "async");
     queued["session_id"] = json!(session);
     let queued = text(&post(&client, "/runs", &queued).await.ok().unwrap(), "/run_id").to_owned();
     assert_eq!(get(&client, &format!("/runs/{queued}")).await.json()["status"], "created");
-    // Waiting for an answer, with and without a task.
+    // Runs that wait for an answer, with and without a task.
     let awaiting = begin(&client, "awaiter").await;
     let (asking, twice) = (begin(&client, "asker").await, begin(&client, "two").await);
     for run in [&awaiting, &asking, &twice] {

@@ -1,4 +1,4 @@
-//! Sessions: history that grows, that clients bring, that lies on other servers; state; resources.
+//! Sessions: histories that grow, that clients bring, and that other servers hold; states; resources.
 
 use std::collections::HashSet;
 
@@ -141,7 +141,7 @@ async fn a_history_that_is_brought_back_goes_on_and_an_empty_one_erases() {
     let longer = session(&client, SESSION).await;
     assert_eq!(history(&longer)[..2], history(&known)[..]);
     assert_eq!(history(&longer).len(), 6);
-    // The older history takes the place of the longer one.
+    // The older history replaces the longer one.
     let done = with_session(&client, "history", "three", &known).await;
     assert_eq!(outputs(&done), ["one", "one", "three"]);
     let empty = json!({"id": SESSION, "history": []});
@@ -158,7 +158,7 @@ async fn a_session_without_an_id_is_a_new_one() {
     let done = with_session(&client, "history", "two", &json!({"history": known})).await;
     assert_ne!(text(&done, "/session_id"), SESSION);
     assert_eq!(outputs(&done), ["one", "one", "two"]);
-    // What another session refers to is the same message.
+    // A message that another session refers to is the same message.
     let there = session(&client, text(&done, "/session_id")).await;
     assert_eq!(history(&there)[..2], known[..]);
 }
@@ -280,17 +280,17 @@ async fn a_history_on_another_server_is_read_when_an_agent_asks() {
     let moved = session(&client, SESSION).await;
     assert_eq!(history(&moved)[..2], history(&known)[..]);
     assert_eq!(history(&moved).len(), 6);
-    // And on from here.
+    // The session continues on this server.
     let done = run_in(&client, SESSION, "history", "again").await;
     assert_eq!(outputs(&done).len(), 7);
-    // Back there again, which reads what lies here.
+    // The session moves back to the first server, which reads the messages from this one.
     let mut back = moved.clone();
     back["history"] = json!(history(&moved)[..2]);
     let done = with_session(&there.alice(), "history", "back", &back).await;
     assert_eq!(outputs(&done), ["over there", "over there", "back"]);
 }
 
-/// A server that everybody may read, and that reaches nothing itself.
+/// A server that everyone may read, and that reaches no other server.
 async fn start_open() -> Rig {
     let principal = principal("alpha", "alice");
     let access = trilogue_gateway::Access::Open(principal);
@@ -318,7 +318,7 @@ async fn an_address_that_cannot_be_read_fails_the_run_that_asks() {
         assert!(text(&failed, "/error/message").contains("127.0.0.1"), "{failed}");
         assert!(!failed["error"].to_string().contains("ok\\n"), "{failed}");
     }
-    // Who does not ask does not care.
+    // An agent that does not read the history does not fail.
     let given = json!({"history": [address("/healthz")]});
     assert_eq!(last_text(&with_session(&closed.alice(), "echo", "x", &given).await), "x");
 }
@@ -337,10 +337,10 @@ async fn a_state_is_shown_by_its_address_and_moves_with_the_session() {
         assert_eq!(message(&rig, &address).await, json!({"said": "this"}));
         let expected = r#"{"said":"this"}"#;
         assert_eq!(last_text(&run_in(&client, SESSION, "recaller", "x").await), expected);
-        // The same session, brought back whole.
+        // The same session, brought back complete.
         let known = session(&client, SESSION).await;
         assert_eq!(last_text(&with_session(&client, "recaller", "x", &known).await), expected);
-        // Another history with the state of this one, in another session.
+        // Another session with a different history and the state of this one.
         let given = json!({"history": [], "state": address});
         let done = with_session(&client, "recaller", "x", &given).await;
         assert_eq!(last_text(&done), expected);
@@ -381,7 +381,7 @@ async fn a_value_is_a_message_of_the_history_too() {
     let known = session(&client, SESSION).await;
     let entries = history(&known);
     assert_eq!(message(&rig, entries.last().unwrap()).await, *output);
-    // It is found again where it is brought back.
+    // The session is recognised when a client brings it back.
     body["session_id"] = Value::Null;
     body["session"] = known.clone();
     post(&client, "/runs", &body).await.ok().unwrap();
@@ -402,13 +402,13 @@ async fn a_thread_of_our_own_face_is_a_session_where_its_id_is_a_uuid() {
     let seen = get(&client, &format!("/runs/{}", text(&native, "/id"))).await.ok().unwrap();
     let shown = text(&seen, "/session_id");
     assert!(uuid::Uuid::parse_str(shown).is_ok_and(|id| id.get_version_num() == 5), "{shown}");
-    // The thread is found by its own id, and by the UUID that stands for it here.
+    // The thread is found by its own id, and by its UUID in this protocol.
     let known = session(&client, shown).await;
     assert_eq!((text(&known, "/id"), history(&known).len()), (shown, 2));
     assert_eq!(session(&client, "t").await, known);
     let listed = get(&client, "/runs?session_id=t").await.ok().unwrap();
     assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
-    // It is continued in both ways in which clients of this protocol continue a session.
+    // Clients of this protocol can continue it in both of their ways.
     let done = run_in(&client, shown, "history", "more").await;
     assert_eq!(outputs(&done), ["hi", "hi", "more"]);
     let known = session(&client, shown).await;
@@ -416,7 +416,7 @@ async fn a_thread_of_our_own_face_is_a_session_where_its_id_is_a_uuid() {
     assert_eq!(text(&done, "/session_id"), shown);
     let thread = client.get("/api/v1/threads/t/messages").await.unwrap().ok().unwrap();
     assert_eq!(thread["items"].as_array().unwrap().len(), 8, "{thread}");
-    // And answered.
+    // It can be answered, too.
     let body = json!({"agent": "awaiter", "input": "hi", "thread_id": "t", "id": "named-run"});
     let waits = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     let run = text(&waits, "/id");
@@ -430,13 +430,13 @@ async fn a_thread_of_our_own_face_is_a_session_where_its_id_is_a_uuid() {
         json!({"await_resume": {"type": "message", "message": said("yes")[0]}, "mode": "sync"});
     let answered = post(&client, &format!("/runs/{run}"), &answer).await.ok().unwrap();
     assert_eq!(text(&answered, "/status"), "completed", "{answered}");
-    // A UUID of the same kind that names nothing is a new session, as every other UUID.
+    // An unknown UUID of the same kind is a new session, like every other UUID.
     let new = "6f1d3c52-9f0b-5d5e-8a77-21c40be693d1";
     assert_eq!(get(&client, &format!("/sessions/{new}")).await.status, 404);
     assert_eq!(text(&run_in(&client, new, "echo", "x").await, "/session_id"), new);
 }
 
-/// The ids that agents give are unique in a thread only. An address names the thread and the message.
+/// The ids that agents choose are unique only within a thread. An address names the thread and the message.
 #[tokio::test]
 async fn two_sessions_may_hold_a_message_of_the_same_id() {
     for rig in [start().await, on_disk().await] {
@@ -448,13 +448,13 @@ async fn two_sessions_may_hold_a_message_of_the_same_id() {
         assert_eq!(texts(&rig, other).await, ["user: second", "agent/reuser: second"]);
         let known = session(&client, other).await;
         assert_ne!(history(&known)[1], history(&session(&client, SESSION).await)[1]);
-        // A run that continues from it, in the same session or in a new one, gets its own messages.
+        // A run that continues it, in the same session or in a new one, gets its own messages.
         let done =
             with_session(&client, "history", "x", &json!({"history": known["history"]})).await;
         assert_eq!(outputs(&done), ["second", "second", "x"]);
         let done = with_session(&client, "history", "y", &known).await;
         assert_eq!(outputs(&done), ["second", "second", "y"]);
-        // A bare id names no message.
+        // An id alone does not name a message.
         assert_eq!(get(&client, "/resources/m-1").await.status, 422);
         let mixed = format!(
             "/resources/{SESSION}/{}",
@@ -481,7 +481,7 @@ async fn addresses_are_absolute_by_what_the_client_or_the_operator_says() {
     let known = session(&rig.alice(), SESSION).await;
     let begin = format!("https://agents.example.com/x{BASE}/resources/");
     assert!(text(&known, "/history/0").starts_with(&begin), "{known}");
-    // They are known again, so nothing has to be fetched.
+    // The messages are recognised, so nothing is fetched.
     let done = with_session(&rig.alice(), "history", "y", &known).await;
     assert_eq!(outputs(&done), ["x", "x", "y"]);
 }
@@ -503,7 +503,7 @@ async fn what_belongs_to_another_tenant_cannot_be_brought_or_read() {
         let reply = post(&eve, "/runs", &body).await;
         assert_eq!((reply.status, reply.code().as_str()), (422, "invalid_input"));
     }
-    // The same id is another session there.
+    // For another tenant, the same id is a different session.
     assert_eq!(last_text(&run_in(&eve, SESSION, "recaller", "x").await), "nothing");
     assert_eq!(session(&alice, SESSION).await, known);
 }

@@ -1,5 +1,5 @@
-//! The connect face's own rig: a server with its agents, and requests as clients of this protocol send them.
-//! Every answer is held against the official document.
+//! The rig of the Agent Connect Protocol: a server with its agents, and requests like those of the protocol's clients.
+//! Every response is validated against the official document.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 pub(crate) struct Face {
     pub(crate) rig: Rig,
     pub(crate) client: Client,
-    /// Lets runs that hold go on.
+    /// Its permits let runs that hold continue.
     pub(crate) gate: Arc<Semaphore>,
     strings: bool,
 }

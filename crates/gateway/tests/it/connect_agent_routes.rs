@@ -1,4 +1,4 @@
-//! Agents: found, described, and what they and the server say of errors and credentials.
+//! Agents: search, descriptions, and the documentation of errors and credentials.
 
 use std::collections::HashSet;
 
@@ -57,7 +57,7 @@ async fn an_agent_is_known_by_its_id_and_both_its_names() {
     for name in ["actor", "org.test.actor", &id.to_uppercase()] {
         assert_eq!(face.got(&format!("/agents/{name}")).await, agent, "{name}");
     }
-    // So is the agent of a configured instance.
+    // The same for the agent of a configured instance.
     let made = face.posted("/agents/actor/configurations", &Value::Null).await;
     let instance = text(&made, "/configuration_id");
     for path in

@@ -1,4 +1,4 @@
-//! Agents that the tests of the connect face run.
+//! Agents for the tests of the Agent Connect Protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use trilogue_sdk::{
 
 #[derive(Debug)]
 struct Actor {
-    /// Runs that hold go on one by one as permits come.
+    /// Each permit lets one run that holds continue.
     gate: Arc<Semaphore>,
 }
 

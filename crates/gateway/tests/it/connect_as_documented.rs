@@ -1,4 +1,4 @@
-//! The members of the protocol's document on every mount, what needs an option, and errors as bare strings.
+//! The members of the protocol's document on every mount, behaviour that needs an option, and errors as bare strings.
 
 use serde_json::{Value, json};
 use trilogue_gateway::{ConnectOptions, ErrorBody};
@@ -41,7 +41,7 @@ async fn what_is_not_declared_is_streamed_all_the_same() {
         let text = String::from_utf8(streamed.body.to_vec()).unwrap();
         assert_eq!(text.starts_with("event: run\ndata: {"), options.as_documented, "{text}");
         assert!(text.contains("\"status\":\"success\""), "{text}");
-        // Whoever joins a run knows it.
+        // A client that joins a run knows its id.
         let joined = face.get(&format!("/runs/{}/stream", run_of(&streamed))).await;
         let text = String::from_utf8(joined.body.to_vec()).unwrap();
         assert!(!text.contains("event: run\n"), "{text}");
@@ -101,7 +101,7 @@ async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
         let body = json!({"agent_id": "secretive", "input": {}});
         face.posted(&format!("/threads/{thread}/runs/wait"), &body).await;
         hidden.push(thread);
-        // One that a client has set itself.
+        // A thread whose state a client has set itself.
         let thread = face.thread().await;
         assert_eq!(
             face.patch(&format!("/threads/{thread}"), &json!({"values": secret})).await.status,
@@ -124,7 +124,7 @@ async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
         assert_eq!(refusal(&reply), said(422, "validation_error"), "{patch}");
     }
     assert_eq!(face.patch(&path, &json!({"metadata": {"a": 1}})).await.json()["metadata"]["a"], 1);
-    // Neither a copy nor the run's removal brings it to light.
+    // Neither a copy nor the run's removal reveals it.
     let copy = face.posted(&format!("{path}/copy"), &json!({})).await;
     assert!(copy.get("values").is_none(), "{copy}");
     let runs = face.got(&format!("{path}/runs")).await;

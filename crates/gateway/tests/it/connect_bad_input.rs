@@ -1,4 +1,4 @@
-//! Every operation with input that is wrong: refused as the protocol says, with nothing changed.
+//! Every operation with invalid input: it is refused as the protocol defines, and nothing changes.
 
 use bytes::Bytes;
 use http::Method;
@@ -9,7 +9,7 @@ use trilogue_gateway::{ConnectOptions, Protocol};
 use crate::connect::{BASE, Face, NOBODY, refusal, said, told};
 use crate::rig::{Setup, text};
 
-/// Everything that can be seen of a server.
+/// Everything that a client can read from a server.
 async fn seen(face: &Face) -> Value {
     let all = json!({"limit": 1000});
     json!([
@@ -78,7 +78,7 @@ async fn what_is_not_there_is_not_found() {
     assert_eq!(seen(&face).await, before);
 }
 
-/// Where a body goes, and bodies that do not fit.
+/// The routes that take a body, with invalid bodies for each.
 fn bodies(thread: &str) -> Vec<(Method, String, Vec<Value>)> {
     let run = || {
         vec![
@@ -235,7 +235,7 @@ async fn what_has_no_effect_is_said() {
         let warning = reply.headers.get("warning").map(|it| it.to_str().unwrap().to_owned());
         assert!(warning.unwrap_or_default().contains(word), "{body}: {}", reply.json());
     };
-    // An agent that declares no configuration is given it unchecked.
+    // An agent that declares no configuration gets it unchecked.
     let undeclared = json!({"agent_id": "plain", "input": "x", "config": {"style": "formal"}});
     warned(undeclared, "configuration").await;
     let modes = json!({"agent_id": "primitive", "input": "x", "stream_mode": ["values", "custom"]});

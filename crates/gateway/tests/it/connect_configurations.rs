@@ -141,7 +141,7 @@ async fn settings_may_be_wrapped_as_a_run_takes_them() {
     }
 }
 
-/// A setting that an agent does not know would be lost, and its client none the wiser.
+/// An unknown setting would be lost without a notice to the client.
 #[tokio::test]
 async fn unknown_settings_are_refused() {
     let face = Face::start().await;
@@ -153,7 +153,7 @@ async fn unknown_settings_are_refused() {
     assert!(text(&refused.json(), "/description").contains("style"), "{}", refused.json());
     let run = json!({"agent_id": "mailcomposer", "input": {"message": "x"}, "config": typo});
     assert_eq!(refusal(&face.post("/runs", &run).await), said(422, "config_schema_violation"));
-    // Settings beside `config` are none of the request's members.
+    // Settings next to `config` are not members of the request.
     let beside = face.post(mail, &json!({"style": "formal"})).await;
     assert_eq!(refusal(&beside), said(422, "validation_error"));
     assert!(text(&beside.json(), "/description").contains("style"), "{}", beside.json());

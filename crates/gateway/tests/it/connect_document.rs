@@ -1,4 +1,4 @@
-//! The official document of the protocol: what every answer is held against.
+//! Validates every response against the protocol's official document.
 
 use std::sync::LazyLock;
 
@@ -7,17 +7,17 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use trilogue_testkit::{Reply, specs};
 
-/// Answers that the document does not list for every operation, and that any server may give.
+/// Statuses that the document does not list for every operation, but any server may return.
 const EVERYWHERE: [u16; 8] = [401, 403, 405, 413, 429, 500, 503, 507];
 
-/// Answers that the protocol's other document asks for, or that say more than the official one has room for.
+/// Statuses that the protocol's other document requires, or that are more specific than the official one allows.
 const DEPARTURES: [(&str, &str, u16); 5] = [
-    // A time-out that expires.
+    // A wait that times out.
     ("GET", "/runs/{run_id}/wait", 204),
     ("POST", "/runs/wait", 204),
     ("GET", "/threads/{thread_id}/runs/{run_id}/wait", 204),
     ("POST", "/threads/{thread_id}/runs/wait", 204),
-    // The state of a busy thread is not changed.
+    // The state of a busy thread cannot be changed.
     ("PATCH", "/threads/{thread_id}", 409),
 ];
 
@@ -67,7 +67,7 @@ fn answer(document: &Value, status: &str, answer: &Value) -> (u16, Option<Valida
     (status.parse().unwrap(), validator)
 }
 
-/// Holds an answer against the document. An error's body is, where `strings` says that the mount gives those.
+/// Validates a response against the document. Validates an error's body only if the mount returns errors as `strings`.
 pub(crate) fn hold(method: &Method, path: &str, reply: &Reply, strings: bool) {
     let Some(operations) = OPERATIONS.as_ref() else { return };
     let path = path.split('?').next().unwrap_or_default();
@@ -81,7 +81,7 @@ pub(crate) fn hold(method: &Method, path: &str, reply: &Reply, strings: bool) {
                 .zip(&segments)
                 .all(|(wanted, it)| wanted == it || (wanted.starts_with('{') && !it.is_empty()))
     };
-    // A path without parameters comes before one with.
+    // A path without parameters takes precedence over one with parameters.
     let literal = |operation: &&Operation| {
         operation.path.iter().filter(|segment| segment.starts_with('{')).count()
     };
@@ -112,7 +112,7 @@ pub(crate) fn hold(method: &Method, path: &str, reply: &Reply, strings: bool) {
     }
 }
 
-/// Whether an event of a stream is one of the document's.
+/// Asserts that an event of a stream is one of the document's.
 pub(crate) fn hold_event(event: &Value) {
     static SCHEMA: LazyLock<Option<Validator>> = LazyLock::new(|| {
         let schema = json!({

@@ -1,4 +1,4 @@
-//! The protocol's document, example by example: each request as it has it, each answer in its shape, ids apart.
+//! The protocol's document, example by example: each request is sent unchanged, and each response must have the documented shape, apart from ids.
 //!
 //! `crates/testkit/documents/agent_connect.json` holds the examples. The members `expect` and `documented` are compared with the responses of every mount:
 //! the first has what the interface description says, the second what the document says.
@@ -8,7 +8,7 @@
 //! | an object | an object that has at least these members |
 //! | `["...", X]` | one or more items, each of which is an `X`; any other array has exactly these items |
 //! | `"*"`, `"#"`, `"?"` | text, a number, a truth value |
-//! | `"{name}"` | what an earlier answer gave under `save` |
+//! | `"{name}"` | the value that an earlier response stored under `save` |
 //! | `"@/pointer"` | a part of the document's sample descriptor |
 
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ struct Walk {
     face: Face,
     receiver: Receiver,
     as_documented: bool,
-    /// What earlier answers gave.
+    /// Values from earlier responses.
     known: BTreeMap<String, String>,
     what: String,
 }
@@ -133,7 +133,7 @@ impl Walk {
         self.face.seen_by(client, method, path.as_str().unwrap(), &body).await
     }
 
-    /// Streams until every output was seen: one that is followed too soon by another is left out.
+    /// Streams until every output was seen. A stream can skip an output that is soon followed by another one, so this retries.
     async fn streamed(&self, step: &Value, wanted: &Value) {
         let last = RefCell::new(Value::Null);
         let look = async || {
@@ -181,7 +181,7 @@ impl Walk {
     }
 }
 
-/// The run with which a stream begins, where it does, and the data of its events, whose ids grow.
+/// Returns the run with which a stream begins, if it does, and the data of its events. The ids must increase.
 fn events(stream: &str) -> (Option<Value>, Vec<Value>) {
     let (mut run, mut events, mut ids) = (None, Vec::new(), Vec::new());
     for block in stream.split_terminator("\n\n") {
@@ -201,7 +201,7 @@ fn events(stream: &str) -> (Option<Value>, Vec<Value>) {
     (run, events)
 }
 
-/// Where a value is not what was wanted.
+/// Returns the place where a value differs from the expected one; `None` if it matches.
 fn misfit(wanted: &Value, found: &Value, at: &str) -> Option<String> {
     let wrong = || Some(format!("{at}: {found} is not {wanted}"));
     match (wanted, found) {

@@ -1,4 +1,4 @@
-//! How a thread's state came to be: history, branches, copies.
+//! The history of a thread's state: checkpoints, branches, copies.
 
 use serde_json::{Value, json};
 

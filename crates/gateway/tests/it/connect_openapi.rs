@@ -1,4 +1,4 @@
-//! The OpenAPI documents of the face and of its agents.
+//! The OpenAPI documents of the protocol and of its agents.
 
 use http::Method;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::connect::{BASE, Face};
 use crate::connect_document::official;
 use crate::rig::text;
 
-/// Every reference of a document leads somewhere.
+/// Asserts that every reference of a document resolves.
 fn check_references(document: &Value, at: &Value) {
     match at {
         Value::Object(members) => {
@@ -27,7 +27,7 @@ fn check_references(document: &Value, at: &Value) {
 }
 
 async fn document(face: &Face, path: &str) -> Value {
-    // The face's own document is for everybody, those of agents for who shows a token.
+    // The protocol's own document is public; those of agents need a token.
     let reader = if path.contains("/agents/") { face.rig.alice() } else { face.rig.stranger() };
     let reply = face.seen_by(&reader, Method::GET, path, &Value::Null).await;
     assert_eq!(reply.status, 200, "{path}");

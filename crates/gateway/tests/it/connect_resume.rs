@@ -1,4 +1,4 @@
-//! Answers: their forms, which interrupt they are for, and what is refused.
+//! Answers: their forms, the interrupt that they resolve, and refused answers.
 
 use bytes::Bytes;
 use http::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::connect::{Face, refusal, said, told};
 use crate::rig::text;
 
-/// A run that waits, stateless or on a thread: the path of it.
+/// A run that waits, stateless or on a thread; returns its path.
 async fn asked(face: &Face, on_thread: bool, word: &str) -> String {
     let base = if on_thread {
         format!("/threads/{}/runs", face.thread().await)

@@ -1,4 +1,4 @@
-//! Stateless runs: create, look at, wait, search, cancel, delete.
+//! Stateless runs: create, read, wait, search, cancel, delete.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -210,7 +210,7 @@ async fn a_rolled_back_run_tells_who_waits_and_is_gone() {
     let wait = format!("/runs/{id}/wait");
     let cancel = format!("/runs/{id}/cancel?action=rollback&wait=true");
     let cancelling = async {
-        // The other request is on its way or has arrived: both orders are fine but one.
+        // The two requests race: the wait returns the cancelled run, or finds it gone.
         face.post(&cancel, &Value::Null).await
     };
     let (waited, cancelled) = tokio::join!(face.get(&wait), cancelling);
@@ -236,7 +236,7 @@ async fn a_run_is_deleted_once_whatever_it_does() {
         let replies = futures_util::future::join_all(all).await;
         let mut statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
         statuses.sort_unstable();
-        // Who asks while it is being removed is told so when it is gone.
+        // A request during the removal gets 404 once the run is gone.
         assert!(statuses[0] == 204 && statuses.iter().all(|it| [204, 404].contains(it)), "{word}");
         assert_eq!(face.delete(&path).await.status, 404, "{word}");
         assert_eq!(refusal(&face.get(&path).await), said(404, "run_not_found"));

@@ -1,4 +1,4 @@
-//! What a new run does on a thread that is busy, and runs that start later.
+//! A new run on a busy thread, and runs that start later.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn strategy(word: &str, words: &str, strategy: &str) -> Value {
     body
 }
 
-/// A thread with one message, on which a run holds.
+/// A thread with one message and a run that holds.
 async fn busy(face: &Face) -> (String, String) {
     let runs = format!("/threads/{}/runs", face.thread().await);
     face.posted(&format!("{runs}/wait"), &told("say", "a")).await;

@@ -1,4 +1,4 @@
-//! Threads: create, look at, search, change, copy, delete.
+//! Threads: create, read, search, change, copy, delete.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ async fn runs_of_a_thread_share_its_state() {
     assert_eq!(text(&runs, "/0/run_id"), run, "newest first");
     let page = face.got(&format!("/threads/{thread}/runs?limit=1&offset=1")).await;
     assert_eq!(page[0], runs[1]);
-    // A header says where the next page begins.
+    // A header has the offset of the next page.
     for (query, next) in [("limit=1", Some("1")), ("limit=1&offset=1", None), ("limit=2", None)] {
         let reply = face.get(&format!("/threads/{thread}/runs?{query}")).await;
         let told = reply.headers.get("trilogue-next").map(|next| next.to_str().unwrap().to_owned());
@@ -204,7 +204,7 @@ async fn a_state_that_does_not_fit_is_not_set() {
     assert_eq!(refusal(&refused), said(422, "threads_not_supported"));
 }
 
-/// What a client sees of a thread never changes its kind: a state that was set, or what is said.
+/// A client sees one kind of state on a thread: either values that were set, or messages.
 #[tokio::test]
 async fn agents_of_different_states_never_share_a_thread() {
     let face = Face::start().await;
@@ -233,7 +233,7 @@ async fn agents_of_different_states_never_share_a_thread() {
         }
         assert_eq!(face.got(&path).await["values"], before);
     }
-    // An agent goes on with its own, and with one of its kind.
+    // An agent continues its own threads, and those of agents of the same kind.
     for (thread, friends) in [
         (&set, vec![told("say", "y"), of("mailcomposer")]),
         (&spoken, vec![chat()]),

@@ -1,4 +1,4 @@
-//! Patience: time-outs, and clients that hang up.
+//! Waits: time-outs, and clients that disconnect.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ async fn a_wait_that_takes_long_is_kept_alive_with_blank_space() {
     connection.write_all(request.as_bytes()).await.unwrap();
     let mut read = Vec::new();
     let sign_of_life = async {
-        // The head, and behind it a chunk of one line break.
+        // The head, followed by a chunk of one line break.
         while !String::from_utf8_lossy(&read).ends_with("\r\n\r\n1\r\n\n\r\n") {
             assert_ne!(connection.read_buf(&mut read).await.unwrap(), 0);
         }
@@ -114,7 +114,7 @@ async fn a_wait_that_takes_long_is_kept_alive_with_blank_space() {
     assert!(whole.contains(r#""values":{"message":"x"}"#), "{whole}");
 }
 
-/// Sends a request and hangs up when its run is at work.
+/// Sends a request and disconnects once its run is running.
 async fn hang_up(face: &Face, path: &str, body: &Value) -> String {
     let client = face.client.clone();
     let (address, body) = (format!("{BASE}{path}"), Bytes::from(body.to_string()));

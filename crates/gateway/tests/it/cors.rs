@@ -1,4 +1,4 @@
-//! Pages of other origins that the operator named.
+//! Pages of other origins that the operator allowed.
 
 use bytes::Bytes;
 use http::Method;
@@ -32,7 +32,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// What every answer to an allowed page carries.
+/// The headers of every response to an allowed page.
 const READABLE: [(&str, &str); 3] = [
     ("access-control-allow-origin", APP),
     (

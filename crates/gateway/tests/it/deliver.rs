@@ -1,4 +1,4 @@
-//! Callbacks of runs, to a real receiver.
+//! Callbacks of runs, sent to a real receiver.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Scene {
     }
 }
 
-/// The body of a delivery that was signed with this key.
+/// The body of a delivery; its signature must be valid for this key.
 fn checked(delivery: &Delivery, key: &[u8]) -> Value {
     let header = |name: &str| delivery.headers[name].to_str().unwrap();
     let seconds: i64 = header("webhook-timestamp").parse().unwrap();
@@ -75,7 +75,7 @@ async fn a_run_tells_what_it_waits_for_and_how_it_ended() {
     assert_eq!(text(&told[0], "/run_id"), run);
     assert_eq!(text(&told[0], "/output/type"), "interrupt");
     assert_eq!(told[0]["output"]["interrupt"], json!({"whether": {"may": "I"}}));
-    // The receiver was shown the question: an answer without a name is for it.
+    // The callback contained the question, so an answer without a name resolves it.
     let path = format!("/api/v1/runs/{run}/answer");
     let answered = async || {
         let reply = scene.rig.alice().post(&path, &json!({"value": {}})).await.ok()?;
@@ -98,7 +98,7 @@ async fn a_callback_leads_to_the_mount_that_created_the_run() {
         agents: crate::communication_agents::all(),
         egress: Policy::local(),
         mounts: Some(vec![mount("/first"), mount("/second")]),
-        // So that large content is linked to.
+        // A small limit, so that large content is linked.
         options: Options { max_output_bytes: 10_000, ..Options::default() },
         ..Setup::default()
     })
@@ -165,7 +165,7 @@ async fn a_receiver_that_fails_delays_nothing_but_its_callback() {
     let ended = scene.rig.alice().get(&wait).await.unwrap().ok().unwrap();
     assert_eq!(ended["status"], "completed");
     let told = scene.delivered(3).await;
-    // The same message each time; a redirect is no success and is not followed.
+    // Each attempt has the same message. A redirect counts as a failure and is not followed.
     assert!(told.iter().all(|body| *body == told[0]), "{told:?}");
     assert!(scene.receiver.deliveries().iter().all(|it| it.target == "/callback"));
     assert!(scene.dead().await.is_empty());
@@ -207,7 +207,7 @@ async fn a_private_target_is_refused_by_address_and_setting_and_nothing_is_creat
             );
             let told = text(&refused.json(), "/description").to_owned();
             assert!(told.contains("[egress] allow"), "{told}");
-            // An address that the client wrote is named; what a name stands for is not.
+            // The error names an address that the client wrote, but not the address that a name resolves to.
             let names = told.contains("127.0.0.1") || told.contains("::1");
             assert_eq!(names, host != "localhost", "{told}");
         }
@@ -249,7 +249,7 @@ async fn a_receiver_of_one_principal_cannot_pass_a_callback_on_to_that_of_anothe
     let delivery = scene.receiver.deliveries().remove(0);
     let header = |name: &str| delivery.headers[name].to_str().unwrap().to_owned();
     let seconds: i64 = header("webhook-timestamp").parse().unwrap();
-    // What each principal gets from the server verifies its own callbacks to this address, and no others.
+    // A principal's secret from the server verifies only its own callbacks to this address.
     let secret = async |principal: &str, url: &str| {
         let client = scene.rig.as_("alpha", principal);
         let keys = client.post("/api/v1/callback-keys", &json!({ "url": url })).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_receiver_of_one_principal_cannot_pass_a_callback_on_to_that_of_anothe
 #[tokio::test]
 async fn a_target_that_does_not_answer_delays_no_other() {
     let scene = Scene::start(Policy::local()).await;
-    // It takes connections and never answers.
+    // It accepts connections and never responds.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let slow = format!("http://{}/", silent.local_addr().unwrap());
     for _ in 0..100 {
@@ -287,7 +287,7 @@ async fn a_target_that_does_not_answer_delays_no_other() {
     scene.hand.take(Step::End(json!({})));
     scene.delivered(1).await;
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    // The silent target has its share and no more.
+    // The silent target gets only its share of deliveries.
     let another = tokio::time::timeout(Duration::from_millis(200), silent.accept()).await;
     assert!(another.is_err(), "a ninth delivery to one target");
     assert!(scene.dead().await.is_empty(), "what waits for its target is not given up");

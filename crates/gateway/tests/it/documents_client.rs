@@ -11,7 +11,7 @@ use crate::client_agent::Hosted;
 use crate::client_editor::Editor;
 use crate::rig::{Rig, Setup};
 
-/// A server by default, and one that enforces the documents.
+/// A server with defaults, and one that enforces the documents.
 async fn rigs() -> [(Rig, &'static str); 2] {
     let strict = ClientOptions { strict: true, ..ClientOptions::default() };
     [(rig(ClientOptions::default()).await, "default"), (rig(strict).await, "strict")]
@@ -22,7 +22,7 @@ async fn rig(client: ClientOptions) -> Rig {
     Rig::of(Setup { client, agents, ..Setup::default() }).await
 }
 
-/// Where these updates have content.
+/// The contents of these updates, each with its place.
 fn content(updates: &[Value]) -> Vec<(String, Value)> {
     let of = |params: &Value| {
         let update = &params["update"];
@@ -47,7 +47,7 @@ async fn the_documents_content_blocks_pass_unchanged_or_are_refused() {
                 continue;
             }
             editor.ok("session/prompt", params).await;
-            // The agent repeats what it got, wherever the protocol has content.
+            // The agent repeats the content in every place that the protocol allows.
             let kinds =
                 ["agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update"];
             let live: Vec<_> =
@@ -61,12 +61,12 @@ async fn the_documents_content_blocks_pass_unchanged_or_are_refused() {
     }
 }
 
-/// The ids of placeholders.
+/// The ids that placeholders stand for.
 #[derive(Default)]
 struct Ids(HashMap<String, Value>);
 
 impl Ids {
-    /// One placeholder is one id, and two are two. Each is a UUID.
+    /// Binds a placeholder to an id, which must be a UUID. One placeholder has one id, and different ones have different ids.
     fn bind(&mut self, expected: &Value, id: &Value) {
         let name = expected.as_str().unwrap();
         if !name.starts_with('<') {

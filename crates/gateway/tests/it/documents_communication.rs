@@ -7,10 +7,10 @@ use trilogue_testkit::{Client, documents};
 use crate::communication::{BASE, both, events, streamed};
 use crate::rig::text;
 
-/// The mounts, and which refusals of the data hold there.
+/// The mounts, with the member of the test data that has their refusals.
 const MOUNTS: [(&str, &str); 2] = [(BASE, "default"), ("/strict", "strict")];
 
-/// A part as servers write it: with every member.
+/// A part as servers write it, with every member.
 fn whole(part: &Value) -> Value {
     let mut whole = json!({
         "name": null, "content_type": null, "content": null, "content_encoding": "plain",
@@ -68,7 +68,7 @@ async fn is_refused(client: &Client, base: &str, row: &Value, place: &str) {
     }
 }
 
-/// The message comes back from an agent that repeats it: at once, in a stream, and in the history.
+/// An agent that repeats the message returns it at once, in a stream, and in the history.
 async fn comes_back(client: &Client, base: &str, row: &Value) {
     let message = &row["message"];
     let parts: Value = message["parts"].as_array().unwrap().iter().map(whole).collect();

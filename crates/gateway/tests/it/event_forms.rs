@@ -1,4 +1,4 @@
-//! One event in the forms of all protocols: what the streams of the faces say of it.
+//! One event in the forms of all protocols, as their streams show it.
 
 use serde_json::{Value, json};
 
@@ -41,12 +41,12 @@ async fn every_event_has_the_forms_that_the_streams_send() {
     }
     let path = format!("/communication/runs/{run}/events");
     let listed = rig.alice().get(&path).await.unwrap().ok().unwrap();
-    // A list of the protocol has whole states of the run; a stream has them too.
+    // The protocol's list has whole states of the run; its stream has them too.
     let kinds = |events: &[Value]| -> Vec<String> {
         events.iter().map(|event| text(event, "/type").to_owned()).collect()
     };
     assert_eq!(kinds(&communication), kinds(listed["events"].as_array().unwrap()));
-    // Each event that changes the output brings a sample, and the last one is what the run came to.
+    // Each event that changes the output produces a sample, and the last sample is the run's output.
     let path = format!("/connect/threads/told/runs/{run}/wait");
     let output = rig.alice().get(&path).await.unwrap().ok().unwrap();
     assert!(connect.len() > 1 && connect.iter().all(|it| it["type"] == "values"), "{connect:?}");

@@ -1,4 +1,4 @@
-//! The table of what a protocol carries, against what this server has.
+//! Compares the table of what a protocol carries with this server.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::rig::{Rig, text};
 
-/// Every string of the document, so that an operation or the type of an event can be found in it.
+/// Collects every string of the document, to find an operation or an event type in it.
 fn strings<'a>(node: &'a Value, found: &mut HashSet<&'a str>) {
     match node {
         Value::Object(members) => members.values().for_each(|value| strings(value, found)),
@@ -18,10 +18,10 @@ fn strings<'a>(node: &'a Value, found: &mut HashSet<&'a str>) {
     }
 }
 
-/// Whether `Type`, `Type.member`, an operation or a type of event stands in the document.
+/// Whether the document defines `Type`, `Type.member`, an operation or an event type.
 fn stands_in(document: &Value, strings: &HashSet<&str>, name: &str) -> bool {
     let (kind, member) = name.split_once('.').unwrap_or((name, ""));
-    // The members that every event has stand in a schema of their own.
+    // The members that all events share are in a separate schema.
     let kind = if kind == "Event" { "EventHead" } else { kind };
     match document["components"]["schemas"].get(kind) {
         None => strings.contains(name),

@@ -1,4 +1,4 @@
-//! An agent that a test leads by the hand: it does one step after the other, and says when each is on disk.
+//! An agent that a test controls step by step. It can report when its steps are on disk.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Output(Value),
     Update(Value),
     Ask,
-    /// Says when everything before is on disk.
+    /// Reports when all steps before it are on disk.
     Sync(oneshot::Sender<()>),
     Fail,
     End(Value),
@@ -70,7 +70,7 @@ impl Hand {
         self.0.send(step).unwrap();
     }
 
-    /// Returns when every step until now is on disk.
+    /// Returns once all steps so far are on disk.
     pub(crate) async fn sync(&self) {
         let (done, is_done) = oneshot::channel();
         self.take(Step::Sync(done));
@@ -128,7 +128,7 @@ impl Backend for Fountain {
     }
 }
 
-/// An agent that answers at once with what it was given.
+/// An agent that returns its input at once.
 #[derive(Debug)]
 pub(crate) struct Quick {
     card: AgentCard,

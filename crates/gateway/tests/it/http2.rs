@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that open no window for what they ask.
+//! HTTP/2 clients that open no window for their responses.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use trilogue_testkit::until;
 
 use crate::rig::{LIMIT, Rig, text};
 
-/// The responses to callers without a token that one connection carries at once.
+/// The limit of concurrent responses to callers without a token on one connection.
 const ANONYMOUS: usize = 16;
 
-/// Requests on a connection on which the client takes nothing but heads.
+/// Sends requests on a connection whose client reads only heads.
 #[derive(Clone)]
 struct Requests(SendRequest<Bytes>);
 
@@ -99,11 +99,11 @@ async fn responses_without_a_token_that_are_not_taken_are_few_and_end_with_their
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "1");
     assert!(refused.body().is_end_stream(), "what is refused waits for no window");
-    // Who shows a token is served beside them.
+    // Requests with a token are served on the same connection.
     assert_eq!(closed.as_alice(Method::GET, "/api/v1/status", None).await.status(), 200);
     connection.ended().await;
 
-    // Without that, too, and although the client goes on to ask.
+    // Without such a request too, and even if the client keeps sending requests.
     let (closed, connection) = Requests::open(&rig).await;
     let mut asked = 0;
     let asking = async {
@@ -115,7 +115,7 @@ async fn responses_without_a_token_that_are_not_taken_are_few_and_end_with_their
     timeout(LIMIT, asking).await.expect("the server takes no more requests there");
     assert!(asked >= ANONYMOUS, "{asked}");
     connection.ended().await;
-    // The last of them asks.
+    // The last connection is the one that requests the status.
     let alone = async || (status(&rig, "connections").await == 1).then_some(());
     until("the connections to be gone", LIMIT, alone).await.unwrap();
     let metrics = rig.alice().get("/metrics").await.unwrap();
@@ -131,7 +131,7 @@ async fn event_streams_that_take_nothing_are_let_go_and_disturb_no_other_request
     let rig = Rig::with(hasty()).await;
     rig.run_on("t", "count 200").await;
     let (closed, connection) = Requests::open(&rig).await;
-    // A request that takes its time, on the same connection.
+    // A slow request, on the same connection.
     let body =
         json!({"agent": "puppet", "input": "sleep", "thread_id": "s", "create_thread": true});
     let slow = closed.clone();
@@ -146,7 +146,7 @@ async fn event_streams_that_take_nothing_are_let_go_and_disturb_no_other_request
     assert_eq!(status(&rig, "streams").await, 3);
     let let_go = async || (status(&rig, "streams").await == 0).then_some(());
     until("the streams to be let go", LIMIT, let_go).await.unwrap();
-    // A connection that holds only such a stream ends, so its grace has passed. The first one lives.
+    // A connection that only carries such a stream ends, so its grace period is over. The first connection stays open.
     let (other, ends) = Requests::open(&rig).await;
     let response = other.as_alice(Method::GET, "/api/v1/threads/t/events", None).await;
     ends.ended().await;
@@ -173,7 +173,7 @@ async fn a_connection_gets_goaway_when_the_server_begins_to_stop() {
 
     let client = rig.alice();
     let stopping = tokio::spawn(rig.server.shutdown(LIMIT));
-    // The run is at work, so that nothing but GOAWAY ends the connection.
+    // The run is still running, so only GOAWAY can end the connection.
     connection.ended().await;
     assert!(sender.ready().await.is_err(), "it takes further requests");
     assert!(!stopping.is_finished());

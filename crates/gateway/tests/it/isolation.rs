@@ -1,4 +1,4 @@
-//! Two tenants: every id of one is unknown to the other, on every route there is.
+//! Two tenants: every id of one tenant is unknown to the other, on every route.
 
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
@@ -35,7 +35,7 @@ impl Things {
         }
     }
 
-    /// The same with ids that nobody has.
+    /// The same structure with unknown ids.
     fn unknown() -> Self {
         let unknown = |kind: &str| format!("unknown-{kind}");
         Self {
@@ -49,7 +49,7 @@ impl Things {
         }
     }
 
-    /// The requests of an operation that name something: path, query and body. `None` when the table has a route that this test does not know.
+    /// The requests of an operation that name an object: path, query and body. `None` if this test does not know the route.
     fn requests(&self, operation: &str) -> Option<Vec<(String, Value)>> {
         let (thread, run) = (&self.thread, &self.run);
         let plain = |path: String| vec![(path, Value::Null)];
@@ -83,7 +83,7 @@ impl Things {
             | "drain_node"
             | "undrain_node"
             | "draw" => nothing(),
-            // Deliveries are numbered by the store; there is none here, so every number is unknown.
+            // The store numbers deliveries, and it has none here, so every number is unknown.
             "redeliver" => nothing(),
             "get_thread" | "erase_thread" => plain(format!("/api/v1/threads/{thread}")),
             "patch_thread" => vec![
@@ -157,7 +157,7 @@ async fn check_every_route(rig: Rig) {
     let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
     rig.token("alpha", "own", Rights::all(), true).await;
-    // Somebody of another tenant, and somebody of the same who sees only what is his own.
+    // A principal of another tenant, and one of the same tenant that sees only its own objects.
     for (tenant, principal) in [("beta", "mallory"), ("alpha", "own")] {
         check_stranger(&rig, &rig.as_(tenant, principal), &theirs, &unknown).await;
     }
@@ -193,7 +193,7 @@ async fn check_stranger(rig: &Rig, mallory: &Client, theirs: &Things, unknown: &
     let checked = hold(mallory, cases).await;
     assert!(checked >= 25, "{checked}");
 
-    // Nothing of it happened, and nothing is listed.
+    // None of the requests took effect, and no object is listed.
     let waiting = rig.alice().get(&format!("/api/v1/runs/{}", theirs.waiting)).await.unwrap();
     assert_eq!(text(&waiting.ok().unwrap(), "/status"), "interrupted");
     let thread = rig.alice().get("/api/v1/threads/secret-thread").await.unwrap().ok().unwrap();

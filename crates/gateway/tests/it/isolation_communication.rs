@@ -1,4 +1,4 @@
-//! Two tenants at one mount: every id of one is unknown to the other, on every route of the protocol.
+//! Two tenants at one mount: every id of one tenant is unknown to the other, on every route of the protocol.
 
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
@@ -48,7 +48,7 @@ impl Things {
         }
     }
 
-    /// The same with ids that nobody has.
+    /// The same structure with unknown ids.
     fn unknown() -> Self {
         let id = |last: u8| format!("99999999-2222-4333-8444-{last:012}");
         Self {
@@ -61,7 +61,7 @@ impl Things {
         }
     }
 
-    /// The requests of an operation that name something of these: path and body.
+    /// The requests of an operation that name one of these objects: path and body.
     fn requests(&self, operation: &Operation) -> Vec<(String, Value)> {
         let values = [
             ("{session_id}", vec![&self.session]),
@@ -69,7 +69,7 @@ impl Things {
             ("{message_id}", vec![&self.message]),
             ("{checkpoint_id}", vec![&self.checkpoint]),
             ("{sha256}", vec![&self.sha256]),
-            // Agents are everybody's.
+            // All callers share the agents.
             ("{name}", Vec::new()),
         ];
         let paths = filled(operation.path, &values);
@@ -100,7 +100,7 @@ async fn check_every_route(rig: Rig) {
     rig.token("alpha", "own", Rights::all(), true).await;
     let alice = rig.alice();
     let operations = CommunicationOptions::default().operations();
-    // Somebody of another tenant, and somebody of the same who sees only what is his own.
+    // A principal of another tenant, and one of the same tenant that sees only its own objects.
     for stranger in [rig.as_("beta", "mallory"), rig.as_("alpha", "own")] {
         let cases = operations.iter().filter(|it| it.path.contains('{')).flat_map(|operation| {
             let (foreign, never) = (theirs.requests(operation), unknown.requests(operation));
@@ -112,14 +112,14 @@ async fn check_every_route(rig: Rig) {
         assert_eq!(listed["runs"], json!([]));
     }
 
-    // Every one of those requests names something: its owner gets it.
+    // Checks the requests themselves: each names an object that its owner can read.
     let gets = operations.iter().filter(|it| it.method == "GET");
     for operation in gets.filter(|it| it.path.contains('{')) {
         let mut found = 0;
         for (path, _) in theirs.requests(operation) {
             found += usize::from(alice.get(&path).await.unwrap().status == 200);
         }
-        // The puppet answers with messages: its runs have no value.
+        // The puppet answers with messages, so its runs have no value.
         let has_none = operation.name == "communication_get_result";
         assert!(found > 0 || has_none || operation.path.contains("{name}"), "{operation:?}");
     }

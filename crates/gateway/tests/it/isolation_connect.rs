@@ -1,4 +1,4 @@
-//! Two tenants at one mount of the Agent Connect Protocol: every id of one is unknown to the other, on every route.
+//! Two tenants at one mount of the Agent Connect Protocol: every id of one tenant is unknown to the other, on every route.
 
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
@@ -55,7 +55,7 @@ impl Things {
         }
     }
 
-    /// The same with ids that nobody has.
+    /// The same structure with unknown ids.
     fn unknown() -> Self {
         let id = |last: u8| format!("99999999-2222-4333-8444-{last:012}");
         Self {
@@ -75,7 +75,7 @@ impl Things {
             operation.path.contains("{thread_id}") && operation.path.contains("{run_id}");
         let template = operation.path.replace("{agent_id}", "quick");
         if is_run_of_thread {
-            // A foreign run under the asker's own thread is as unknown.
+            // Another tenant's run is unknown under the caller's own thread too.
             let foreign = template.replace("{thread_id}", own).replace("{run_id}", &self.run);
             requests.push((foreign, body_of(operation)));
         }
@@ -151,7 +151,7 @@ async fn check_every_route(rig: Rig) {
     let (theirs, unknown) = (Things::of(&alice).await, Things::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
     rig.token("alpha", "own", Rights::all(), true).await;
-    // Somebody of another tenant, and somebody of the same who sees only what is his own.
+    // A principal of another tenant, and one of the same tenant that sees only its own objects.
     for stranger in [rig.as_("beta", "mallory"), rig.as_("alpha", "own")] {
         let own = text(&posted(&stranger, "/threads", &json!({})).await, "/thread_id").to_owned();
         let operations = ConnectOptions::default().operations();
@@ -171,7 +171,7 @@ async fn check_every_route(rig: Rig) {
     check_untouched(&alice, &theirs).await;
 }
 
-/// Nothing of it happened, and its owner finds everything.
+/// Checks that none of the requests took effect, and that the owner still finds every object.
 async fn check_untouched(alice: &Client, theirs: &Things) {
     let got = async |path: &str| alice.get(&format!("{BASE}{path}")).await.unwrap().ok().unwrap();
     let thread = got(&format!("/threads/{}", theirs.thread)).await;

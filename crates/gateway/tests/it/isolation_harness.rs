@@ -1,4 +1,4 @@
-//! What each face's isolation tests share: a foreign id is answered exactly as one that never was.
+//! Shared by the isolation tests of all protocols: another principal's id gets the same response as an unknown id.
 
 use bytes::Bytes;
 use http::Method;
@@ -8,7 +8,7 @@ use trilogue_testkit::client::Reply;
 
 pub(crate) type Named = (String, Value);
 
-/// A request for something of somebody else, and the same for something that nobody has.
+/// A request with another principal's id, and the same request with an unknown id.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) operation: String,
@@ -18,7 +18,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The cases of an operation, from its requests with both kinds of ids.
+    /// Pairs an operation's requests with both kinds of ids.
     pub(crate) fn of(
         operation: &str,
         method: &str,
@@ -36,7 +36,7 @@ impl Case {
     }
 }
 
-/// That every request is refused with 404 in the same words, also where a stream is asked for; and how many there were.
+/// Asserts that every request gets 404 with the same text as its pair, also if it accepts a stream. Returns the number of cases.
 pub(crate) async fn hold(stranger: &Client, cases: impl IntoIterator<Item = Case>) -> usize {
     let mut checked = 0;
     for case in cases {
@@ -53,7 +53,7 @@ pub(crate) async fn hold(stranger: &Client, cases: impl IntoIterator<Item = Case
     checked
 }
 
-/// The paths that a template stands for, with each of these values in the place of each parameter.
+/// The paths of a template, with each of these values for each parameter.
 pub(crate) fn filled(template: &str, values: &[(&str, Vec<&String>)]) -> Vec<String> {
     let mut paths = vec![template.to_owned()];
     for (name, values) in values {
@@ -76,7 +76,7 @@ async fn send(client: &Client, method: &str, (path, body): &Named) -> [Reply; 2]
     [plain, client.send(method, path, &headers, body).await.unwrap()]
 }
 
-/// What a refusal says, without the request's id and without what only this of the two requests names.
+/// The body of a refusal, without the request's id and without the names that only one of the two requests has.
 fn shape(reply: &Reply, named: &Named, other: &Named) -> Value {
     let words = |(path, body): &Named| -> Vec<String> {
         let text = format!("{path}/{body}");

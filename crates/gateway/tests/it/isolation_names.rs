@@ -1,4 +1,4 @@
-//! Two principals that see only their own objects: an id that one of them chooses tells nothing of the other's.
+//! Two principals that see only their own objects: an id that one of them chooses reveals nothing to the other.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::client_editor::Door;
 use crate::fountain::Quick;
 use crate::rig::{Rig, Setup, text, user};
 
-/// What the first principal takes.
+/// The id that the first principal takes.
 const TAKEN: &str = "merger-with-acme";
-/// A UUID that a name gives: it can be guessed.
+/// The UUID that is derived from that name, which an attacker can guess.
 const TAKEN_UUID: &str = "886313e1-3b8a-5372-9b90-0c9aee199e5d";
 
-/// A way to make a thread with an id of one's choice, and the reply without what differs each time.
+/// A way to create a thread with a chosen id. Its result is the response without the parts that always differ.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Thread,
@@ -43,7 +43,7 @@ const WAYS: [Way; 8] = [
 // === impl Way ===
 
 impl Way {
-    /// Whether the protocol takes only UUIDs.
+    /// Whether the protocol accepts only UUIDs.
     fn takes_uuids(self) -> bool {
         matches!(self, Self::Session | Self::SessionHistory)
     }
@@ -91,7 +91,7 @@ fn message() -> Value {
     json!({"role": "user", "parts": [{"content_type": "text/plain", "content": "hi"}]})
 }
 
-/// A reply without its ids and times: member names, codes and the kinds of values.
+/// The shape of a response without ids and times: member names, codes and the kinds of values.
 fn shape(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -131,7 +131,7 @@ async fn an_id_that_another_principal_has_is_as_free_as_one_that_nobody_has() {
             let nobody = way.go(&curious, free).await;
             assert_eq!(other, nobody, "{way:?} {is_seen_by_all}");
             assert!(other.0 < 300, "{way:?} {other:?}");
-            // The second time, both are the caller's own.
+            // The second time, both threads belong to the caller.
             assert_eq!(way.go(&curious, taken).await, way.go(&curious, free).await, "{way:?}");
         }
     }
@@ -168,7 +168,7 @@ async fn a_name_means_the_callers_own_thread_on_every_face() {
             .unwrap();
         assert_eq!(patched.ok().unwrap()["metadata"]["of"], said);
     }
-    // What a principal made with a token that sees all threads is not made a second time.
+    // A principal does not create a thread again that it created with a token that sees all threads.
     rig.token("alpha", "both", user(), false).await;
     let both = rig.as_("alpha", "both");
     both.post("/api/v1/threads", &json!({"id": "plain"})).await.unwrap().ok().unwrap();
@@ -188,7 +188,7 @@ async fn an_editor_learns_nothing_of_a_session_that_another_principal_named() {
     let curious = Principal { own: true, ..parts::principal("alpha", "curious") };
     let door = Door::for_principal(&rig, curious);
     let new = |session: &str| json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
-    // Only an editor whose principal sees all threads opens a session: its folder is one of this machine.
+    // Only an editor whose principal sees all threads can open a session, because the session's folder is on this machine.
     rig.alice().post("/api/v1/threads", &json!({"id": TAKEN})).await.unwrap().ok().unwrap();
     let mut editor = door.numbered("puppet").await;
     let taken = editor.call("session/new", new(TAKEN)).await;

@@ -1,4 +1,4 @@
-//! Slow, half-open and oversize clients.
+//! Slow, half-open and oversized clients.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ async fn a_client_that_reads_nothing_loses_its_connection_and_harms_nobody() {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         let request = "GET /api/v1/threads/t/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer alpha-alice\r\n\r\n";
         stream.write_all(request.as_bytes()).await.unwrap();
-        // How it begins shows that it is open: a count of them all may be too late for the first one.
+        // Reads the response's begin to know that the stream is open: an open-stream count could come too late for the first one.
         let mut begin = [0_u8; 12];
         timeout(LIMIT, stream.read_exact(&mut begin)).await.unwrap().unwrap();
         assert_eq!(&begin, b"HTTP/1.1 200");
@@ -135,7 +135,7 @@ async fn streams_are_counted_and_a_further_one_is_refused() {
     assert!(rig.alice().stream(path, None).await.is_ok());
 }
 
-/// A connection that stays, and the status of each request on it.
+/// A connection that stays open, and returns the status of each request on it.
 struct Kept(hyper::client::conn::http1::SendRequest<http_body_util::Empty<Bytes>>);
 
 impl Kept {
@@ -165,7 +165,7 @@ async fn a_connection_beyond_the_limit_waits_until_another_ends() {
     let mut third = Kept::open(&rig).await;
     let answer = third.health();
     tokio::pin!(answer);
-    // Others are served all that time; a server without the limit would answer at once.
+    // Other clients are served meanwhile. A server without the limit would respond at once.
     for _ in 0..50 {
         assert_eq!((first.health().await, second.health().await), (200, 200));
         let soon = timeout(Duration::from_millis(5), answer.as_mut()).await;
@@ -188,11 +188,11 @@ async fn idle_connections_give_way_to_a_new_one() {
     for connection in &mut idle {
         assert_eq!(connection.health().await, 200);
     }
-    // The client gives up after less than the time after which an idle connection ends by itself.
+    // The client's limit is shorter than the time after which an idle connection ends by itself.
     let begun = Instant::now();
     assert_eq!(rig.run("let me in").await["status"], "completed");
     assert!(begun.elapsed() < Options::default().head_timeout / 2, "{:?}", begun.elapsed());
-    // Half a request is no better than none.
+    // A partial request counts as idle too.
     let half = b"GET /healthz HTTP/1.1\r\nhost: local";
     let mut halves = Vec::new();
     for _ in 0..CAP {
@@ -204,13 +204,13 @@ async fn idle_connections_give_way_to_a_new_one() {
     assert!(begun.elapsed() < Options::default().head_timeout / 2, "{:?}", begun.elapsed());
 }
 
-/// An event stream of a client on this address: a connection that is at work. `None` where the server closes it.
+/// An event stream of a client on this address, so a busy connection. `None` if the server closes it.
 async fn stream_from(rig: &Rig, address: [u8; 4]) -> Option<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind((address, 0).into()).unwrap();
     let mut stream = socket.connect(rig.address).await.unwrap();
     let request = "GET /api/v1/threads/t/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer alpha-alice\r\n\r\n";
-    // The server may close before it has read anything.
+    // The server may close the connection before it reads anything.
     drop(stream.write_all(request.as_bytes()).await);
     let mut begin = [0_u8; 12];
     timeout(LIMIT, stream.read_exact(&mut begin)).await.unwrap().ok()?;
@@ -253,7 +253,7 @@ async fn request_bodies_have_a_budget_for_the_whole_server() {
         let value = metrics.lines().find_map(|it| it.strip_prefix("trilogue_http_body_bytes "));
         value.unwrap().parse::<usize>().unwrap()
     };
-    // What is announced and does not come takes nothing from others.
+    // An announced body that does not arrive uses none of the shared limit.
     let mut announced = TcpStream::connect(rig.address).await.unwrap();
     announced.write_all(head.as_bytes()).await.unwrap();
     assert_eq!(rig.run(&input).await["status"], "completed");
@@ -269,7 +269,7 @@ async fn request_bodies_have_a_budget_for_the_whole_server() {
     assert_eq!(refused.headers["retry-after"], "1");
     let metrics = rig.metrics().await;
     assert!(metrics.contains("trilogue_http_refused_bodies_total 1\n"), "{metrics}");
-    // Others are served: a load balancer does not leave.
+    // Other requests are served, so a load balancer keeps the server.
     assert_eq!(rig.stranger().get("/readyz").await.unwrap().status, 200);
     assert!(metrics.contains("trilogue_ready 1\n"), "{metrics}");
     assert_eq!(rig.run("a small one").await["status"], "completed");
@@ -422,7 +422,7 @@ async fn the_runs_of_one_principal_do_not_keep_those_of_another_from_starting() 
         let asks = json!({"agent": "puppet", "input": "begin", "mode": "async"});
         alice.post("/api/v1/runs", &asks).await.unwrap().ok().unwrap();
     }
-    // The runs whose agents have begun.
+    // The number of runs whose agents have begun.
     let at_work = async || {
         let runs = alice.get("/api/v1/runs?status=running").await.unwrap().ok().unwrap();
         let mut ids = Vec::new();
@@ -441,7 +441,7 @@ async fn the_runs_of_one_principal_do_not_keep_those_of_another_from_starting() 
     let done = timeout(LIMIT, bob.post("/api/v1/runs", &asks)).await.unwrap().unwrap();
     assert_eq!(done.ok().unwrap()["status"], "completed");
     assert_eq!(at_work().await.len(), 3);
-    // Her next run starts when one of hers has ended.
+    // Her next run starts once one of her runs has ended.
     let path = format!("/api/v1/runs/{}/cancel", first[0]);
     alice.post(&path, &json!({})).await.unwrap().ok().unwrap();
     let next = until("the next run of hers", LIMIT, async || {

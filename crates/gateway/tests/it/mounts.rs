@@ -1,4 +1,4 @@
-//! Where a protocol is mounted, what wins, and how it says that something is wrong.
+//! Where a protocol is mounted, which mount takes precedence, and the form of its errors.
 
 use bytes::Bytes;
 use http::Method;
@@ -27,7 +27,7 @@ fn kind(reply: &Reply) -> &str {
     reply.headers["content-type"].to_str().unwrap()
 }
 
-/// That an answer is an error of the protocol, and gives its reason.
+/// Asserts that a response is an error of the protocol, and returns its parts.
 fn fault(reply: &Reply) -> (u16, String, String) {
     assert_eq!(kind(reply), "application/json", "{}", reply.json());
     let body = reply.json();
@@ -91,7 +91,7 @@ async fn the_longest_prefix_decides() {
     let options = CommunicationOptions { strict: true, ..CommunicationOptions::default() };
     let strict = Mount::new(options, "/a/b").unwrap();
     let rig = mounted(vec![at("/a"), strict, at("/")]).await;
-    // Only a strict mount refuses a part of metadata alone.
+    // Only a strict mount refuses a part with metadata alone.
     let metadata = json!({"kind": "citation"});
     let part = json!({"content_type": "text/plain", "metadata": metadata});
     let body = json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [part]}]});
@@ -100,7 +100,7 @@ async fn the_longest_prefix_decides() {
         assert_eq!(reply.status, status, "{path}: {}", reply.json());
     }
     assert_eq!(get(&rig, "/a/ping").await.status, 200);
-    // Below the shorter one there is no such route, and nobody looks further.
+    // The shorter prefix has no such route, and no other mount is tried.
     assert_eq!(get(&rig, "/a/x/ping").await.status, 404);
 }
 

@@ -1,4 +1,4 @@
-//! Where the Agent Connect Protocol is mounted, what it overlooks in paths, and how it says that something is wrong.
+//! Where the Agent Connect Protocol is mounted, the deviations in paths that it tolerates, and the form of its errors.
 
 use bytes::Bytes;
 use http::Method;
@@ -25,7 +25,7 @@ async fn search(rig: &Rig, path: &str) -> u16 {
     reply.status
 }
 
-/// That an answer is an error of the protocol, and gives its code and number.
+/// Asserts that a response is an error of the protocol, and returns its code and number.
 fn fault(reply: &Reply) -> (u16, String, u64) {
     assert_eq!(reply.headers["content-type"], "application/json", "{}", reply.json());
     let body = reply.json();
@@ -68,7 +68,7 @@ async fn paths_are_tidied_below_the_mount_and_nowhere_else() {
     let rig = Rig::start().await;
     assert_eq!(search(&rig, "/connect/agents/search").await, 200);
     assert_eq!(search(&rig, "/agents/search").await, 404);
-    // The other protocol stays as strict as it was.
+    // The other protocol stays strict.
     for path in ["/communication//ping", "/communication/ping/"] {
         assert_eq!(rig.alice().get(path).await.unwrap().status, 404, "{path}");
     }
@@ -100,7 +100,7 @@ async fn what_the_official_client_sends_is_taken_as_it_comes() {
 type Case =
     (Method, &'static str, Vec<(&'static str, &'static str)>, Bytes, (u16, &'static str, u64));
 
-/// What goes wrong before a handler, and in every handler alike.
+/// Requests that fail before a handler runs, the same on every route.
 fn cases() -> Vec<Case> {
     let none = Bytes::new;
     let search = "/agents/search";

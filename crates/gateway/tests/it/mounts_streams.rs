@@ -1,4 +1,4 @@
-//! Streams of the Agent Communication Protocol: their framing, where they end, and exactly what a client missed.
+//! Streams of the Agent Communication Protocol: their framing, their ends, and exact replay of missed events.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn read(client: &Client, run: &str, after: Option<&str>, most: usize) -> E
     events
 }
 
-/// Sends a request and reads what comes until it holds this.
+/// Sends a request and reads until the response contains this text.
 async fn raw(rig: &Rig, request: &str, until: &str) -> String {
     let mut socket = TcpStream::connect(rig.address).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
@@ -77,7 +77,7 @@ async fn an_event_is_an_id_and_one_line_of_data_and_nothing_else() {
     let (head, body) = seen.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("content-type: text/event-stream; charset=utf-8"), "{head}");
     assert!(head.contains("run-id: "), "{head}");
-    // Chunks are framed by lines of their own, each ending in CRLF.
+    // Each chunk is framed by separate lines that end in CRLF.
     let lines: Vec<_> = body.split('\n').filter(|line| !line.ends_with('\r')).collect();
     assert!(lines.len() > 10, "{body}");
     for line in lines {
@@ -97,7 +97,7 @@ async fn a_sign_of_life_is_a_comment_without_a_blank_line() {
     let body = create("sleep", "stream");
     let request = stream_request(std::str::from_utf8(&body).unwrap());
     let seen = raw(&rig, &request, ": keep-alive\n\r\n").await;
-    // Each comes as a chunk of its own: 13 bytes, of which none is a second line break.
+    // Each keep-alive is a separate chunk of 13 bytes, without a second line break.
     assert!(seen.contains("\r\nD\r\n: keep-alive\n\r\n"), "{seen}");
 }
 
@@ -113,9 +113,9 @@ async fn a_stream_ends_at_the_question_and_goes_on_behind_it() {
     }
     assert_eq!(kinds(&first), ["run.created", "run.in-progress", "run.awaiting"]);
     let run = text(&first[0].1, "/run/run_id").to_owned();
-    // A reader that comes from the beginning is shown the question and ends there too.
+    // A reader from the beginning also gets the question, and its stream ends there too.
     assert_eq!(read(&alice, &run, None, usize::MAX).await, first);
-    // One that has it waits for what follows.
+    // A reader that has the question waits for later events.
     let path = format!("/communication/runs/{run}/events");
     let mut behind = alice.stream(&path, Some(&first[2].0)).await.unwrap();
     let early = timeout(Duration::from_millis(100), behind.next()).await;
@@ -129,7 +129,7 @@ async fn a_stream_ends_at_the_question_and_goes_on_behind_it() {
     }
     assert_eq!(kinds(&rest).first(), Some(&"run.in-progress"));
     assert_eq!(kinds(&rest).last(), Some(&"run.completed"));
-    // The question is history now: nobody ends at it any more.
+    // The question is now history: no stream ends at it any more.
     let all: Events = first.into_iter().chain(rest).collect();
     assert_eq!(read(&alice, &run, None, usize::MAX).await, all);
 }
@@ -174,7 +174,7 @@ async fn check_reattach(rig: Rig) {
 #[tokio::test]
 async fn a_client_may_begin_behind_any_of_several_events_of_one_moment() {
     let rig = Rig::start().await;
-    // The value that an agent answers with becomes a whole message at once.
+    // The value that an agent returns becomes a whole message at once.
     let body = json!({"agent": "puppet", "input": {"message": "hello", "n": 1}});
     let made = rig.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     let run = text(&made, "/id");
@@ -230,7 +230,7 @@ async fn a_stream_that_is_cut_off_says_why_in_the_protocols_words() {
     rig.revoke(&token).await;
     let last = loop {
         let event = timeout(LIMIT, stream.next()).await.unwrap().unwrap().unwrap();
-        // What carries no id leaves the client's place where it was.
+        // An event without an id keeps the client's cursor.
         if event.id.is_none() {
             break event;
         }
@@ -253,7 +253,7 @@ async fn a_client_that_reads_nothing_loses_its_stream_and_the_run_goes_on() {
         "GET /communication/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer alpha-alice\r\n\r\n"
     );
     stuck.write_all(request.as_bytes()).await.unwrap();
-    // How it begins shows that it is open: a count may be taken too late for that.
+    // Reads the response's begin to know that the stream is open: an open-stream count could come too late.
     let mut begin = [0_u8; 12];
     timeout(LIMIT, stuck.read_exact(&mut begin)).await.unwrap().unwrap();
     assert_eq!(&begin, b"HTTP/1.1 200");

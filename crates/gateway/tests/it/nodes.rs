@@ -1,4 +1,4 @@
-//! Servers that share a store in PostgreSQL and hear of each other over NATS: what any of them knows counts on all.
+//! Servers that share a PostgreSQL store and notify each other over NATS: a change on one of them takes effect on all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::page_sessions::{code, sign_in};
 use crate::rig::{LIMIT, NoOriginals, Rig, Setup, text};
 
 const CHANGES: &str = "/api/v1/changes";
-/// Longer than any test: what a node learns sooner, it has heard.
+/// Longer than any test: a node that learns of a change sooner was notified of it.
 const NEVER: Duration = Duration::from_secs(3_600);
-/// Longer than the word of another node takes, also when the first one is lost.
+/// Longer than a notification from another node takes, even if the first one is lost.
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// A node of the store in this schema.
+/// Starts a node with the store in this schema.
 async fn node(schema: &str, name: &str, news: Option<String>, setup: Setup) -> Rig {
     let address = reserve_address().unwrap();
     let node = NodeOptions {
@@ -41,7 +41,7 @@ async fn node(schema: &str, name: &str, news: Option<String>, setup: Setup) -> R
     Rig::of(Setup { options, shared_store, listen, ..setup }).await
 }
 
-/// Two nodes that hear each other.
+/// Two nodes that receive each other's notifications.
 pub(crate) async fn two_nodes(setup: impl Fn() -> Setup) -> (Rig, Rig) {
     let (_, schema) = new_schema("nodes").await.unwrap();
     let nats = || Some(service("TRILOGUE_NATS").unwrap());
@@ -53,7 +53,7 @@ pub(crate) async fn two_nodes(setup: impl Fn() -> Setup) -> (Rig, Rig) {
     (a, b)
 }
 
-/// Waits until one node lists what another one changes: before both are connected, news is lost.
+/// Waits until one node lists a change of the other: notifications are lost before both are connected.
 async fn hears(one: &Rig, other: &Rig) {
     let mut stream = one.alice().stream(CHANGES, None).await.unwrap();
     let changing = async {
@@ -95,7 +95,7 @@ async fn the_list_of_changes_has_those_of_all_nodes() {
     assert_eq!((&created["run_id"], &created["agent"]), (&run["id"], &json!("puppet")));
     let asked = change(&mut stream, "interrupt").await;
     assert_eq!(asked["interrupt_id"], run["interrupts"][0]["id"]);
-    // It is answered where it is not owned.
+    // The answer goes to a node that does not own the run.
     let path = format!("/api/v1/interrupts/{}/answer", text(&asked, "/interrupt_id"));
     b.alice().post(&path, &json!({ "option": "yes" })).await.unwrap().ok().unwrap();
     assert_eq!(change(&mut stream, "interrupt").await["pending"], false);
@@ -146,7 +146,7 @@ async fn a_client_of_any_node_keeps_a_question_open() {
     let attended = a.run_on("read", "ask").await;
     let alone = a.run_on("alone", "ask").await;
     let status = async |run: &Value| run_of(&a, text(run, "/id")).await["status"].clone();
-    // The agent goes on without the permission.
+    // The agent continues without the permission.
     let ended = async || (status(&alone).await != "interrupted").then_some(());
     until("the end of the question that nobody sees", LIMIT, ended).await.unwrap();
     assert_eq!(status(&attended).await, "interrupted", "somebody may answer");
@@ -176,7 +176,7 @@ async fn a_revoked_token_is_refused_by_all_nodes_that_hear_of_it() {
     assert_eq!(there.get("/api/v1/threads").await.unwrap().status, 200);
 
     a.revoke(&format!("/api/v1/tokens/{}", text(&made, "/token/id"))).await;
-    // It would remember the token for longer than the test.
+    // Without a notification, the node would accept the token for longer than the test.
     let refused = async || {
         let status = there.get("/api/v1/threads").await.unwrap().status;
         (status == 401).then_some(())

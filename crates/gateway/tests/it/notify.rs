@@ -1,4 +1,4 @@
-//! Telling somebody that an agent waits, through a real runtime and to a real receiver.
+//! Notifications that an agent waits for an answer, through a real runtime and to a real receiver.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Scene {
         self.ports.runtime.notify_with(Arc::new(NoticeDelivery::new(&self.ports, to)));
     }
 
-    /// Has the puppet do something on a thread of its own, and says what it then asks.
+    /// Runs a puppet command on a new thread, and returns the question that it asks.
     async fn ask(&self, command: &str) -> InterruptId {
         let thread = ThreadId::generate();
         let to = ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None });
@@ -112,7 +112,7 @@ impl Scene {
         self.receiver.deliveries()
     }
 
-    /// The body of a delivery whose signature is right.
+    /// The body of a delivery; its signature must be valid.
     fn checked(&self, delivery: &Delivery) -> Value {
         let header = |name: &str| delivery.headers[name].to_str().unwrap();
         let seconds: i64 = header("webhook-timestamp").parse().unwrap();
@@ -162,7 +162,7 @@ async fn a_receiver_that_fails_is_tried_three_times_and_then_left() {
     assert!(ids.iter().all(|it| *it == ids[0]));
     scene.settled().await;
     assert_eq!(scene.receiver.deliveries().len(), 3);
-    // It waits all the same.
+    // The question stays open.
     let row = scene.store.interrupt(&scene.by.scope(), &id).await.unwrap().unwrap();
     assert_eq!(row.resolution, None);
 }
@@ -175,7 +175,7 @@ async fn ssrf_through_the_address_is_refused() {
     assert!(scene.receiver.deliveries().is_empty());
 }
 
-/// Notes what it is told and always fails.
+/// Records each notice and always fails.
 #[derive(Debug, Default)]
 struct Deaf(Mutex<Vec<Value>>);
 
@@ -201,7 +201,7 @@ async fn what_was_answered_meanwhile_is_not_told_again() {
         told.first().map(|told| told["interrupt_id"].as_str().unwrap().to_owned())
     };
     assert_eq!(until("a notice", LIMIT, heard).await.unwrap(), asked.as_str());
-    // It would be told again in an hour; its answer takes it back.
+    // A retry is due in an hour; the answer cancels it.
     scene.answer(&asked).await;
     scene.settled().await;
     assert_eq!(deaf.0.lock().unwrap().len(), 1);

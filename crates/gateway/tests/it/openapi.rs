@@ -1,4 +1,4 @@
-//! The document, and the shapes of refusals.
+//! The OpenAPI document, and the shapes of refusals.
 
 use bytes::Bytes;
 use http::Method;

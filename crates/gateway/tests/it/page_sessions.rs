@@ -1,4 +1,4 @@
-//! The inspector's page, and how a browser signs in to it.
+//! The inspector's page, and a browser's sign-in to it.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use trilogue_testkit::client::Reply;
 
 use crate::rig::{Rig, Setup, text};
 
-/// What the page sends before it has a session.
+/// The header that the page sends before it has a session.
 const PAGE: (&str, &str) = ("trilogue-page", "1");
 
-/// What a browser and its page send back of a session.
+/// The parts of a session that a browser and its page send back.
 struct Session {
     cookie: String,
     page: String,
 }
 
 impl Session {
-    /// Both halves of a sign-in.
+    /// The two parts of a sign-in's session.
     fn of(signed_in: &Reply) -> Self {
         assert_eq!(signed_in.status, 200, "{}", signed_in.json());
         let cookie = header(signed_in, "set-cookie");
@@ -162,13 +162,13 @@ async fn a_session_needs_both_halves_and_is_no_token() {
         let read = rig.stranger().send(Method::GET, "/api/v1/threads", headers, Bytes::new()).await;
         assert_eq!(read.unwrap().code(), "unauthenticated", "{headers:?}");
     }
-    // The other faces take no session in any form.
+    // The other protocols accept no session in any form.
     let scheme = format!("Session {both}");
     for path in ["/communication/runs", "/connect/runs"] {
         assert_eq!(run(path, &[cookie, page]).await.status, 401, "{path}");
         assert_eq!(run(path, &[("authorization", &scheme)]).await.status, 401, "{path}");
     }
-    // A token does not work as a session.
+    // A token is not accepted as a session.
     let token = [("authorization", "Session alpha-alice")];
     assert_eq!(run("/api/v1/runs", &token).await.code(), "unauthenticated");
 }

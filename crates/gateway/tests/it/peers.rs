@@ -1,4 +1,4 @@
-//! Who may connect where only proxies should.
+//! Connections to a server that only proxies may reach.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,14 +10,14 @@ use trilogue_store::memory::MemoryStore;
 
 use crate::rig::{LIMIT, ports};
 
-/// Sends a request from this address; gives the first line of the answer, empty where there is none.
+/// Sends a request from this address; returns the first line of the response, or an empty text without a response.
 async fn ask(server: SocketAddr, from: Ipv4Addr) -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((from, 0))).unwrap();
     let target = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
     let mut stream = socket.connect(target).await.unwrap();
     let request = "GET /api/v1/agents HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    // The server may close before it has read anything.
+    // The server may close the connection before it reads anything.
     drop(stream.write_all(request.as_bytes()).await);
     let mut answer = Vec::new();
     drop(timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap());

@@ -1,4 +1,4 @@
-//! A revocation that overtakes a look-up of the same token.
+//! A revocation that overtakes a lookup of the same token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use trilogue_testkit::Client;
 
 use crate::rig::{LIMIT, ports};
 
-/// The store's tokens. The first look-up of one of them reads its row, and returns it only when it may.
+/// The store's tokens. The first lookup of the slow token reads its row, and returns it only once the test allows it.
 #[derive(Debug)]
 struct SlowLookUp {
     store: Arc<MemoryStore>,

@@ -1,4 +1,4 @@
-//! A whole server in one line.
+//! Starts a whole server in one line.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -32,12 +32,12 @@ use crate::agent::Puppet;
 use crate::client_editor::Door;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-/// What the keys of the rig's callbacks are derived from.
+/// The secret from which the keys of the rig's callbacks are derived.
 pub(crate) fn callback_secrets() -> CallbackSecrets {
     CallbackSecrets::new([Bytes::from_static(b"a secret of the rig, for callbacks")])
 }
 
-/// The key that signs what goes to this address in this name.
+/// The key that signs this principal's callbacks to this address.
 pub(crate) fn callback_key(tenant: &str, principal: &str, url: &str) -> [u8; 32] {
     let owner = CallbackOwner {
         tenant: TenantId::parse(tenant).unwrap(),
@@ -52,7 +52,7 @@ pub(crate) struct Rig {
     pub(crate) address: SocketAddr,
     pub(crate) runtime: Runtime,
     pub(crate) client: ClientOptions,
-    /// Holds the store's file, where it has one.
+    /// The folder of the store's file, if it has one.
     _folder: Option<TempDir>,
     door: OnceLock<Door>,
 }
@@ -66,7 +66,7 @@ impl ReadOriginal for NoOriginals {
     }
 }
 
-/// What a server is made of, where a test wants something else.
+/// The parts of a server that a test can choose.
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) options: Options,
@@ -76,7 +76,7 @@ pub(crate) struct Setup {
     pub(crate) callback_backoff: Option<Duration>,
     pub(crate) agents: Vec<Arc<dyn Backend>>,
     pub(crate) on_disk: bool,
-    /// A store that others share. The test makes its tokens.
+    /// A store that the servers of a test share. The test creates its tokens.
     pub(crate) shared_store: Option<Arc<dyn Store>>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) interrupt_deadline: Option<Duration>,
@@ -170,7 +170,7 @@ impl Rig {
         rig
     }
 
-    /// Makes a token whose secret names tenant and principal.
+    /// Creates a token whose secret names tenant and principal.
     pub(crate) async fn token(&self, tenant: &str, principal: &str, rights: Rights, own: bool) {
         let secret = format!("{tenant}-{principal}");
         self.store.put_token(token_row(&secret, tenant, principal, rights, own)).await.unwrap();
@@ -186,7 +186,7 @@ impl Rig {
         (cookie, page)
     }
 
-    /// A client with a token of its own, and the path under which that is revoked.
+    /// A client with a separate token, and the path that revokes the token.
     pub(crate) async fn short_lived(&self) -> (Client, String) {
         let made = json!({"label": "short", "principal": "alice", "rights": ["read", "run"]});
         let made = self.alice().post("/api/v1/tokens", &made).await.unwrap().ok().unwrap();
@@ -207,7 +207,7 @@ impl Rig {
         Client::new(self.address).with_token(format!("{tenant}-{principal}"))
     }
 
-    /// Where alice's editors come in.
+    /// The socket for alice's editors.
     pub(crate) fn door(&self) -> &Door {
         self.door.get_or_init(|| Door::in_name_of(self, "alpha", "alice"))
     }
@@ -291,7 +291,7 @@ fn token_row(secret: &str, tenant: &str, principal: &str, rights: Rights, own: b
     }
 }
 
-/// The rights of somebody who is no administrator.
+/// The rights of a user who is not an administrator.
 pub(crate) fn user() -> Rights {
     [Right::Read, Right::Run, Right::Answer].into_iter().collect()
 }

@@ -8,10 +8,10 @@ use trilogue_gateway::protocols;
 
 use crate::rig::Rig;
 
-/// An id that nothing has, in the form that every face reads.
+/// An id that no object has, valid in every protocol.
 const NOBODY: &str = "99999999-2222-4333-8444-000000000001";
 
-/// The right that each operation needs; none where everybody may ask.
+/// The right that each operation needs; `None` if everyone may call it.
 const NEEDS: &[(Option<Right>, &[&str])] = &[
     (
         None,
@@ -187,9 +187,9 @@ impl RegisteredRoute {
         }
     }
 
-    /// Whether a token with this right alone may ask.
+    /// Whether a token with only this right may call the operation.
     fn admits(&self, right: Right, own: bool) -> bool {
-        // What concerns the whole server is closed to whoever sees only its own.
+        // Operations on the whole server are closed to callers that see only their own objects.
         let is_of_server =
             self.operation.ends_with("_metrics") || self.needs == Some(Right::Server);
         self.needs.is_none_or(|needs| needs == right) && !(own && is_of_server)
@@ -282,7 +282,7 @@ async fn an_own_token_sees_and_revokes_only_tokens_of_its_principal() {
     };
     assert_eq!(revoke(&owner, &token_of("alice")).await, 404);
     assert_eq!(revoke(&owner, &token_of("admin")).await, 404);
-    // An administrator of a tenant does not lock out whoever runs the server.
+    // An administrator of a tenant cannot lock out the server's operator.
     assert_eq!(revoke(&admin, &token_of("alice")).await, 403);
     assert_eq!(rig.alice().get("/api/v1/status").await.unwrap().status, 200);
     assert_eq!(revoke(&owner, &token_of("owner")).await, 204);

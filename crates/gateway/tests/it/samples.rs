@@ -104,7 +104,7 @@ fn is_pending(event: &Value) -> bool {
     event["status"] == "pending"
 }
 
-/// Ids as numbers, with whether each is that of a sample.
+/// Parses an event's id: its number, and whether it is the id of a sample.
 fn place(id: &str) -> (u64, bool) {
     match id.strip_suffix(".v") {
         Some(number) => (number.parse().unwrap(), true),
@@ -139,10 +139,10 @@ async fn a_run_that_ends_at_once_is_pending_first() {
     assert_eq!((text(last, "/type"), text(last, "/status")), ("values", "success"));
     assert_eq!(last["values"], json!({"n": 2}));
     let run = text(last, "/run_id");
-    // Whoever comes later is told the end alone.
+    // A client that joins after the end gets only the end.
     let joined = rest(&mut scene.join(run, None).await).await;
     assert_eq!(joined, events[events.len() - 1..]);
-    // Whoever has it already is told nothing.
+    // A client that already has the end gets nothing.
     let behind = rest(&mut scene.join(run, Some(&events.last().unwrap().0)).await).await;
     assert_eq!(behind, []);
 }
@@ -171,7 +171,7 @@ async fn a_reader_is_given_the_newest_state_and_no_backlog() {
 
 #[tokio::test]
 async fn a_slow_reader_skips_what_it_did_not_fetch() {
-    // Each state is larger than what a socket takes up by itself, so the server waits for the client.
+    // Each state exceeds the socket's buffer, so the server waits for the client.
     let filling = "x".repeat(8 * 1024);
     let scene = Scene::start().await;
     let run = scene.create(&json!("values")).await;
@@ -307,7 +307,7 @@ async fn a_stream_ends_with_the_question_and_goes_on_behind_it() {
     let run = text(last, "/run_id").to_owned();
     let joined = rest(&mut scene.join(&run, None).await).await;
     assert_eq!(joined, [events.last().unwrap().clone()]);
-    // Our ending a stream was no disconnect.
+    // A stream that the server ends does not count as a disconnect.
     assert_eq!(scene.status(&run).await, "interrupted");
     let mut behind = scene.join(&run, Some(id)).await;
     assert!(timeout(Duration::from_millis(100), behind.next()).await.is_err());
@@ -435,7 +435,7 @@ async fn a_client_that_leaves_its_own_stream_ends_the_run_unless_it_said_otherwi
         let run = scene.newest_run().await;
         scene.hand.take(Step::Output(json!({"n": 1})));
         assert!(is_pending(&next(&mut stream).await.unwrap().1));
-        // Somebody who only looks on may leave at any time.
+        // A client that only joined the run may leave at any time.
         drop(scene.join(&run, None).await);
         drop(stream);
         if ends {
@@ -457,7 +457,7 @@ async fn a_revoked_token_ends_its_stream_and_not_the_run() {
     scene.rig.revoke(&token).await;
     let events = rest(&mut stream).await;
     let (id, last) = events.last().unwrap();
-    // It says why, and does not say that the run has ended; a client's place stays.
+    // The event has the reason, and does not say that the run has ended; the client's cursor stays.
     assert_eq!((id.as_str(), text(last, "/type"), is_pending(last)), ("", "error", true), "{last}");
     assert_eq!(last["code"], "unauthenticated");
     scene.hand.take(Step::End(json!({})));

@@ -1,4 +1,4 @@
-//! How callers show who they are, by agent: what each takes, what it refuses, and what who shows nothing may see.
+//! How callers authenticate, by agent: what each agent accepts and refuses, and what anonymous callers may see.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use trilogue_testkit::parts::principal;
 use crate::fountain::Quick;
 use crate::rig::{Rig, Setup, text};
 
-/// Agents that take one way each; the last has no say.
+/// Agents that accept one scheme each; the last one names none.
 const AGENTS: [(&str, &[Scheme]); 5] = [
     ("open", &[Scheme::None]),
     ("key", &[Scheme::ApiKey]),
@@ -30,7 +30,7 @@ fn basic(text: &str) -> String {
 
 type Headers = Vec<(&'static str, String)>;
 
-/// The ways to show alice's token, and the agents that take each.
+/// The ways to send alice's token, with the agents that accept each.
 fn ways() -> Vec<(Headers, &'static [&'static str])> {
     vec![
         (vec![], &["open"]),
@@ -90,7 +90,7 @@ async fn each_agent_takes_exactly_the_ways_that_it_names_on_every_face() {
             let reply = send(&rig, Method::POST, "/connect/runs/wait", &headers, &body).await;
             let status = if takers.contains(&agent) { 200 } else { 401 };
             assert_eq!(reply.status, status, "{agent} {headers:?}: {}", reply.json());
-            // The other faces take nobody without a token, whatever the agent says.
+            // The other protocols accept no caller without a token, even if the agent declares so.
             let status = if headers.is_empty() { 401 } else { status };
             let native = json!({"agent": agent, "input": {}});
             let reply = send(&rig, Method::POST, "/api/v1/runs", &headers, &native).await;
@@ -118,7 +118,7 @@ async fn a_refusal_names_the_ways_and_the_place_that_tells_of_them() {
     ] {
         let body = json!({"agent_id": agent, "input": 5});
         let reply = send(&rig, Method::POST, "/connect/runs", &[], &body).await;
-        // Who is not let in learns nothing of schemas.
+        // A refused caller learns nothing of schemas.
         assert_eq!((reply.status, reply.code().as_str()), (401, "unauthenticated"), "{agent}");
         assert_eq!(challenges(&reply), ways, "{agent}");
         assert_eq!(reply.headers["x-acp-error-code"], "unauthenticated");
@@ -151,7 +151,7 @@ async fn who_shows_nothing_lists_nothing() {
         }
     }
     closed.sort_unstable();
-    // Everything else names an agent, or a thing by an id that only its maker was told.
+    // All other operations name an agent, or an object by an id that only its creator knows.
     let lists = [
         "connect_list_thread_runs",
         "connect_search_agents",
@@ -180,7 +180,7 @@ async fn where_no_agent_takes_them_callers_without_a_token_see_what_everybody_ma
     }
     open.sort_unstable();
     open.dedup();
-    // What else tells of an agent is closed, unless the operator publishes the agents.
+    // Other operations that reveal an agent are closed, unless the operator publishes the agents.
     let told = [
         "connect_get_agent_authentication",
         "connect_get_authentication",
@@ -230,7 +230,7 @@ async fn without_a_token_a_hidden_agent_and_one_that_never_was_look_alike() {
     }
 }
 
-/// The document wants it told without credentials. It does not tell which ids agents have.
+/// The document requires this without credentials. It does not reveal which ids agents have.
 #[tokio::test]
 async fn what_an_agent_accepts_is_told_to_everybody() {
     let options = Options { public_agents: false, ..options() };
@@ -257,7 +257,7 @@ async fn callers_without_a_token_see_their_own_runs_by_id_and_no_others() {
     let path = format!("/connect/runs/{run}/wait");
     let waited = send(&rig, Method::GET, &path, &[], &Value::Null).await.ok().unwrap();
     assert_eq!(waited["output"]["values"], json!({"mine": true}));
-    // Somebody with a token has made this one, of the same agent.
+    // A caller with a token has created this run, of the same agent.
     let bearer = [("authorization", "Bearer alpha-alice".to_owned())];
     let made = send(&rig, Method::POST, "/connect/runs", &bearer, &create).await.ok().unwrap();
     for (method, rest) in [
@@ -293,7 +293,7 @@ async fn callers_without_a_token_see_their_own_runs_by_id_and_no_others() {
             "{method} {path}"
         );
     }
-    // What they do is theirs by an id that cannot be guessed; a key that can would make it anybody's.
+    // Their runs belong to them through a random id; a guessable key would give the runs to others.
     let keyed = [("idempotency-key", "one".to_owned())];
     let refused = send(&rig, Method::POST, "/connect/runs", &keyed, &create).await;
     assert_eq!(refused.status, 422, "{}", refused.json());
@@ -354,7 +354,7 @@ async fn who_is_not_known_is_told_what_the_agent_takes_where_no_agent_is_open() 
         ("/threads/t/runs/stream", json!({"agent_id": "key"}), &ways[..1], of("key")),
         ("/configurations", json!({"agent_id": "key"}), &ways[..1], of("key")),
         ("/agents/key/configurations", Value::Null, &ways[..1], of("key")),
-        // The first agent is the one that nobody names.
+        // A request without an agent goes to the first one.
         ("/runs", json!({}), &ways[1..2], of("basic")),
         ("/runs", Value::Null, &ways[1..2], of("basic")),
         ("/runs", json!({"agent_id": "nobody"}), &[ways[0], ways[2]][..], own.clone()),

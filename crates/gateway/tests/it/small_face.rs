@@ -1,4 +1,4 @@
-//! A protocol of the test's own, added as `docs/adding-a-face.md` says, without a line in another face.
+//! A protocol of this test, added as `docs/adding-a-face.md` says, without a line in another protocol.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::rig::{Rig, user};
 type Call = face::Call<State>;
 type Route = face::Route<State>;
 
-/// Whether the names of agents are shown in capitals.
+/// Whether agents' names are shown in capitals.
 #[derive(Clone, Copy, Debug, Default)]
 struct RosterOptions {
     capitals: bool,
@@ -110,7 +110,7 @@ async fn a_face_is_added_without_touching_another() {
         let one = reader.get(&format!("{path}/names/puppet")).await.unwrap().ok().unwrap();
         assert_eq!(one, json!({"name": name}));
     }
-    // The pipeline refuses, and the face says it.
+    // The pipeline refuses the request, and the protocol formats the error.
     let stranger = rig.stranger();
     for (client, method, path, expected) in [
         (&reader, "GET", "/roster/nope", (404, "not_found")),
@@ -123,7 +123,7 @@ async fn a_face_is_added_without_touching_another() {
         let said = reply.json();
         assert_eq!((reply.status, said["oops"].as_str().unwrap()), expected, "{path}");
     }
-    // The others are what they were.
+    // The other protocols are unchanged.
     assert_eq!(reader.get("/communication/ping").await.unwrap().status, 200);
     assert_eq!(reader.get("/connect/agents/puppet").await.unwrap().status, 200);
     assert_eq!(reader.get("/api/v1/agents").await.unwrap().status, 200);
@@ -138,7 +138,7 @@ fn every_protocol_has_a_name_of_its_own_and_names_its_operations() {
     names.dedup();
     assert_eq!(names.len(), count);
     for protocol in protocols() {
-        // The protocol of editors has connections and no routes.
+        // The editors' protocol has connections and no routes.
         let has_routes = !protocol.operations().is_empty();
         assert_eq!(has_routes, protocol.name() != ClientProtocol::NAME, "{}", protocol.name());
     }

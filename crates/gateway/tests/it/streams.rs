@@ -1,4 +1,4 @@
-//! Event streams: exactly what was missed, then what comes.
+//! Event streams: exactly the missed events, then the live ones.
 
 use bytes::Bytes;
 use http::Method;
@@ -152,7 +152,7 @@ async fn positions_that_are_none_are_refused_and_the_end_is_the_end() {
             assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_cursor"), "{bad}");
         }
     }
-    // The log of an open run ends too, and a page refuses such positions like a stream.
+    // The log of an open run has an end too, and a page refuses positions after it like a stream.
     let body = json!({"agent": "puppet", "input": "sleep", "mode": "async"});
     let open = rig.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     let open = format!("/api/v1/runs/{}/events", text(&open, "/id"));
