@@ -1,4 +1,4 @@
-//! `run`, `chat`, `tail` and `threads` with agents that are programs of the Agent Client Protocol.
+//! `run`, `chat`, `tail` and `threads` with programs of the Agent Client Protocol as agents.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::agent_client_examples::example;
 use crate::harness::{Home, Server};
 use crate::terminal::Screen;
 
-/// A server with the scripted agent: `plain` takes text and links, `rich` everything.
+/// Starts a server with the scripted agent: `plain` accepts text and links, `rich` every kind of content.
 pub(crate) fn serve(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let command = |more: &str| {
@@ -102,7 +102,7 @@ fn files_are_inside_the_prompt_or_links_as_the_agent_takes_them() {
     let connection = listener.accept().map_err(|error| error.kind());
     assert!(matches!(connection, Err(std::io::ErrorKind::WouldBlock)), "{connection:?}");
 
-    // A text attaches a file only where the user says so, and text from a pipe never does.
+    // A text attaches a file only if the user asks for that. Text from a pipe never attaches files.
     let text = "see @notes.md\nprompt";
     let argument = server.run(&["run", "plain", text]).expect(0).out;
     assert!(!argument.contains("resource_link"), "{argument}");
@@ -128,7 +128,7 @@ fn an_attachment_that_the_agent_does_not_take_starts_no_run() {
     let server = serve(&home);
     std::fs::write(home.work().join("a.png"), [0xff, 0xd8, 0x00]).unwrap();
     std::fs::write(home.work().join("a.wav"), [0xff, 0x00]).unwrap();
-    // The first time, the agent has not said yet what it takes.
+    // On the first run, the agent has not declared yet what it accepts.
     let attach = |file| ["run", "plain", "prompt", "--thread", "t", "--attach", file];
     for (file, capability) in [("a.png", "image"), ("a.png", "image"), ("a.wav", "audio")] {
         let refused = server.run(&attach(file)).expect(2);
@@ -160,7 +160,7 @@ fn what_is_not_for_the_user_is_left_out_unless_it_is_wanted() {
     assert!(json.contains("\"priority\":0.5") && json.contains("2025-01-12T15:00:58Z"), "{json}");
     let threads = server.run(&["threads", "--json"]).expect(0).json();
     let thread = threads["items"][0]["id"].as_str().unwrap();
-    // The prompt has the text too, so only what the agent said counts.
+    // The prompt has the text too, so this checks only the agent's answer.
     let answer = |out: &str| out.split_once("\nagent/plain: ").unwrap().1.to_owned();
     let shown = server.run(&["threads", "show", thread]).expect(0);
     assert_eq!(answer(&shown.out), "for all\n");
@@ -186,7 +186,7 @@ fn a_permission_shows_what_it_is_for() {
     screen.wait_for("kind: edit");
     screen.wait_for("choose: ");
     assert!(!screen.seen().contains("a\u{202e}b"), "{}", screen.seen());
-    // The effect of an option is ours to say; its name is the agent's.
+    // Trilogue names the effect of an option; its name comes from the agent.
     assert!(screen.seen().contains("rejects this call | "), "{}", screen.seen());
     screen.press("3\r");
     screen.end_well();
@@ -220,7 +220,7 @@ fn what_nobody_would_hear_is_no_answer_and_each_kind_is_refused_and_accepted() {
             assert!(said.contains(told), "{question} {option}: {said}");
         }
     }
-    // A form with fields is not accepted as a whole, but declined.
+    // A form with fields cannot be accepted without values, so it is declined.
     server.run(&["run", "plain", "ask-form", "--thread", "form"]).expect(3);
     let waiting = server.run(&["inbox", "-q"]).expect(0).out;
     let refused = server.run(&["approve", waiting.trim(), "--yes"]).expect(2);
@@ -241,7 +241,7 @@ fn a_conversation_goes_on_line_by_line_with_files() {
     let links = said.out.matches("resource_link").count();
     assert_eq!(links, 1, "{said:?}");
 
-    // A line that names a file attaches it, and one that names none does not.
+    // A line with a file's name attaches the file; a line with an unknown name does not.
     let mut screen = Screen::of_columns(server.command(&["chat", "plain"]), 2_000);
     screen.wait_for("> ");
     let mut links = 0;

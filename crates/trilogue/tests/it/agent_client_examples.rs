@@ -1,4 +1,4 @@
-//! The example agent and the example client of the Agent Client Protocol: against each other, and with us in between.
+//! The example agent and the example client of the Agent Client Protocol: directly connected, and with Trilogue between them.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::connect_editor::OnDemand;
 use crate::harness::{BINARY, Ended, Home, finish};
 
-/// An example: in the folder `TRILOGUE_EXAMPLES`, or built as the tests are built, so that it is there already after a build of all tests.
+/// The path of an example: in the folder `TRILOGUE_EXAMPLES`, or built with the tests' settings, so that a build of all tests already has it.
 pub(crate) fn example(name: &'static str) -> PathBuf {
     if let Some(folder) = std::env::var_os("TRILOGUE_EXAMPLES") {
         return Path::new(&folder).join(name);
@@ -48,7 +48,7 @@ fn ids<'a>(shown: &'a str, who: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// What the example shows whoever stands between its two sides.
+/// Checks the ids, blocks and permissions that the example shows, with or without a program between its two sides.
 fn shows_ids_blocks_and_permissions(home: &Home, agent: &[&str]) {
     let notes = home.write("notes.md", "some notes\n");
     let kept = home.work().join("kept.txt");

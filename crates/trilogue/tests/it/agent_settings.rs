@@ -1,4 +1,4 @@
-//! What a hosted agent's sessions begin with, by the configuration and by flags, and how people sign in to it.
+//! The settings that a hosted agent's sessions start with, from the configuration and from flags, and the sign-in to the agent.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::agent_client_examples::example;
 use crate::harness::{BINARY, Home, Server};
 use crate::known_agents::Programs;
 
-/// A server with the scripted agent under the name `reviewer`, with these arguments and settings.
+/// Starts a server with the scripted agent as `reviewer`, with these arguments and settings.
 fn serve(home: &Home, arguments: &str, settings: &str) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
@@ -25,7 +25,7 @@ fn record(home: &Home) -> PathBuf {
     home.work().join("record")
 }
 
-/// The params of the requests of this method, as the agent got them.
+/// The params of all requests of this method that the agent received.
 fn got(home: &Home, method: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(record(home)).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -46,7 +46,7 @@ fn sessions_begin_with_the_mode_the_model_and_the_options_of_the_configuration()
         (&options[1]["configId"], &options[1]["value"]),
         (&"verbose".into(), &Value::Bool(true))
     );
-    // A run chooses for itself.
+    // A run's own options take precedence.
     let ran = ["run", "reviewer", "say:hi", "--mode", "ask", "--model", "small"];
     server.run(&[&ran[..], &["--option", "verbose=false"]].concat()).expect(0);
     assert_eq!(got(&home, "session/set_mode").last().unwrap()["modeId"], "ask");
@@ -110,7 +110,7 @@ fn a_run_works_in_the_folder_of_its_caller() {
     let ran = server.run(&["run", "reviewer", "say:hi", "--thread", "t", "--cwd", "inner"]);
     ran.expect(0);
     assert_eq!(got(&home, "session/new")[0]["cwd"], inner.to_str().unwrap());
-    // A thread stays where it began.
+    // A thread keeps the folder in which it began.
     server.run(&["run", "reviewer", "say:hi", "--thread", "t"]).expect(0);
     assert_eq!(got(&home, "session/new").len(), 1);
     let mut command = server.command(&["run", "reviewer", "say:hi"]);
@@ -151,7 +151,7 @@ fn rules_by_flag_decide_and_are_shown_like_configured_ones() {
         assert!(ran.out.contains(&format!("permission: {outcome}")), "{flags:?}: {}", ran.out);
         assert_eq!(applied(&thread), [rule], "{flags:?}");
     }
-    // Everything else is asked.
+    // All other permissions are asked.
     server.run(&["run", "reviewer", "permission:edit:/a", "--allow", "read"]).expect(3);
     server.run(&["run", "reviewer", "hi", "--allow", "reed"]).complains(2, "did you mean read?");
     let config = "{\"permissions\": [{\"decision\": \"perhaps\"}]}";

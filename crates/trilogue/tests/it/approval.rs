@@ -1,4 +1,4 @@
-//! Runs that wait, and answers from another process.
+//! Runs that wait for an answer, and answers from another process.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn a_run_that_waits_names_the_command_that_answers_it() {
     let inbox = server.run(&["inbox", "-q"]).expect(0).out;
     let id = inbox.trim();
     assert!(ended.err.contains(&format!("trilogue approve {id}")), "{}", ended.err);
-    // Where nobody can be asked, nothing is approved unless an option says so.
+    // Without a person to ask, nothing is approved unless an option approves it.
     for input in ["", "y\n", "yes\n\n"] {
         let ended = server.run_with(&["approve", id], input).expect(2);
         assert!(ended.err.contains("ada@example.com"), "what is decided is shown: {ended:?}");
@@ -51,7 +51,7 @@ fn a_rejection_carries_its_reason() {
     let (_home, server) = demo();
     let (run, interrupt) = waiting(&server);
     server.run(&["approve", &interrupt, "--value", "{\"approved\": 3}"]).expect(2);
-    // A reason says neither yes nor no.
+    // A reason alone neither approves nor rejects.
     let refused = server.run(&["approve", &interrupt, "--message", "no, never"]).expect(2);
     assert!(refused.err.contains("--reject"), "{refused:?}");
     server.run(&["approve", &interrupt, "--reject", "--message", "too early"]).expect(0);

@@ -1,4 +1,4 @@
-//! Audit lines, as a server that logs nothing else writes them.
+//! Audit lines, in the log of a server that logs nothing else.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -143,7 +143,7 @@ fn who_takes_or_removes_data_is_in_the_log() {
     send("DELETE", "/api/v1/threads/t");
     server.run(&["run", "echo", "hi", "--thread", "u"]).expect(0);
     send("DELETE", "/connect/threads/u");
-    // Who has no right to it leaves a line too.
+    // A caller without the right leaves a line too.
     let create = ["token", "create", "--label", "a", "--right", "read", "--json"];
     let made = server.run(&create).expect(0).json();
     let (id, weak) = (made["token"]["id"].clone(), made["secret"].as_str().unwrap().to_owned());
@@ -175,7 +175,7 @@ fn a_terminal_shows_the_address_first_and_audit_lines_only_at_their_level() {
         (vec!["serve", "--config", &config("info")], true),
     ] {
         let ports = home.work().join("ports");
-        // The one before it.
+        // Removes the previous server's file.
         drop(std::fs::remove_file(&ports));
         let mut command = home.program(BINARY);
         command.args(&arguments).args(["--listen", "127.0.0.1:0", "--port-file"]).arg(&ports);

@@ -1,4 +1,4 @@
-//! The receivers of signed callbacks in `examples/callbacks`: what a server sends they take, and nothing else.
+//! The receivers of signed callbacks in `examples/callbacks` accept a server's deliveries, and nothing else.
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::agent_client_examples::example;
 use crate::harness::{Home, lasting_address};
 use crate::webhooks::{SECRET, now, run_with_callback, send};
 
-/// A receiver as a reader starts it. Killed when dropped.
+/// A receiver, started like its documentation says. Killed when dropped.
 struct Receiver {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -58,7 +58,7 @@ impl Receiver {
         Self { child, lines }
     }
 
-    /// The next callback that it took.
+    /// The next callback that it accepted.
     fn next_callback(&mut self) -> Value {
         serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
     }
@@ -66,7 +66,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -120,7 +120,7 @@ fn each_receiver_refuses_what_is_forged_old_changed_or_too_large() {
         ] {
             assert_eq!(status, 401, "{language:?}: {case}");
         }
-        // A header of another delivery, and signatures that are not base64 or not of this kind.
+        // A header of another delivery, and signatures that are not base64 or have another version.
         let now = now().to_string();
         let signed = trilogue_gateway::callback::sign(&own, "a", now.parse().unwrap(), b"x");
         for (id, signature) in
@@ -135,7 +135,7 @@ fn each_receiver_refuses_what_is_forged_old_changed_or_too_large() {
         }
         assert!(send(&address, "GET", &[], b"") >= 400, "{language:?}");
         assert_eq!(announce(&address, 17 * 1024 * 1024), 413, "{language:?}");
-        // Both secrets are good, and an attempt that is repeated is taken once.
+        // Both secrets are valid, and a repeated attempt is processed once.
         for (secret, id) in [(SECRET, "d.1"), (SECRET, "d.1"), (&other, "d.2")] {
             assert_eq!(deliver(&key(secret), 0, id, body), 204, "{language:?}: {id}");
         }
@@ -158,7 +158,7 @@ fn a_receiver_without_a_secret_does_not_start() {
     }
 }
 
-/// The status of a request that announces this many bytes and sends none.
+/// The status of a request that announces a body of this size and sends none.
 fn announce(address: &str, bytes: usize) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("POST /hook HTTP/1.1\r\nhost: {address}\r\ncontent-length: {bytes}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! A program's own agent calls agents of every kind: in this process, a program of its own, and one behind another server.
+//! A program's own agent calls agents of every kind: in this process, in a separate program, and behind another server.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ shutdown_deadline = "0s"
 url = "memory:"
 "#;
 
-/// Says what the agent of the first word says of the rest.
+/// Calls the agent that the first word names with the remaining text, and returns its answer.
 async fn caller(turn: Turn, context: Context) -> Result<(), AgentError> {
     let text = turn.text();
     let (agent, prompt) = text.split_once(' ').unwrap_or((&text, ""));
@@ -59,7 +59,7 @@ async fn start(settings: &str, agents: Agents) -> Running {
     Running { url, stop, serving }
 }
 
-/// Serves the calling agent beside the others, and does this with the server's address.
+/// Serves the calling agent together with the others, and calls `use_it` with the server's address.
 async fn served(use_it: impl FnOnce(Home, String) + Send + 'static) {
     let far = Agents::new().with(agent_fn("shout", "Says it louder.", shout)).with(agent_fn(
         "asker",
@@ -105,7 +105,7 @@ fn run(home: &Home, url: &str, prompt: &str) -> crate::harness::Ended {
     home.run(&["run", "caller", prompt, "--url", url])
 }
 
-/// What a client of this path gets.
+/// The response to a GET of this path.
 fn get(home: &Home, url: &str, path: &str) -> Value {
     let mut curl = home.program("curl");
     curl.args(["-sSf", &format!("{url}{path}")]);
@@ -120,7 +120,7 @@ async fn an_agent_calls_agents_of_every_kind() {
         {
             assert_eq!(run(&home, &url, prompt).expect(0).out, said, "{prompt}");
         }
-        // An agent that is there already is not called again.
+        // An agent in the chain of callers cannot be called again.
         assert!(run(&home, &url, "caller x").expect(1).err.contains("among the callers"));
 
         let runs = get(&home, &url, "/api/v1/runs?agent=far");
@@ -131,7 +131,7 @@ async fn an_agent_calls_agents_of_every_kind() {
         let shown = home.run(&["runs", "show", id, "--url", &url]).expect(0).out;
         assert!(shown.contains(&format!("called by run: {parent}")), "{shown}");
 
-        // Every client of the calling run reads of the call, as of a tool.
+        // Every client of the calling run sees the call, as a tool call.
         let events = get(&home, &url, &format!("/api/v1/runs/{parent}/events"));
         let named = |name: &str| {
             let events = events["items"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! `trilogue run` and `chat` do the same on every protocol of a server.
+//! `trilogue run` and `chat` behave the same on every protocol of a server.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::terminal::{DECISION, REASON, Screen};
 
 pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
 
-/// A protocol, by the prefix that it is served at.
+/// A protocol, by its mount prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Face(&'static str);
 

@@ -1,4 +1,4 @@
-//! Several servers behind nginx, as the example starts them, with the real PostgreSQL, NATS and nginx.
+//! Several servers behind nginx, started by the example, with the real PostgreSQL, NATS and nginx.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::harness::{BINARY, Home, lasting_address, until};
 
-/// The example, on ports of its own. Stopped when dropped.
+/// The example, on its own ports. Stopped when dropped.
 struct Cluster {
     home: Home,
     target: PathBuf,
@@ -59,7 +59,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// The same for one that succeeds and prints JSON.
+    /// Runs a command that must succeed and print JSON.
     fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -90,7 +90,7 @@ fn a_client_of_a_cluster_does_not_notice_that_a_server_is_killed() {
         let output = cluster.run(&["run", "echo", text, "--thread", "t"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), text, "{output:?}");
     };
-    // Some of these reach the owner of their thread, others the other server.
+    // Some of these requests reach the owner of their thread, others the other server.
     (0..4).for_each(|number| echo(&format!("before {number}")));
     cluster.run(&["run", "mailcomposer", "Write to ada@example.com saying hi", "--thread", "mail"]);
     let questions = || cluster.json(&["inbox"])["items"].as_array().unwrap().len();

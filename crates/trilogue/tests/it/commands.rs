@@ -18,7 +18,7 @@ fn agents_lists_and_describes() {
     assert_eq!(list["items"].as_array().unwrap().len(), 4);
     let one = server.run(&["agents", "mailcomposer", "--json"]).expect(0).json();
     assert_eq!(one["name"], "mailcomposer");
-    // By name the server is the same, and so is its token.
+    // The server's host name means the same server and the same token.
     let by_name = server.url().replace("127.0.0.1", "localhost");
     server.run(&["agents", "--url", &by_name]).expect(0);
     let ended = server.run(&["agents", "ecko"]).expect(4);
@@ -87,10 +87,10 @@ fn threads_are_exported_copied_and_erased() {
 fn a_whole_conversation_is_shown_oldest_first() {
     let (_home, server) = demo();
     let lines: String = (1..=60).map(|number| format!("word-{number}.\n")).collect();
-    // The first line is the thread's title too.
+    // The first line is also the thread's title.
     let lines = format!("A beginning.\n{lines}");
     server.run_with(&["chat", "echo", "--thread", "long"], &lines).expect(0);
-    // Each word was said twice: by the user, and by the agent.
+    // Each word appears twice: from the user, and from the agent.
     let said = |shown: &str| -> Vec<String> {
         let words = shown.split_whitespace().filter(|word| word.starts_with("word-"));
         words.map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! `trilogue run` through our own face of the Agent Communication Protocol.
+//! `trilogue run` through Trilogue's own Agent Communication Protocol mount.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -48,7 +48,7 @@ fn a_stream_goes_on_after_the_server_was_killed() {
     let inbox = server.run(&["inbox", "-q"]).expect(0).out;
     server.stop(Signal::KILL);
     let server = start();
-    // Another command follows the question that is there again.
+    // Another command answers the question after the restart, before the terminal does.
     let faster = ["approve", inbox.trim(), "--reject", "--message", "after the kill"];
     server.run(&faster).expect(0);
     screen.answer(DECISION, "y\r");

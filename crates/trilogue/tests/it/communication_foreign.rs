@@ -1,4 +1,4 @@
-//! `trilogue run` against a server of the Agent Communication Protocol that is none of ours.
+//! `trilogue run` against another project's server of the Agent Communication Protocol.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::foreign::{
 use crate::harness::{BINARY, Home, finish, pid, until};
 use crate::terminal::Screen;
 
-/// A run that says this and completes.
+/// The events of a run that sends this text and completes.
 fn whole(text: &str) -> Vec<Value> {
     [begun(), said(text), vec![now("completed")]].concat()
 }
@@ -31,7 +31,7 @@ fn an_answer_is_shown_and_the_protocol_found_out() {
     assert_eq!((&sent["agent_name"], &sent["mode"]), (&json!("echo"), &json!("stream")));
     assert_eq!(sent["input"][0]["parts"][0]["content"], "Hello");
     assert_eq!((&sent["session_id"], &sent["session"]), (&Value::Null, &Value::Null));
-    // A slash at the end of the address is none.
+    // A trailing slash of the address is ignored.
     let slash = format!("{}/", server.url());
     let mut command = home.program(BINARY);
     command.args(["run", "echo", "Hello", "--url", &slash]);
@@ -84,7 +84,7 @@ fn a_server_gets_no_token_that_is_not_its_own() {
         server.requests().iter().flat_map(|it| &it.headers).any(|(header, _)| header == name)
     };
     assert!(told("accept") && !told("authorization"), "{:?}", server.requests());
-    // One that is given for it is sent to it.
+    // A token that the user passes for this server is sent to it.
     server.run(&home, &["run", "echo", "x", "--token", "theirs"]).expect(0);
     assert!(told("authorization"));
 }
@@ -299,7 +299,7 @@ fn a_question_is_asked_answered_and_gone_on_with() {
     let (home, server) = (Home::new(), Foreign::start());
     let asked = awaiting(&json!([{ "content": "Your name?" }]));
     let first = [begun(), vec![message("created"), asked]].concat();
-    // The message that was open stays open across the question.
+    // The open message stays open across the question.
     let rest = [
         vec![now("in-progress"), part(&json!({ "content": "Hello Bob" }))],
         vec![message("completed"), now("completed")],
@@ -344,7 +344,7 @@ fn ctrl_c_cancels_the_run() {
     let cancel = format!("POST /runs/{RUN}/cancel");
     server.on(&cancel, [Reply::json(202, &run("cancelling", &Value::Null))]);
     let all = [&events[..], &[now("cancelled")]].concat();
-    // A server that goes on with the stream, and one whose stream stays silent.
+    // A server that continues the stream, and one whose stream stays silent.
     for (stream, twice, said) in [
         (Reply::stream(&events).torn(), false, "the run was cancelled"),
         (Reply::stream(&events).open(), true, "press Ctrl-C again"),
@@ -381,10 +381,10 @@ fn the_protocol_can_be_said() {
     server.run(&home, &communication).expect(0);
     assert_eq!(server.requests().len(), 1, "nothing had to be found out");
     server.run(&home, &["run", "echo", "x", "--protocol", "native"]).expect(1);
-    // What it asks a server of ours first: whether the agent works in this folder.
+    // The first request to a Trilogue server: whether the agent works in this folder.
     const NATIVE: &str = "GET /api/v1/agents/echo";
     assert_eq!(server.requests()[1].line, NATIVE);
-    // A server that is neither is spoken to as one of ours.
+    // A server of an unknown protocol is treated like a Trilogue server.
     server.on("GET /ping", [Reply::json(200, &json!("pong"))]);
     server.run(&home, &["run", "echo", "x"]).expect(1);
     assert_eq!(server.requests().pop().unwrap().line, NATIVE);

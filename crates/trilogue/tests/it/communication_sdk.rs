@@ -1,4 +1,4 @@
-//! The SDK's client of the Agent Communication Protocol against servers of ours, agents of the test included.
+//! The SDK's client of the Agent Communication Protocol against Trilogue servers, including ones with agents of this test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn client_of(server: &Server) -> Client {
     torn_client(server, usize::MAX).0
 }
 
-/// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
+/// A client whose first stream breaks after this many bytes, the second after twice as many, and so on.
 fn torn_client(server: &Server, bytes: usize) -> (Client, Arc<TearingTransport>) {
     let transport = TearingTransport::new(server.address, bytes);
     let mut options = client::Options::at("/communication");
@@ -108,14 +108,14 @@ async fn every_call_does_what_it_says() {
     assert_eq!(client.agent("awaiter").await.unwrap().description, "Awaits two messages.");
     assert_eq!(client.agent("nobody").await.unwrap_err().code(), Some("agent_not_found"));
 
-    // Times survive to the microsecond.
+    // Times keep their microseconds.
     let at = Time::parse("2026-11-20T23:50:09.133102Z").unwrap();
     let said =
         Message { created_at: at.into(), completed_at: at.into(), ..Message::text("Howdy!") };
     let run = client.run_sync(NewRun::new("history_echo", said.clone())).await.unwrap();
     assert_eq!(run.status, RunStatus::Completed);
     let [answer] = &run.output[..] else { panic!("{run:?}") };
-    // An id of its own is all that the message has beyond what was sent.
+    // The answer adds only its own id to the sent message.
     assert!(answer.extension.is_some(), "{answer:?}");
     let extension = answer.extension.clone();
     let said = Message { role: Role::Named("history_echo".to_owned()), extension, ..said };
@@ -210,7 +210,7 @@ async fn a_session_moves_between_servers_and_keeps_its_history() {
     assert_eq!(texts(&run.output), ["one"]);
     let run = session.run_sync(&on_a, say("two")).await.unwrap();
     assert_eq!(texts(&run.output), ["one", "one", "two"]);
-    // The history lies on A, and B reads it there.
+    // Server A has the history, and B reads it there.
     let run = session.run_sync(&on_b, say("three")).await.unwrap();
     let before = ["one", "one", "two", "one", "one", "two"];
     assert_eq!(texts(&run.output), [&before[..], &["three"]].concat());
@@ -221,11 +221,11 @@ async fn a_session_moves_between_servers_and_keeps_its_history() {
         known.history.iter().filter(|address| address.starts_with(&base)).count()
     };
     assert_eq!((at(&a), at(&b)), (6, 8));
-    // Back on A, which has an older version of its own.
+    // The session moves back to A, which has an older version of its history.
     let run = session.run_sync(&on_a, say("four")).await.unwrap();
     assert_eq!(run.output.len(), 6 + 8 + 1);
     assert_eq!(session.refresh().await.unwrap().history.len(), 14 + 1 + 15);
-    // A client that knows nothing but the id.
+    // A client that knows only the session's id.
     let mut other = Session::continued(session.id());
     let run = other.run_sync(&on_a, say("five")).await.unwrap();
     assert_eq!(run.output.len(), 30 + 1);

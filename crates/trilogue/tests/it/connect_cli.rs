@@ -1,4 +1,4 @@
-//! `trilogue run`, `chat` and `agents` through our own face of the Agent Connect Protocol.
+//! `trilogue run`, `chat` and `agents` through Trilogue's own Agent Connect Protocol mount.
 
 use crate::cli_protocols::CONNECT;
 use crate::harness::demo;

@@ -1,4 +1,4 @@
-//! `trilogue connect` as an editor launches it: real processes on both sides.
+//! `trilogue connect`, launched like an editor does: real processes on both sides.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -16,7 +16,7 @@ use crate::harness::{BINARY, Home, demo, until};
 const LIMIT: Duration = Duration::from_secs(60);
 const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"text\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.researcher]\nkind = \"builtin\"\n";
 
-/// The server that programs of a home start on demand. Killed when dropped: declare it before the editors.
+/// The server that a home's programs start on demand. Killed when dropped, so declare it before the editors.
 #[derive(Debug)]
 pub(crate) struct OnDemand<'a> {
     home: &'a Home,
@@ -29,14 +29,14 @@ pub(crate) struct Editor {
     lines: Receiver<String>,
     notes: Receiver<String>,
     ids: u64,
-    /// What comes is held to the official schema.
+    /// Validates received messages against the official schema.
     conversation: Conversation,
 }
 
 // === impl OnDemand ===
 
 impl<'a> OnDemand<'a> {
-    /// None yet, configured with the built-in agents and this.
+    /// No running server yet; the configuration has the built-in agents and these settings.
     pub(crate) fn of(home: &'a Home, settings: &str) -> Self {
         let folder = home.work().parent().unwrap().join(".config/trilogue");
         std::fs::create_dir_all(&folder).unwrap();
@@ -48,7 +48,7 @@ impl<'a> OnDemand<'a> {
         Self { home }
     }
 
-    /// None yet, and no configuration either.
+    /// No running server yet, and no configuration.
     pub(crate) fn unconfigured(home: &'a Home) -> Self {
         Self { home }
     }
@@ -69,7 +69,7 @@ impl<'a> OnDemand<'a> {
         pid
     }
 
-    /// Waits until another server than this one is there.
+    /// Waits until a different server than this one runs.
     pub(crate) fn another(&self, than: Pid) -> Pid {
         until(|| self.pid().filter(|pid| *pid != than))
     }
@@ -87,7 +87,7 @@ impl<'a> OnDemand<'a> {
 impl Drop for OnDemand<'_> {
     fn drop(&mut self) {
         if let Some(pid) = self.pid() {
-            // It may have ended already.
+            // It may have exited already.
             let _ = kill_process(pid, Signal::KILL);
             let begun = Instant::now();
             while test_kill_process(pid).is_ok() && begun.elapsed() < LIMIT {
@@ -124,14 +124,14 @@ impl Editor {
         editor
     }
 
-    /// The same, with a session.
+    /// Launches an editor and opens a session.
     pub(crate) fn opened(home: &Home, arguments: &[&str]) -> (Self, String) {
         let mut editor = Self::met(home, arguments);
         let session = editor.session();
         (editor, session)
     }
 
-    /// A turn that ends as it should, and the lines before its end.
+    /// Runs a turn, which must succeed; returns the lines before its end.
     pub(crate) fn turn(&mut self, session: &str, text: &str) -> Vec<String> {
         let id = self.prompt(session, text);
         let (answer, before) = self.answer(id);
@@ -180,7 +180,7 @@ impl Editor {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Nothing comes for a while.
+    /// Asserts that no message arrives for this time.
     pub(crate) fn silence(&mut self, for_long: Duration) {
         match self.lines.recv_timeout(for_long) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -228,7 +228,7 @@ impl Editor {
         self.notes.try_iter().collect()
     }
 
-    /// All that it said on standard error, once it has ended.
+    /// All its standard error, once it has exited.
     pub(crate) fn last_notes(&self) -> String {
         let next = || match self.notes.recv_timeout(LIMIT) {
             Ok(line) => Some(line),
@@ -261,7 +261,7 @@ impl Editor {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -300,9 +300,9 @@ fn a_server_is_started_where_none_runs_and_found_by_the_next() {
     assert_eq!(record["started_by"], "on_demand", "{record}");
     let begun = Instant::now();
     assert_eq!(editor.close().code(), Some(0));
-    // Nothing is waited for: last answers would be waited for longer than this.
+    // The exit does not wait: a wait for last responses would take longer than this.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
-    // The session lives in the server, which goes on.
+    // The session lives in the server, which keeps running.
     let mut other = Editor::met(&home, &["connect", "echo"]);
     let replayed = other.load(&session);
     assert!(is_users(&replayed[0]), "{replayed:?}");
@@ -328,7 +328,7 @@ fn many_at_once_start_one_server() {
         assert_eq!(met["result"]["agentInfo"]["name"], "echo", "{met}");
     }
     assert_eq!(demand.log().matches("listening: ").count(), 1, "{}", demand.log());
-    // All of them come back to one server, too.
+    // All of them reconnect to one server, too.
     let first = demand.signal(Signal::KILL);
     for editor in &mut editors {
         editor.note("again");
@@ -343,7 +343,7 @@ fn an_agent_that_is_not_there_is_named_with_those_that_are() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
     let mut editor = Editor::launch(&home, &["connect", "nobody"]);
-    // A slow editor asks when the command knows already that there is no such agent.
+    // A slow editor sends its first request after the command knows that the agent does not exist.
     let why = editor.note("nobody");
     let answer = editor.ask("initialize", json!({ "protocolVersion": 1 }));
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
@@ -353,7 +353,7 @@ fn an_agent_that_is_not_there_is_named_with_those_that_are() {
     for part in ["nobody", "echo", "mailcomposer", "researcher"] {
         assert!(said.contains(part), "{said}");
     }
-    // It is said once.
+    // The message appears once.
     assert_eq!(said.matches("error:").count(), 1, "{said}");
 }
 
@@ -416,7 +416,7 @@ fn the_editors_death_ends_no_turn() {
     drop(editor);
     let mut other = Editor::met(&home, &["connect", "researcher"]);
     let seen = other.load(&session);
-    // The turn goes on, and whoever is there now sees it.
+    // The turn continues, and the client that is attached now sees it.
     let mut all = seen.clone();
     while !all.iter().any(|line| line.contains("report.md")) {
         all.push(other.line());
@@ -467,7 +467,7 @@ fn a_server_that_nobody_needs_ends() {
     editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
     while editor.message()["method"] != "session/request_permission" {}
     drop(editor);
-    // A run that waits for an answer needs it.
+    // A run that waits for an answer keeps the server running.
     let mut other = Editor::met(&home, &["connect", "mailcomposer"]);
     other.silence(Duration::from_millis(900));
     assert_eq!(demand.pid(), Some(pid));

@@ -1,4 +1,4 @@
-//! What an editor notices of a server that ends and comes back: a pause.
+//! An editor notices only a pause when its server ends and comes back.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const ROUNDS: usize = 12;
 
 const MAIL: &str = "Write to ada@example.com: we meet on Friday";
 
-/// An editor on a new session whose turn has stopped at a question; gives its session, the prompt's id and the question.
+/// An editor on a new session whose turn has stopped at a question. Returns the session, the prompt's id and the question.
 fn ask(home: &Home, arguments: &[&str], text: &str) -> (Editor, String, u64, Value) {
     let (mut editor, session) = Editor::opened(home, arguments);
     let id = editor.prompt(&session, text);
@@ -49,7 +49,7 @@ fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
     let mut told = Vec::new();
     for round in 0..ROUNDS {
         let id = editor.prompt(&session, "honey bees");
-        // Each time at another place of the turn.
+        // Each round kills the server at a different point of the turn.
         for _ in 0..round {
             told.push(editor.line());
         }
@@ -60,7 +60,7 @@ fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
             || answer["result"]["stopReason"] == "end_turn";
         assert!(ended, "{round}: {answer}");
         demand.another(killed);
-        // What came may have been all: then a message stands between the rounds that is no update.
+        // If all updates had arrived before the kill, another message than an update would be between the rounds.
         assert!(told.iter().all(|line| line.contains("\"session/update\"")), "{told:?}");
     }
     let id = editor.prompt(&session, "honey bees");
@@ -137,7 +137,7 @@ fn an_answer_that_is_given_while_there_is_no_server_arrives() {
     server.stop(Signal::KILL);
     editor.note("lost");
     choose(&mut editor, &question, "allow_once");
-    // A server that its user started is not replaced by another one.
+    // A server that its user started is not replaced automatically.
     editor.silence(Duration::from_millis(500));
     assert!(!home.state().join("server.log").exists());
     let _server = home.start(&serve);
@@ -165,7 +165,7 @@ fn a_question_that_was_answered_elsewhere_is_taken_back() {
         .collect();
     assert_eq!(taken_back.len(), 1, "{after:?}");
     assert_eq!(taken_back[0]["params"]["requestId"], question["id"]);
-    // An answer that comes late is nobody's.
+    // A late answer has no effect.
     choose(&mut editor, &question, "allow_once");
     assert!(editor.close().success());
 }
@@ -178,7 +178,7 @@ fn a_stop_lets_the_turn_end_and_the_next_one_begins_on_the_next_server() {
     let id = editor.prompt(&session, "bees");
     editor.line();
     let stopped = demand.signal(Signal::TERM);
-    // A server that ends takes no new turn; the next one does.
+    // A stopping server accepts no new turn; the next one does.
     let next = editor.prompt(&session, "wasps");
     let (answer, _) = editor.answer(id);
     assert_ended(&answer);
@@ -218,7 +218,7 @@ fn sessions_of_one_editor_are_all_taken_up_again() {
     let demand = OnDemand::of(&home, "");
     let mut editor = Editor::met(&home, &["connect", "echo"]);
     let sessions: Vec<_> = (0..8).map(|_| editor.session()).collect();
-    // Somebody else follows them too.
+    // Another client follows them too.
     let mut other = Editor::met(&home, &["connect", "echo"]);
     for session in &sessions {
         other.load(session);
@@ -232,7 +232,7 @@ fn sessions_of_one_editor_are_all_taken_up_again() {
         let seen = until(|| Some(other.line()).filter(|line| line.contains("agent_message_chunk")));
         assert_eq!(seen, told[0]);
     }
-    // One that was closed is not.
+    // A closed session is not reopened.
     let id = editor.request("session/close", json!({ "sessionId": sessions[0] }));
     editor.answer(id);
     demand.signal(Signal::KILL);

@@ -1,4 +1,4 @@
-//! What reaches an editor whole: histories that a restart cuts, long lines, refusals, and what became of agents meanwhile.
+//! Data that must reach an editor complete: histories that a restart cuts, long lines, refusals, and changes of agents in the meantime.
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand, agents, is_users};
 use crate::harness::{BINARY, Home, until};
 
-/// How often a history is cut.
+/// The number of cuts of a history.
 const CUTS: usize = 3;
-/// How many turns the history has, and how long each message of it is in bytes: more than fits into everything on its way.
+/// The number of turns in the history, and the length of each of its messages in bytes: more than all buffers on the way can hold.
 const TURNS: usize = 48;
 const MESSAGE_BYTES: usize = 500_000;
 
@@ -36,7 +36,7 @@ fn a_history_that_restarts_cut_is_told_once() {
     let id = other.request("session/load", load(&session));
     let mut told = Vec::new();
     for cut in 0..CUTS {
-        // In the middle: the rest does not fit into what lies between the server and here.
+        // The kill comes in the middle: the rest does not fit into the buffers between the server and this test.
         for _ in 0..=cut {
             told.push(other.line());
         }
@@ -51,7 +51,7 @@ fn a_history_that_restarts_cut_is_told_once() {
     let numbers: Vec<_> = told.iter().map(|line| number(line)).collect();
     let expected: Vec<_> = (0..TURNS).flat_map(|it| [it.to_string(), it.to_string()]).collect();
     assert_eq!(numbers, expected);
-    // It is where it should be: what comes next comes once.
+    // The position is right: the next update arrives once.
     let killed = demand.signal(Signal::KILL);
     demand.another(killed);
     editor.turn(&session, "next.");
@@ -137,13 +137,13 @@ fn a_turn_that_ends_with_the_server_is_told_of_when_no_editor_is_there() {
     let session = editor.session();
     editor.prompt(&session, "permission");
     until(|| editor.line().contains("session/request_permission").then_some(()));
-    // First the editor goes: the turn goes on and its question stays.
+    // First the editor is killed: the turn continues and its question stays open.
     kill_process(editor.pid(), Signal::KILL).unwrap();
     drop(editor);
     let url = demand.url();
     let asked = home.run(&["inbox", "-q", "--url", &url]).expect(0).out;
     assert_eq!(asked.lines().count(), 1, "{asked}");
-    // Then the server: whoever needs one starts the next.
+    // Then the server is killed: the next client starts a new one.
     let killed = demand.signal(Signal::KILL);
     let _native = Editor::met(&home, &["connect", "echo"]);
     demand.another(killed);
@@ -153,7 +153,7 @@ fn a_turn_that_ends_with_the_server_is_told_of_when_no_editor_is_there() {
     assert!(tail.contains("agent_lost"), "{tail}");
     let runs = home.run(&["runs", "--thread", &session, "--json", "--url", &url]).expect(0).out;
     assert!(runs.contains("\"failed\"") && runs.contains("agent_lost"), "{runs}");
-    // And the session goes on where somebody brings the command back.
+    // The session continues once a client starts the command again.
     let mut again = wrapped(&home, &["--load"]);
     let replayed = again.load(&session);
     assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), 1, "{replayed:?}");

@@ -1,4 +1,4 @@
-//! The nine flows of the Agent Connect Protocol's document, each as its page has it, against a server of its own.
+//! The nine flows of the Agent Connect Protocol's document, each as on its page, against a separate server.
 
 use crate::docs::run_section;
 

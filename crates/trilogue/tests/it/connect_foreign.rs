@@ -1,4 +1,4 @@
-//! `trilogue run` against a server of the Agent Connect Protocol that is none of ours, with the gaps of the reference server.
+//! `trilogue run` against another project's server of the Agent Connect Protocol, with the gaps of the reference server.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -116,7 +116,7 @@ fn a_question_is_asked_by_the_descriptor_and_answered_as_it_is() {
     let (home, server) = (Home::new(), server());
     let asks =
         json!({ "type": "interrupt", "interrupt": { "approval": { "question": "proceed?" } } });
-    // On threads such a server streams nothing: it is waited for.
+    // Such a server cannot stream on threads, so the client waits for the run.
     server.on("POST /threads", [Reply::json(200, &thread())]);
     server.on("POST /threads/t/runs/stream", [detail(500, "Not implemented")]);
     server.on("POST /threads/t/runs/wait", [waited("interrupted", &asks)]);
@@ -154,7 +154,7 @@ fn what_such_a_server_refuses_is_told_in_its_words() {
     server.on("POST /agents/search", [detail(401, "Invalid API Key")]);
     server.on("GET /agents/org.agntcy.probe", [detail(401, "Invalid API Key")]);
     server.run(&home, &["run", "org.agntcy.probe", "Hello"]).complains(5, "Invalid API Key");
-    // With a token, the other way to send it is tried too.
+    // With a token, the client also tries the other way to send it.
     let arguments = ["run", "org.agntcy.probe", "Hello", "--token", "x"];
     server.run(&home, &arguments).expect(5);
     let sent = server.requests();
@@ -181,7 +181,7 @@ fn ctrl_c_where_nothing_can_be_cancelled_leaves() {
     let mut running = server.command(&home, &["run", "org.agntcy.probe", "Hello", "--json"]);
     running.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = running.spawn().unwrap();
-    // Once an event is printed, the signal is heard.
+    // Once an event is printed, the command handles the signal.
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 2]).unwrap();
     kill_process(pid(&child), Signal::INT).unwrap();
     let ended = child.wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! The SDK's client of the Agent Connect Protocol against servers of ours, agents of the test included.
+//! The SDK's client of the Agent Connect Protocol against Trilogue servers, including ones with agents of this test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn client_of(server: &Server) -> Client {
     torn_client(server, usize::MAX).0
 }
 
-/// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
+/// A client whose first stream breaks after this many bytes, the second after twice as many, and so on.
 fn torn_client(server: &Server, bytes: usize) -> (Client, Arc<TearingTransport>) {
     let transport = TearingTransport::new(server.address, bytes);
     let mut options = client::Options::at("/connect");
@@ -93,7 +93,7 @@ fn object(json: &str) -> Option<Object> {
     Object::new(Raw::parse(json).unwrap())
 }
 
-/// What a stream gives to its end: the texts of its values, and its updates.
+/// Reads a stream to its end; returns the texts of its values, and its updates.
 async fn updates_of(stream: &mut RunStream) -> (Vec<String>, Vec<String>, RunStatus) {
     let (mut texts, mut updates, mut status) = (Vec::new(), Vec::new(), RunStatus::Pending);
     while let Some(streamed) = stream.next().await.unwrap() {

@@ -1,4 +1,4 @@
-//! What answers a question at the terminal, and what does not: keys that came too early, pasted text, a word for later.
+//! Input that answers a question at the terminal, and input that does not: early keys, pasted text, a word for a later question.
 
 use serde_json::{Value, json};
 
@@ -10,19 +10,19 @@ use crate::terminal::{DECISION, REASON, Screen};
 
 const CHOOSE: &str = "choose: ";
 
-/// The questions that are open.
+/// The number of open questions.
 fn open(server: &Server) -> usize {
     server.run(&["inbox", "-q"]).expect(0).out.lines().count()
 }
 
-/// The answers that the questions of a thread got.
+/// The answers to the questions of a thread.
 fn answers(server: &Server, thread: &str) -> Vec<Value> {
     let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
     let resolved = events.iter().filter(|event| event["type"] == "interrupt.resolved");
     resolved.map(|event| event["resolution"]["answer"]["value"].clone()).collect()
 }
 
-/// Rejects the mail at its cue: until then nothing was decided.
+/// Rejects the mail at its prompt; before that, nothing must be decided.
 fn reject(screen: &mut Screen, server: &Server) {
     screen.wait_for(DECISION);
     assert_eq!(open(server), 1, "decided already: {}", screen.seen());
@@ -65,11 +65,11 @@ fn keys_that_were_pressed_before_a_permission_choose_nothing() {
     let home = Home::new();
     let server = serve(&home);
     let mut screen = Screen::start(server.command(&["run", "plain", "permission:edit:/tmp/a"]));
-    // Down and Enter, in several ways to type them.
+    // Down and Enter, in several encodings.
     screen.press("\u{1b}[B\r\u{1b}OB\r1\r\ry\r");
     screen.wait_for(CHOOSE);
     assert_eq!(open(&server), 1, "{}", screen.seen());
-    // Keys without a meaning, Enter alone, and letters that mean nothing choose nothing either.
+    // Keys without a meaning, Enter alone, and unassigned letters select nothing either.
     screen.press("\u{1b}[3~\r");
     screen.wait_for("choose first: with the arrows, first letters or a number from 1 to");
     screen.answer(CHOOSE, "zz\r");
@@ -97,9 +97,9 @@ fn a_permission_is_chosen_with_arrows_letters_and_yes_or_no() {
     }
     assert!(choose(&["y\r"], 80).contains("permission: once"));
     assert!(choose(&["n\r"], 80).contains("permission: no"));
-    // Up from nothing is the last entry, which leaves it open; one further up is the last option.
+    // Up from no selection selects the last entry, which leaves the question open; one further up is the last option.
     assert!(choose(&["\u{1b}OA\u{1b}[A\r"], 80).contains("permission: no"));
-    // A terminal without control sequences gets none, and takes lines.
+    // A terminal without control sequences gets none, and reads lines.
     let command = server.command(&["run", "plain", "permission:edit:/tmp/a"]);
     let mut screen = Screen::on(command, "dumb");
     screen.answer(CHOOSE, "y\r");
@@ -107,7 +107,7 @@ fn a_permission_is_chosen_with_arrows_letters_and_yes_or_no() {
     assert!(seen.contains("permission: once") && !seen.contains("\u{1b}[J"), "{seen}");
 }
 
-/// A prompt for a command whose middle, the text `HIDDEN`, is far from its ends.
+/// A prompt for a command whose middle, the text `HIDDEN`, is far from both ends.
 fn long_command() -> String {
     let padding = "echo nothing to see; ".repeat(80);
     let command = format!("echo BEGIN; {padding}rm -rf HIDDEN\u{202e}; {padding}echo END");
@@ -172,7 +172,7 @@ fn a_long_command_is_not_approved_before_all_of_it_was_shown() {
     screen.end_well();
     assert_eq!(open(&server), 0);
 
-    // Without a terminal, the question is printed whole.
+    // Without a terminal, the whole question is printed.
     let shown = server.run(&run).expect(3).err;
     assert!(
         shown.contains(r"rm -rf HIDDEN\u{202e}; echo") && shown.contains("echo END"),
@@ -198,7 +198,7 @@ fn a_decision_needs_the_enter_key() {
     let (run, interrupt) = waiting(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.answer(DECISION, "y");
-    // The echo shows that the key has come; it is taken back.
+    // The echo shows that the key has arrived; the test then deletes it.
     screen.wait_for("y");
     assert_eq!(open(&server), 1);
     screen.press("\u{7f}n\r");
@@ -214,7 +214,7 @@ fn pasted_text_decides_nothing() {
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.wait_for("\u{1b}[?2004h");
     for pasted in [
-        // As a terminal sends it that marks pasted text, and as one that does not.
+        // Pasted text from a terminal that marks it, and from one that does not.
         "\u{1b}[200~yes\ry\rtrilogue approve it --yes\r\u{1b}[201~",
         "\u{1b}[200~yes\u{1b}[201~",
         "y\ry\rtrilogue approve it --yes\r",
@@ -224,7 +224,7 @@ fn pasted_text_decides_nothing() {
         assert_eq!(open(&server), 1, "{}", screen.seen());
     }
     screen.answer(DECISION, "n\r");
-    // A text may be pasted, and still needs Enter.
+    // A reason may be pasted, and still needs Enter.
     screen.answer(REASON, "\u{1b}[200~from a note\r\u{1b}[201~");
     screen.wait_for("from a note");
     assert_eq!(open(&server), 1, "{}", screen.seen());
@@ -251,7 +251,7 @@ fn a_question_can_be_left_for_later() {
         assert_eq!(code, Some(3), "{seen}");
         assert!(seen.contains("stays open"), "{seen}");
         assert!(seen.contains(&format!("trilogue approve {short}`")), "{seen}");
-        // In the middle of a form too: half of it decides nothing.
+        // The same in the middle of a form: a partial form decides nothing.
         let mut screen = Screen::start(server.command(&["approve", interrupt]));
         screen.answer(DECISION, "y\r");
         screen.answer(REASON, "\u{1b}");
@@ -292,7 +292,7 @@ fn choices_are_shown_and_answered_by_value_title_or_number() {
         let run = server.run(&["runs", "-q", "--thread", option]).expect(0).out;
         chosen(&server.run(&["tail", run.trim(), "--follow"]).expect(0).out, tone);
     }
-    // A form without fields asks for consent alone.
+    // A form without fields only asks for consent.
     for (keys, action) in [("y\r", "accept"), ("n\r", "decline")] {
         let mut screen = Screen::start(server.command(&["run", "plain", "ask-consent"]));
         screen.answer(DECISION, keys);
@@ -308,7 +308,7 @@ fn a_question_that_is_answered_elsewhere_lets_go_of_the_terminal() {
     for face in [NATIVE, COMMUNICATION, CONNECT] {
         let mut screen = face.ask(&home, &server);
         screen.wait_for(DECISION);
-        // Half an answer is not an answer.
+        // A partial answer is not an answer.
         screen.press("n");
         let question = server.run(&["inbox", "-q"]).expect(0).out;
         server.run(&["approve", question.trim(), "--yes"]).expect(0);
@@ -325,7 +325,7 @@ fn a_question_that_is_answered_elsewhere_lets_go_of_the_terminal() {
     assert_eq!(code, Some(7), "{seen}");
     assert!(seen.contains("answered the question elsewhere"), "{seen}");
     assert_eq!(answers(&server, &run), [json!({"approved": false})]);
-    // A run that is cancelled takes its question with it.
+    // Cancelling a run also withdraws its question.
     let mut screen = NATIVE.ask(&home, &server);
     screen.wait_for(DECISION);
     let run = server.run(&["runs", "--status", "interrupted", "-q"]).expect(0).out;
@@ -339,7 +339,7 @@ fn a_question_that_is_answered_elsewhere_lets_go_of_the_terminal() {
 fn an_untouched_form_is_no_answer() {
     let home = Home::new();
     let server = serve(&home);
-    // Its field is required, or has a default: neither counts before the person enters something.
+    // Each field is required or has a default: neither counts before the person enters a value.
     let form = json!({ "type": "object", "properties": {
         "copies": { "type": "integer", "default": 2 },
         "loud": { "type": "boolean", "default": true },

@@ -6,7 +6,7 @@ use trilogue_testkit::services::{new_schema, service};
 use crate::approval::waiting;
 use crate::harness::{Home, lasting_address};
 
-/// A new schema in the private PostgreSQL of the tests, with a password that no output may show.
+/// A new schema in the tests' private PostgreSQL, with a password that no output may show.
 fn empty_database() -> String {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_, schema) = runtime.block_on(new_schema("copy")).unwrap();
@@ -27,7 +27,7 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     let from = format!("sqlite:{}", home.state().join("trilogue.db").display());
     let to = empty_database();
 
-    // A server may use the store meanwhile.
+    // A server may use the store during a rehearsal.
     let rehearsal = home.run(&["copy", &from, &empty_database(), "--json"]).expect(0);
     assert!(!rehearsal.out.contains("sesame"), "{}", rehearsal.out);
     let report = rehearsal.json();

@@ -1,4 +1,4 @@
-//! A server whose file descriptors are few, or gone.
+//! A server with few file descriptors, or none left.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 use crate::harness::{BINARY, Home, Server, until};
 
-/// The most looks at the metrics while the server cannot accept connections.
+/// The maximum number of metric reads while the server cannot accept connections.
 const LOOKS: usize = 50;
 
-/// Gives the limits of open files of a program that is started.
+/// A command that starts a program with these limits of open files.
 fn limited(soft: u32, hard: u32) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
@@ -29,7 +29,7 @@ fn ask(stream: &mut TcpStream, path: &str, headers: &str) -> String {
     String::from_utf8_lossy(&answer[..read]).into_owned()
 }
 
-/// The metrics, over a connection that ends with them.
+/// Reads the metrics over a connection that ends with the response.
 fn metrics(server: &Server, mut stream: TcpStream) -> String {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let headers = format!("authorization: Bearer {}\r\nconnection: close\r\n", token.trim());
@@ -51,7 +51,7 @@ fn connections_leave_descriptors_to_the_servers_own_work() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
     let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(files.split_whitespace().nth(3), Some("256"), "the soft limit is raised: {files}");
-    // More than the hard limit has.
+    // More connections than the hard limit.
     let connect = |_| TcpStream::connect(&server.address).unwrap();
     let idle: Vec<_> = (0..300).map(connect).collect();
     server.run(&["run", "echo", "let me in"]).expect(0);
@@ -66,7 +66,7 @@ fn connections_leave_descriptors_to_the_servers_own_work() {
 fn a_server_without_descriptors_is_not_ready_and_complains_once() {
     let home = Home::new();
     let server = home.start(&["demo", "--listen", "127.0.0.1:0"]);
-    // Connections from before the limit, one for each look at the metrics.
+    // Connections from before the limit, one for each read of the metrics.
     let mut kept: Vec<_> =
         (0..LOOKS).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     for stream in &mut kept {
@@ -83,7 +83,7 @@ fn a_server_without_descriptors_is_not_ready_and_complains_once() {
     assert!(metrics_then.contains("\ntrilogue_ready 0\n"), "{metrics_then}");
     let waiting: Vec<_> = (0..20).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     until(|| home.log().contains("could not be accepted").then_some(()));
-    // More than one attempt fails, and the log has one line.
+    // Several attempts fail, and the log has one line.
     until(|| {
         let metrics = metrics(&server, kept.pop().expect("failures are counted"));
         (accept_failures(&metrics) > 1).then_some(())

@@ -1,12 +1,12 @@
 //! Runs every example of the documentation.
 //!
-//! A block marked `console` is a session: lines that begin with `$ ` are commands, the others what they print.
-//! How wide the columns of a table are does not count. In what is printed, `[..]` stands for anything on the line and a line `...` for any lines; between two commands nothing may be left out in silence.
-//! All blocks of a page run in order, in one home, against one demo server: the one that the page starts itself, or one that is there before.
+//! A block marked `console` is a session: lines that begin with `$ ` are commands, and the others are their output.
+//! The widths of a table's columns are ignored. In expected output, `[..]` matches any text on the line and a line `...` matches any lines; no other output may be left out.
+//! All blocks of a page run in order, in one home, against one demo server: either the page starts it, or the test does.
 //! `$ trilogue demo` and `$ trilogue serve …` start a server, `^C` stops it.
-//! A block marked `console terminal` is what a person sees on a terminal of 80 columns, letter by letter; what follows a cue of a question is what the person types. [`screens`] is for those who begin: it plays whole pages on terminals, and keeps what is seen.
-//! A command goes on behind a line that ends with `\`, up to the line `EOF` where it begins with one of `<<'EOF'`, and up to the end of what it quotes.
-//! All commands of a page are typed into one shell: what one sets, the next has.
+//! A block marked `console terminal` is a person's view of a terminal of 80 columns, character by character; the text after the cue of a question is the person's input. [`screens`] is for new users: it plays whole pages on terminals, and stores the result.
+//! A command continues after a line that ends with `\`, up to the line `EOF` if it begins with one of `<<'EOF'`, and up to the end of its quotes.
+//! All commands of a page are typed into one shell: a variable that one sets is there for the next.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ struct Step {
     heading: String,
     command: String,
     prints: Vec<String>,
-    /// Whether it shows a terminal.
+    /// Whether the block shows a terminal.
     on_terminal: bool,
 }
 
@@ -34,15 +34,15 @@ struct Reader<'a> {
     home: &'a Home,
     shell: Shell,
     server: Option<Server>,
-    /// The port on which a page's own receiver listens.
+    /// The port of the page's own receiver.
     receiver: String,
-    /// Where everything is played, and what was seen there.
+    /// The terminal on which the page is played, and its output so far.
     screen: Option<(ShellTerminal, String)>,
 }
 
-/// How many columns the terminal has that a page shows.
+/// The number of columns of the terminals on pages.
 const PAGE_COLUMNS: usize = 80;
-/// What questions of the sample agents end with.
+/// The cues at the end of the sample agents' questions.
 const CUES: [&str; 2] = [DECISION, REASON];
 
 #[test]
@@ -101,7 +101,7 @@ pub(crate) fn commands(page: &str) -> Vec<String> {
     steps.into_iter().map(|step| step.command).collect()
 }
 
-/// Runs the commands of a page that stand under its first heading with commands, and then those under this one.
+/// Runs the commands under a page's first heading with commands, and then those under this heading.
 pub(crate) fn run_section(page: &str, heading: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let steps = steps(&fs::read_to_string(&page).unwrap());
@@ -156,7 +156,7 @@ fn starts_server(command: &str) -> bool {
 impl<'a> Reader<'a> {
     fn new(page: &'a Path, home: &'a Home) -> Self {
         let receiver = lasting_address().replace("127.0.0.1:", "");
-        // Two official clients do not fit into one Python.
+        // The two official clients cannot be installed into one Python.
         let client =
             if page.ends_with("connect.md") { "connect/python" } else { "communication/python" };
         let shell = Shell::new(home, client);
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         if starts_server(&step.command) {
             let mut arguments: Vec<_> = step.command.split_whitespace().skip(1).collect();
             arguments.extend(["--listen", "127.0.0.1:0"]);
-            // A page that starts a server again means that the one before was killed.
+            // If a page starts a server again, it has killed the one before.
             if let Some(server) = self.server.take() {
                 server.stop(Signal::KILL);
             }
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Plays a command on the terminal of the page, or on one of its own.
+    /// Plays a command on the page's terminal, or on a new one.
     fn take_on_terminal(&mut self, step: &Step) {
         let command = self.here(&step.command);
         let mut screen = self.screen.take();
@@ -210,12 +210,12 @@ impl<'a> Reader<'a> {
         });
         let mut answers: Vec<Answer> = typed.collect();
         if answers.is_empty() {
-            // A page that shows no terminal says what happens without one: the question stays open.
+            // A page without a terminal shows a question that stays open, so the test answers `later`.
             answers.push((DECISION.to_owned(), "later".to_owned()));
         }
         let (code, written) = self.shell.run_on(&command, terminal, &answers);
         let shown = still(&terminal.display(&written));
-        // A command in the background shows nothing of its own.
+        // A command in the background shows no output.
         let is_ours = step.command.starts_with("trilogue ") && !step.command.ends_with('&');
         if is_ours {
             let unbroken = still(&terminal.display_unbroken(&written));
@@ -248,13 +248,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Runs a command as the page's reader would, on the ports that are free here.
+    /// Runs a command like the page's reader would, with the ports that are free here.
     fn run(&mut self, command: &str) -> Ended {
         let command = self.here(command);
         self.shell.run(&command)
     }
 
-    /// The command with the ports that are free here.
+    /// Replaces the ports in a command by ports that are free here.
     fn here(&mut self, command: &str) -> String {
         let mut command = command.replace("9099", &self.receiver);
         if let Some(server) = &self.server {
@@ -267,12 +267,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether these lines were printed, from the first to the last.
+/// Whether the printed lines match the expected ones completely.
 fn matches(wanted: &[String], printed: &[&str]) -> bool {
     matches_by(wanted, printed, fits)
 }
 
-/// The same where `fits` says whether one line is as it should be.
+/// Like `matches`, but `fits` compares two lines.
 fn matches_by(wanted: &[String], printed: &[&str], fits: fn(&str, &str) -> bool) -> bool {
     let Some((first, rest)) = wanted.split_first() else { return printed.is_empty() };
     match first.as_str() {
@@ -285,14 +285,14 @@ fn matches_by(wanted: &[String], printed: &[&str], fits: fn(&str, &str) -> bool)
     }
 }
 
-/// What is seen without what differs each time: ids, ages and the folder of the state.
+/// A screen without the parts that differ each time: ids, ages and the folder of the state.
 fn still(shown: &str) -> String {
     let lines = shown.lines().map(|line| {
         if line.starts_with("image saved: ") {
             return "image saved: …".to_owned();
         }
         let line = same_age(&same_ids(&same_times(line)));
-        // What a longer age leaves of a text is less.
+        // A longer age leaves less space for the text before it.
         match line.strip_suffix('…') {
             Some(cut) => {
                 let kept = cut.chars().count().saturating_sub(4);
@@ -305,7 +305,7 @@ fn still(shown: &str) -> String {
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// A line in which all times are one.
+/// Replaces all times in a line by one.
 fn same_times(line: &str) -> String {
     const FORM: &[u8] = b"0000-00-00T00:00:00";
     let is_time = |text: &[u8]| {
@@ -326,7 +326,7 @@ fn same_times(line: &str) -> String {
     out
 }
 
-/// A line in which ids consist of zeros.
+/// Replaces all ids in a line by zeros.
 fn same_ids(line: &str) -> String {
     let is_id = |word: &str| {
         let hex = |group: &str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -347,7 +347,7 @@ fn same_ids(line: &str) -> String {
     words.collect()
 }
 
-/// A row of a table in which everything is of now; its columns are as far from each other as there is need.
+/// Replaces the ages in a table's row by `just now`, and normalises the space between its columns.
 fn same_age(line: &str) -> String {
     let is_heading = ["CREATED", "CHANGED", "SINCE"].iter().any(|name| line.contains(name));
     let cells: Vec<_> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();

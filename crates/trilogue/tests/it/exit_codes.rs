@@ -1,4 +1,4 @@
-//! The exit codes, each as the page names it.
+//! Tests each exit code that the page documents.
 
 use rustix::process::Signal;
 
@@ -15,7 +15,7 @@ fn documented() -> Vec<i32> {
     cells.filter_map(|cell| cell.parse().ok()).collect()
 }
 
-/// A run that waits until it is cancelled, on a terminal.
+/// A run that waits on a terminal until it is cancelled.
 fn slow_run(server: &Server, thread: &str) -> Screen {
     let screen = Screen::start(server.command(&["run", "plain", "slow", "--thread", thread]));
     until(|| {
@@ -42,7 +42,7 @@ fn every_exit_code_of_the_page_comes_as_it_says() {
     check(4, &["run", "nobody", "say:hi"]);
     check(4, &["threads", "show", "no-such-thread"]);
     check(5, &["run", "plain", "say:hi", "--token", "wrong"]);
-    // A denied call ends the turn where the agent stops because of it, and not where it continues.
+    // A denied call ends the turn only if the agent stops because of it.
     for stop in ["refusal", "cancelled"] {
         let prompt = format!("permission:edit:/tmp/a\nstop:{stop}");
         check(5, &["run", "plain", &prompt, "--deny", "edit"]);
@@ -79,7 +79,7 @@ fn a_person_who_denies_a_call_ends_the_turn_with_the_same_code() {
     let (code, seen) = screen.end();
     assert_eq!(code, Some(5), "{seen}");
     assert!(seen.contains("a call was denied"), "{seen}");
-    // A form is not a call: its rejection is an answer like any other.
+    // A form is not a call, so its rejection is an ordinary answer.
     let (_home, demo) = demo();
     let mut screen = Screen::start(demo.command(&["run", "mailcomposer", MAIL]));
     screen.answer("yes, no or later: ", "n\r");

@@ -1,4 +1,4 @@
-//! A small server of the Agent Communication Protocol that is none of ours: it gives its events no ids, knows no tokens, and answers from a script.
+//! A small third-party server of the Agent Communication Protocol: its events have no ids, it knows no tokens, and it responds from a script.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::harness::{BINARY, Ended, Home, finish};
 pub(crate) const RUN: &str = "2a4496e1-b907-4b65-9cec-2ae5658024fe";
 pub(crate) const SESSION: &str = "87cd7dc0-0000-4000-8000-000000000001";
 
-/// A running server. It ends with the test.
+/// A running server. It runs until the test ends.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     address: String,
@@ -24,7 +24,7 @@ pub(crate) struct Foreign {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) line: String,
-    /// Header fields, names in lower case.
+    /// Header fields; the names are in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
@@ -40,16 +40,16 @@ pub(crate) struct Reply {
 /// How a body ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ends {
-    /// As HTTP wants.
+    /// As HTTP requires.
     Well,
-    /// In between.
+    /// In the middle.
     Torn,
     Never,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What the next request of each line gets; the last reply stays.
+    /// The next replies for each request line; the last one repeats.
     replies: Mutex<Vec<(String, VecDeque<Reply>)>>,
     requests: Mutex<Vec<Request>>,
 }
@@ -73,7 +73,7 @@ impl Foreign {
         foreign
     }
 
-    /// Answers the requests of this line with these replies in turn; the last one stays.
+    /// Sets the replies for requests with this line, in order; the last one repeats.
     pub(crate) fn on(&self, line: &str, replies: impl IntoIterator<Item = Reply>) {
         let mut known = self.shared.replies.lock().unwrap();
         known.retain(|(other, _)| other != line);
@@ -102,7 +102,7 @@ impl Foreign {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// The lines of what was asked so far, without the questions that find out the protocol.
+    /// The lines of all requests so far, without those that detect the protocol.
     pub(crate) fn lines(&self) -> Vec<String> {
         let asks = ["GET /ping", "GET /api/v1/status"];
         let lines = self.requests().into_iter().map(|request| request.line);
@@ -126,14 +126,14 @@ impl Shared {
         let reply = self.reply(&request.line);
         self.requests.lock().unwrap().push(request);
         let Reply { status, content_type, body, ends } = reply;
-        // A length that is never reached makes the end of the connection a break.
+        // A length that the body never reaches makes the end of the connection an error.
         let missing = if ends == Ends::Well { 0 } else { 1 };
         let head = format!(
             "HTTP/1.1 {status} x\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
             body.len() + missing
         );
         let mut writer = stream;
-        // A client may leave whenever it likes.
+        // A client may disconnect at any time.
         let _ = writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(&body));
         if ends == Ends::Never {
             let _ = reader.read(&mut [0]);
@@ -187,13 +187,13 @@ impl Reply {
         Self { status: 200, content_type, body: body.into_bytes(), ends: Ends::Well }
     }
 
-    /// The same, broken in the middle of a further event.
+    /// The same reply, broken in the middle of a further event.
     pub(crate) fn torn(mut self) -> Self {
         self.body.extend_from_slice(b"data: {\"type\":\"mess");
         Self { ends: Ends::Torn, ..self }
     }
 
-    /// The same, with the connection left open until the client leaves.
+    /// The same reply, with the connection open until the client disconnects.
     pub(crate) fn open(self) -> Self {
         Self { ends: Ends::Never, ..self }
     }
@@ -224,7 +224,7 @@ pub(crate) fn now(status: &str) -> Value {
     json!({ "type": format!("run.{status}"), "run": run(status, &Value::Null) })
 }
 
-/// The run awaits a message and has asked this; nothing where the question has no parts.
+/// The event of a run that waits for a message and asks with these parts; without parts, the run asks no question.
 pub(crate) fn awaiting(parts: &Value) -> Value {
     let message =
         json!({ "role": "user", "parts": parts, "created_at": null, "completed_at": null });

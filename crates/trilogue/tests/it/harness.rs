@@ -1,4 +1,4 @@
-//! A state folder, servers in it, and commands that talk to them.
+//! A state folder, servers in it, and commands that use them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -35,7 +35,7 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
-/// A home in which the demo is served.
+/// A home with a running demo server.
 pub(crate) fn demo() -> (Home, Server) {
     let home = Home::new();
     let server = home.demo();
@@ -95,16 +95,16 @@ impl Home {
         self.start(&["demo", "--listen", "127.0.0.1:0"])
     }
 
-    /// Starts a server and waits until it is ready. It must be told to listen on any free port, or on one.
+    /// Starts a server and waits until it is ready. Its arguments must make it listen on a given port or on any free one.
     pub(crate) fn start(&self, arguments: &[&str]) -> Server {
         self.start_as(Command::new(BINARY), arguments)
     }
 
-    /// The same through a command that takes the arguments and becomes the server.
+    /// Starts a server through a command that takes the arguments and then becomes the server.
     pub(crate) fn start_as(&self, command: Command, arguments: &[&str]) -> Server {
         let ports = self.dir.path().join("ports");
         let log = self.dir.path().join("server.log");
-        // The file of a server before this one would be taken for ours.
+        // A previous server's file would be mistaken for this server's.
         let _ = fs::remove_file(&ports);
         let mut command = self.prepared(command);
         let file = fs::File::options().create(true).append(true).open(&log).unwrap();
@@ -126,7 +126,7 @@ impl Home {
         Server { home: self.clone(), child, address }
     }
 
-    /// What servers of this home wrote.
+    /// The log of all servers of this home.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
@@ -176,7 +176,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -190,7 +190,7 @@ impl Ended {
         self
     }
 
-    /// It ended with this code and said this on standard error.
+    /// Asserts that it exited with this code and printed this text to standard error.
     pub(crate) fn complains(self, code: i32, text: &str) {
         let ended = self.expect(code);
         assert!(ended.err.contains(text), "{}", ended.err);
@@ -216,7 +216,7 @@ pub(crate) fn finish(mut command: Command, input: &str) -> Ended {
     let pid = pid(&child);
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // A command that does not read its input closes it: that is its right.
+    // A command may close its input without reading it.
     thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let (done, ended) = mpsc::channel();
     thread::spawn(move || drop(done.send(child.wait_with_output())));
@@ -233,7 +233,7 @@ pub(crate) fn finish(mut command: Command, input: &str) -> Ended {
     }
 }
 
-/// Looks until there is something, at most for the limit.
+/// Calls `look` until it returns a value, up to the time limit.
 pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -245,7 +245,7 @@ pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// An address that nobody listens on: a server finds it free again when it comes back.
+/// A free address that stays free for a server's restart.
 pub(crate) fn lasting_address() -> String {
     trilogue_testkit::reserve_address().unwrap().to_string()
 }

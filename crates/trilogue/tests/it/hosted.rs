@@ -1,4 +1,4 @@
-//! An agent that is a program of its own, served by what a configuration says.
+//! An agent that is a separate program, served from a configuration.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
 use crate::harness::{BINARY, Home, Server, audits, finish};
 
-/// A server with the scripted agent, which may read anything, change what lies below `notes`, and run nothing.
+/// Starts a server with the scripted agent, which may read everything, change files below `notes`, and run nothing.
 fn serve(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
@@ -73,7 +73,7 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
         assert!(shown.contains(rule), "{shown}");
     }
     assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
-    // Where none fits somebody is asked, and the editor that is there may answer.
+    // If no rule matches, a person is asked, and an attached editor may answer.
     let asked = server.run(&[
         "run",
         "reviewer",
@@ -86,12 +86,12 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
     assert_eq!(applied(&server, "other"), [""; 0]);
     let waiting = server.run(&["inbox", "-q"]).expect(0).out;
     server.run(&["approve", waiting.trim(), "--reject"]).expect(0);
-    // What the agent was told is what the protocol has.
+    // The agent received only valid messages of the protocol.
     let held = trilogue_testkit::schema::hold_record(&project.join("heard")).unwrap();
     assert!(held >= 12, "{held}");
 }
 
-/// What a client of this path gets; it posts a body.
+/// The response to a request of this path: a POST if there is a body.
 pub(crate) fn over_http(server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let mut curl = Command::new("curl");
@@ -123,7 +123,7 @@ fn what_it_does_and_asks_reaches_a_client_of_runs() {
     {
         assert!(stream.contains(told), "{told}: {stream}");
     }
-    // What is asked is of a kind that it declares.
+    // The question has a type that the agent declares.
     let output = over_http(
         &server,
         "/connect/runs/wait",
@@ -208,7 +208,7 @@ fn an_editor_gets_the_standard_error_of_an_agent_that_refuses_and_what_the_agent
     let (refused, _) = editor.answer(id);
     explained(&refused["error"]);
     assert_eq!(refused["error"]["data"]["details"], "no");
-    // An error that needs no explanation comes as it is.
+    // An error without a need for an explanation is passed unchanged.
     let id = editor.prompt(&session, &format!("fail:{error}"));
     assert_eq!(editor.answer(id).0["error"], error);
 }
@@ -228,7 +228,7 @@ fn what_the_budget_of_processes_stops_and_refuses_is_counted() {
     let server =
         home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     server.run(&["run", "one", "say:x", "--thread", "a"]).expect(0);
-    // An idle process makes room, and one that is in use does not.
+    // An idle process makes room; a busy one does not.
     server.run(&["run", "two", "permission:edit:/a", "--thread", "b"]).expect(3);
     let refused = server.run(&["run", "one", "say:y", "--thread", "a"]).expect(1);
     assert!(refused.err.contains("all 1 processes of agents are in use"), "{refused:?}");
@@ -271,7 +271,7 @@ fn an_agent_is_started_once_for_an_editor_that_works_where_it_was_launched() {
     assert_eq!(begun.count(), 1, "{heard}");
 }
 
-/// A server with an agent that may run commands.
+/// Starts a server with an agent that may run commands.
 fn serve_commands(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let state = home.state().parent().unwrap().display().to_string();
@@ -299,7 +299,7 @@ fn an_agent_does_not_reach_the_local_socket_of_its_server() {
         assert!(!told.contains("agentInfo"), "{told}");
     }
     let refused = audits(&home.log(), "agent_refused");
-    // The program tries again.
+    // The program retries.
     assert!(refused.len() >= 2, "{}", home.log());
     for line in refused {
         assert_eq!(
@@ -309,7 +309,7 @@ fn an_agent_does_not_reach_the_local_socket_of_its_server() {
         assert!(line.get("token").is_none(), "{line}");
         assert!(line["detail"].as_str().unwrap().starts_with("process "), "{line}");
     }
-    // Other programs of the user reach it, while the agent runs.
+    // Other programs of the user can connect while the agent runs.
     let mut command = home.program("sh");
     command.args(["-c", &connect("")]);
     let met = finish(command, "").expect(0).out;
@@ -352,7 +352,7 @@ cat <&3
         assert_eq!(line["token"], tokens["items"][0]["id"], "{tokens}");
         assert!(line["detail"].as_str().unwrap().starts_with("peer 127.0.0.1:"), "{line}");
     }
-    // The same script of its user answers.
+    // The same script works when its user starts it.
     let mut command = home.program("/bin/bash");
     command.arg(&script);
     let told = finish(command, "").expect(0).out;
@@ -450,7 +450,7 @@ fn git_learns_nothing_of_the_servers_environment() {
 #[cfg(target_os = "linux")]
 fn no_other_program_of_its_user_reads_the_environment_of_a_server() {
     use std::os::unix::fs::chown;
-    // The administrator reads everything, so that another user is taken where the tests run as that one.
+    // The administrator can read everything, so the test uses another user if it runs as administrator.
     const NOBODY: u32 = 65_534;
     let is_root = rustix::process::geteuid().is_root();
     let folder = tempfile::tempdir().unwrap();
@@ -497,7 +497,7 @@ fn a_stop_does_not_wait_for_a_person_who_may_never_come() {
     assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
 }
 
-/// An agent goes on with a thread on which another one has thought and used tools: a prompt has no place for that.
+/// An agent continues a thread on which another agent has thought and used tools; a prompt cannot carry those.
 #[test]
 fn what_a_prompt_cannot_carry_is_named_once_in_its_run() {
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! Agents whose processes are replaced, cannot be started, or cannot take what they are given: what an editor and a user see of it.
+//! Agents whose processes are replaced, cannot be started, or cannot accept their input, as an editor and a user see them.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};
 use crate::harness::Home;
 
-/// The configuration of the scripted agent as `coder`, with these flags. It writes down what it hears.
+/// The configuration of the scripted agent as `coder`, with these flags. The agent records its input.
 fn coder(home: &Home, flags: &[&str]) -> String {
     let folder = home.work().display().to_string();
     let record = format!("{folder}/heard");
@@ -19,7 +19,7 @@ fn coder(home: &Home, flags: &[&str]) -> String {
     format!("[agents.coder]\nkind = \"agent-client\"\ncommand = {}\n", json!(command))
 }
 
-/// The params of every request of a method that the agent heard, in order.
+/// The params of all requests of a method that the agent received, in order.
 fn heard(home: &Home, method: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(home.work().join("heard")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -72,7 +72,7 @@ fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
         let chosen = heard(&home, "session/set_config_option");
         assert_eq!(chosen.len(), times, "{chosen:?}");
         assert!(chosen.iter().all(|params| params["value"] == "large"), "{chosen:?}");
-        // Another client opens it too, which changes nothing.
+        // A second client opens it too, which changes nothing.
         for arguments in [["connect", "coder"]; 2] {
             let mut other = Editor::met(&home, &arguments);
             let shown = loaded(&mut other, &session);
@@ -94,7 +94,7 @@ fn a_mode_that_the_agents_next_process_is_not_in_is_told() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
     let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
-    // The agent itself went there, and nobody chose it.
+    // The agent itself switched to this mode; no client chose it.
     let moved = "raw:{\"sessionUpdate\":\"current_mode_update\",\"currentModeId\":\"code\"}";
     let (_, told) = said(&mut editor, &session, moved);
     assert_eq!(modes(&told), ["code"]);
@@ -123,7 +123,7 @@ fn an_agent_that_was_signed_in_to_is_signed_in_to_again_when_the_server_was_kill
         editor.note("again");
         demand.another(killed);
     }
-    // Who logs out stays out.
+    // After a logout, the user stays signed out.
     assert!(editor.ask("logout", json!({}))["error"].is_null());
     let refused = editor.ask("session/new", json!({ "cwd": "/", "mcpServers": [] }));
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
@@ -165,7 +165,7 @@ fn a_message_is_found_by_the_id_that_editors_are_shown() {
     let coder = coder(&home, &["--ids", "counter"]);
     let demand = OnDemand::of(&home, &format!("{settings}{coder}"));
     let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
-    // The second turn's ids are those of the first again.
+    // The second turn has the same ids as the first.
     for _ in 0..2 {
         let (_, told) = said(&mut editor, &session, "two");
         let mut ids: Vec<_> = told.iter().filter_map(|it| it["messageId"].as_str()).collect();
@@ -237,7 +237,7 @@ fn a_sound_whose_bytes_are_characters_is_a_sound() {
     assert!(heard.contains("\"type\":\"audio\"") && heard.contains("audio/wav"), "{heard}");
     let refused = run("deaf", &sound).expect(2).err;
     assert!(refused.contains("audio"), "{refused}");
-    // A drawing is text that says how it is drawn.
+    // A drawing is text, whose markup describes it.
     let heard = run("coder", &drawing).expect(0).out;
     assert!(heard.contains("<svg/>") && heard.contains("image/svg+xml"), "{heard}");
     assert!(!heard.contains("\"type\":\"image\""), "{heard}");

@@ -1,4 +1,4 @@
-//! What a hosted agent says, as clients of the other protocols get it, and what it gets of theirs.
+//! A hosted agent's content in the other protocols, and their content at the agent.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::harness::{Home, Server, finish, until};
 const STRICT: &str = "/strict";
 const COMPATIBLE: &str = "/communication";
 
-/// A server with two scripted agents. The second one reads citations in `_meta`.
+/// Starts a server with two scripted agents. The second one reads citations in `_meta`.
 fn serve(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let agent = agent.to_str().unwrap();
@@ -63,7 +63,7 @@ fn run(server: &Server, mount: &str, agent: &str, parts: &Value) -> Value {
     fetch(server, &format!("{mount}/runs"), Some(&body))
 }
 
-/// What the agent does when a user says this, as a run.
+/// Runs the agent with this script from a user, and returns the run.
 fn played(server: &Server, mount: &str, script: &str) -> Value {
     run(server, mount, "reviewer", &json!([{ "content_type": "text/plain", "content": script }]))
 }
@@ -78,7 +78,7 @@ fn image(data: &str) -> String {
     format!("raw:{}", json!({ "sessionUpdate": "agent_message_chunk", "content": content }))
 }
 
-/// The last prompt that an agent got.
+/// The last prompt that an agent received.
 fn last_prompt(home: &Home, agent: &str) -> Value {
     let heard = std::fs::read_to_string(home.work().join(format!("{agent}.heard"))).unwrap();
     let mut lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -86,7 +86,7 @@ fn last_prompt(home: &Home, agent: &str) -> Value {
     prompt["params"]["prompt"].clone()
 }
 
-/// The document's example (message metadata), with members that only some peers have.
+/// The document's example (message metadata), with members that only some peers know.
 fn study() -> Value {
     json!({
         "kind": "citation", "start_index": 15, "end_index": 27,
@@ -211,7 +211,7 @@ fn descriptions_of_an_agent_say_what_it_said_last() {
     let before = manifest();
     assert_eq!(before["input_content_types"], json!(["text/plain"]), "{before}");
     assert_eq!(before["metadata"]["x_trilogue"].get("config_schema"), None);
-    // No process is started for a description; the one of this run ends with it.
+    // A description starts no process; this run starts one, which ends with it.
     played(&server, COMPATIBLE, "say:hello");
     let after = until(|| {
         let after = manifest();
@@ -232,7 +232,7 @@ fn descriptions_of_an_agent_say_what_it_said_last() {
     assert_eq!(descriptor["specs"]["input"]["examples"], json!([{ "message": "/help" }]));
     let native = fetch(&server, "/api/v1/agents/reviewer", None);
     assert_eq!(native["commands"], json!([command]));
-    // What is described works.
+    // The described configuration works.
     let configured = json!({ "agent_name": "reviewer", "config": { "mode": "code" }, "input": [
         { "role": "user", "parts": [{ "content_type": "text/plain", "content": "say:ok" }] },
     ] });

@@ -1,5 +1,5 @@
-//! Known agents, started by name in a folder whose files come from a stranger. Stand-ins for the agents and the package runners look for
-//! files as the real ones do.
+//! Known agents, started by name in a folder with files of a stranger. Stand-ins for the agents and the package runners look for
+//! files like the real ones do.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};
 use crate::harness::{BINARY, Ended, Home, finish};
 
-/// The settings of projects that package runners, version managers and agents read.
+/// The project settings that package runners, version managers and agents read.
 const SETTINGS: [(&str, &str); 11] = [
     (".npmrc", "registry=http://127.0.0.1:1/\nscript-shell=./sh\n"),
     (".env", "GEMINI_API_KEY=theirs\n"),
@@ -29,21 +29,21 @@ const SETTINGS: [(&str, &str); 11] = [
     ("bunfig.toml", "preload = [\"./sh\"]\n"),
     ("fastagent.config.yaml", "mcp: { servers: { x: { command: ./sh } } }\n"),
 ];
-/// Programs that agents and runners start by name, besides the agents themselves. `interpreter` is that of the stand-ins.
+/// Programs that agents and runners start by name, besides the agents themselves. `interpreter` runs the stand-ins.
 const PROGRAMS: [&str; 9] =
     ["npx", "npm", "uvx", "uv", "node", "python", "sh", "git", "interpreter"];
 
-/// A home with stand-ins, and a checkout of a stranger in it.
+/// A home with stand-ins, and a stranger's checkout in it.
 struct Trap {
     home: Home,
     known: &'static KnownAgent,
 }
 
-/// How an agent is on the machine.
+/// How an agent is installed on the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Installed {
     AsProgram,
-    /// Its package runner has to fetch it.
+    /// Its package runner has to download it.
     NotYet,
 }
 
@@ -55,7 +55,7 @@ impl Trap {
         let stand_ins = trap.root().join("programs");
         let agent = example("scripted_agent");
         let record = trap.record().display().to_string();
-        // Everything that a file can decide is recorded: who reads it, from where.
+        // Records everything that a file can influence: which program reads it, from which folder.
         let script = format!(
             "#!/bin/sh\n{{ printf 'program=%s\\n' \"$0\"; printf 'cwd=%s\\n' \"$(pwd)\"; printf 'pwd=%s\\n' \"$PWD\"; printf 'path=%s\\n' \"$PATH\"; printf 'loads=%s\\n' \"$NODE_OPTIONS$npm_config_script_shell\"; printf 'arg=%s\\n' \"$@\"; }} >> '{record}'\n"
         );
@@ -72,7 +72,7 @@ impl Trap {
         trap
     }
 
-    /// Writes the checkout: settings of every kind, and programs that leave a mark.
+    /// Writes the checkout: settings of every kind, and programs that leave a mark when they run.
     fn set(&self) {
         let checkout = self.home.work();
         for (name, text) in SETTINGS {
@@ -120,7 +120,7 @@ impl Trap {
         self.root().join("marks")
     }
 
-    /// In a folder of the checkout, with a search path that leads into it before anything else.
+    /// A command in a folder of the checkout, with a search path whose first entries are in the checkout.
     fn command(&self, folder: &str, arguments: &[&str]) -> Command {
         let mut command = self.home.program(BINARY);
         let machine = machine_path(&command);
@@ -141,7 +141,7 @@ impl Trap {
         finish(self.command(folder, arguments), "")
     }
 
-    /// Nothing of the checkout was executed, and none of its settings was read. Returns what was recorded.
+    /// Asserts that nothing of the checkout was executed and that no program read its settings. Returns the record.
     fn is_untouched(&self, case: &str) -> String {
         let marks = fs::read_to_string(self.marks()).unwrap_or_default();
         assert_eq!(marks, "", "{case}: programs of the checkout were executed");
@@ -156,7 +156,7 @@ impl Trap {
     }
 }
 
-/// The search path of a command, without agents of this machine, which would take the places of stand-ins.
+/// The search path of a command, without this machine's agents, which would be used instead of the stand-ins.
 fn machine_path(command: &Command) -> String {
     let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
     let folders = std::env::split_paths(path).filter(|folder| {
@@ -166,7 +166,7 @@ fn machine_path(command: &Command) -> String {
     std::env::join_paths(folders).unwrap().into_string().unwrap()
 }
 
-/// What runners and agents look for in their folder and in those above it: settings, and programs of the project.
+/// Shell code in which runners and agents look for settings and programs of the project, in their folder and its parents.
 fn look_up(record: &str, program: &str) -> String {
     let names: Vec<_> = SETTINGS.iter().map(|(name, _)| *name).collect();
     format!(
@@ -193,7 +193,7 @@ fn a_known_agent_takes_no_program_and_no_settings_from_a_checkout() {
             if installed == Installed::NotYet && known.package.is_none() {
                 continue;
             }
-            // In the checkout itself, and in a folder of it.
+            // In the checkout itself, and in a folder below it.
             let folder = if installed == Installed::AsProgram { "." } else { "inner" };
             let case = format!("{name}, {installed:?}, {folder}");
             let trap = Trap::of(known, installed);
@@ -207,14 +207,14 @@ fn a_known_agent_takes_no_program_and_no_settings_from_a_checkout() {
                 let folders = values(&record, name);
                 assert_eq!(folders, [wanted.to_str().unwrap()], "{case}: {ran:?}\n{record}");
             }
-            // The search path of the agent does not lead into the checkout either.
+            // The agent's search path does not contain the checkout either.
             let work = trap.home.work().display().to_string();
             let path = values(&record, "path")[0];
             assert!(
                 path.split(':').all(|it| it.starts_with('/') && !it.starts_with(&work)),
                 "{path}"
             );
-            // What is started is printed, by its whole path and with its exact version.
+            // The started command is printed, with its whole path and its exact version.
             let programs = trap.root().join("programs");
             let shown = format!("starting {}: {}/", known.title, programs.display());
             assert!(unwrapped(&ran.err).contains(&unwrapped(&shown)), "{case}: {}", ran.err);
@@ -226,7 +226,7 @@ fn a_known_agent_takes_no_program_and_no_settings_from_a_checkout() {
                 assert!(values(&record, "arg").iter().any(exact), "{case}: {record}");
             }
             if known.mode.is_empty() {
-                // The protocol names the folder in which it works.
+                // The protocol names the agent's folder.
                 assert_eq!(ran.code, 0, "{case}: {ran:?}");
                 let session: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
                 assert_eq!(session["cwd"], here.to_str().unwrap(), "{case}");
@@ -235,7 +235,7 @@ fn a_known_agent_takes_no_program_and_no_settings_from_a_checkout() {
     }
 }
 
-/// A text without the breaks between lines of a terminal.
+/// A text without a terminal's line breaks.
 fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect()
 }
@@ -281,7 +281,7 @@ fn a_sign_in_and_the_doctor_run_nothing_of_a_checkout() {
     }
 }
 
-/// A registry that has nothing. It tells of each request.
+/// A registry without packages. It reports each request.
 fn empty_registry() -> (String, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
@@ -293,7 +293,7 @@ fn empty_registry() -> (String, mpsc::Receiver<()>) {
                 return;
             }
             let mut head = [0; 4096];
-            // Who goes away early needs no response.
+            // A client that disconnects early needs no response.
             let _ = std::io::Read::read(&mut stream, &mut head);
             let _ = std::io::Write::write_all(
                 &mut stream,
@@ -309,7 +309,7 @@ fn the_real_npx_asks_the_registry_of_its_user_and_not_that_of_a_checkout() {
     let known = known_agents::find("gemini").unwrap();
     let trap = Trap::of(known, Installed::NotYet);
     let _demand = OnDemand::unconfigured(&trap.home);
-    // Only the settings of npm are left of the checkout.
+    // Of the checkout, only npm's settings are left.
     fs::remove_dir_all(trap.home.work().join("node_modules")).unwrap();
     let (users, at_users) = empty_registry();
     let (theirs, at_theirs) = empty_registry();

@@ -1,4 +1,4 @@
-//! `trilogue init`: the file that it writes, and what it prints for editors.
+//! `trilogue init`: the file that it writes, and its output for editors.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::harness::{BINARY, finish};
 use crate::known_agents::Programs;
 use crate::terminal::Screen;
 
-/// The file with every setting in a comment made one in force.
+/// The file with every commented setting made active.
 fn uncommented(text: &str) -> String {
     let is_setting = |line: &&str| {
         let key = line.split_once(" = ").map(|(key, _)| key).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The inspector's page in a real browser, on a server with the binary's own page. What the browser does is in `foreign/inspector`.
+//! The inspector's page in a real browser, on a server with the binary's own page. The browser's scripts are in `foreign/inspector`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
@@ -12,17 +12,17 @@ use trilogue_testkit::inspector_packages;
 use crate::harness::{Home, Server, lasting_address};
 use crate::nodes::Nodes;
 
-/// The largest picture that the repository keeps, in bytes.
+/// The size limit of a picture in the repository, in bytes.
 const MAX_PICTURE_BYTES: usize = 120 * 1024;
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../foreign/inspector")
 }
 
-/// An address where nobody may ever connect to.
+/// An address to which nothing may connect.
 struct Elsewhere(TcpListener);
 
-/// A server with an agent that does what its prompts say.
+/// Starts a server with an agent that does what its prompts say.
 fn serve(home: &Home, elsewhere: &Elsewhere) -> Server {
     let address = lasting_address();
     let agent = scripts().join("agent.mjs");
@@ -56,7 +56,7 @@ fn passes(name: &str) {
     passes_in(&Home::new(), name);
 }
 
-/// The same in a home where the script may leave files: in the folder `made`.
+/// Runs every check of a script in a home; the script may leave files in the folder `made`.
 fn passes_in(home: &Home, name: &str) {
     let elsewhere = Elsewhere::listen();
     let server = serve(home, &elsewhere);
@@ -64,7 +64,7 @@ fn passes_in(home: &Home, name: &str) {
     elsewhere.was_left_alone();
 }
 
-/// The same on a server.
+/// Runs every check of a script on a server.
 fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
     let mut command = script(home, server, elsewhere, name);
     command.arg("--folder").arg(home.work().join("made"));
@@ -74,7 +74,7 @@ fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
     assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
 }
 
-/// The same with a script that prints orders: the server is killed, the order is carried out, and the server is started again.
+/// Runs a script that prints orders. For each one, the server is killed, the order is carried out, and the server is started again.
 fn passes_with_restarts(name: &str, orders: &[&str], carry_out: impl Fn(&Home, &str)) {
     let (home, elsewhere) = (Home::new(), Elsewhere::listen());
     let server = serve(&home, &elsewhere);
@@ -170,7 +170,7 @@ fn a_page_with_more_events_than_its_server_offers_to_reload() {
     });
 }
 
-/// Every picture of the documentation can be made, and has the size that it is made with. `TRILOGUE_BLESS=1` makes them anew.
+/// Every picture of the documentation can be generated, and has its generated size. `TRILOGUE_BLESS=1` writes new ones.
 #[test]
 fn the_pictures_of_the_documentation_can_be_made() {
     let home = Home::new();
@@ -201,7 +201,7 @@ fn the_pictures_of_the_documentation_can_be_made() {
     assert_eq!(named, made, "the pictures that are shown, and those that are made");
 }
 
-/// Width and height in pixels, which stand at the beginning of a PNG.
+/// The width and height in pixels, from the beginning of a PNG.
 fn png_size(picture: &[u8]) -> [&[u8]; 2] {
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
     [&picture[16..20], &picture[20..24]]
@@ -218,7 +218,7 @@ impl Elsewhere {
         format!("http://{}", self.0.local_addr().unwrap())
     }
 
-    /// Whoever connected waits to be accepted.
+    /// Asserts that nothing connected: a connection would wait in the listener's queue.
     fn was_left_alone(&self) {
         let caller = self.0.accept().map_err(|error| error.kind());
         assert!(
@@ -228,7 +228,7 @@ impl Elsewhere {
     }
 }
 
-/// The scripts of the page, as its types in comments say.
+/// Checks the page's scripts against the types in their comments.
 #[test]
 fn the_types_of_the_page_fit() {
     let compiler = inspector_packages().unwrap().join("node_modules/typescript/bin/tsc");

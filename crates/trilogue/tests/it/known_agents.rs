@@ -1,4 +1,4 @@
-//! Agents by name, and commands without a configuration: real agents under the names of known ones.
+//! Agents by name, and commands without a configuration: stand-in programs under the names of known agents.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};
 use crate::harness::{BINARY, Ended, Home, finish};
 
-/// A home with programs of its own before those of the machine.
+/// A home with its own programs, which are found before the machine's.
 pub(crate) struct Programs {
     pub(crate) home: Home,
 }
@@ -24,7 +24,7 @@ impl Programs {
         self.home.work().parent().unwrap().join("programs")
     }
 
-    /// The scripted agent with these arguments, under this name.
+    /// Adds the scripted agent with these arguments, under this name.
     pub(crate) fn add(&self, name: &str, arguments: &str) {
         let agent = example("scripted_agent");
         self.add_script(
@@ -62,7 +62,7 @@ fn a_known_agent_runs_by_its_name_in_the_callers_folder() {
     let here = programs.home.work().canonicalize().unwrap();
     assert!(ran.out.contains(here.to_str().unwrap()), "{}", ran.out);
     assert!(ran.out.contains("approve"), "{}", ran.out);
-    // Another folder is another agent; a variable of the user stays.
+    // A different folder makes a different agent; the user's variables are kept.
     let folder = here.join("inner");
     std::fs::create_dir(&folder).unwrap();
     let mut command = programs.command(&["run", "goose", "cwd\nenv:GOOSE_MODE", "--cwd", "inner"]);
@@ -131,7 +131,7 @@ fn an_agent_of_the_server_comes_before_a_known_one() {
     assert!(ran.out.contains("configured"), "{}", ran.out);
 }
 
-/// The configuration of an agent that has the name of a known one, and denies changes of files.
+/// The configuration of an agent with the name of a known one, which denies changes of files.
 fn configured_goose() -> String {
     let agent = example("scripted_agent");
     format!(
@@ -155,7 +155,7 @@ fn a_configured_agent_keeps_its_rules_although_its_server_does_not_run() {
         assert!(ran.out.contains("configured"), "{ran:?}");
         assert!(run != "run" || ran.out.contains("permission: no"), "{ran:?}");
     }
-    // An editor and a sign-in find the configured one too.
+    // An editor and a sign-in use the configured agent too.
     let programs = Programs::new();
     let demand = OnDemand::of(&programs.home, &configured_goose());
     programs.add("goose", "");
@@ -177,7 +177,7 @@ fn a_configured_agent_that_the_running_server_does_not_have_is_not_replaced() {
     let _editor = Editor::met(&programs.home, &["connect", "echo"]);
     let _later = OnDemand::of(&programs.home, &configured_goose());
     programs.run(&["run", "goose", "hi"]).complains(7, "`trilogue stop`");
-    // A configuration that cannot be read may have rules for it.
+    // An unreadable configuration could have rules for the agent.
     let file = programs.home.work().parent().unwrap().join(".config/trilogue/trilogue.toml");
     std::fs::write(file, "[agents.goose\n").unwrap();
     programs.run(&["run", "goose", "hi"]).complains(2, "trilogue.toml");
@@ -194,7 +194,7 @@ fn a_new_thread_with_a_name_works_in_the_callers_folder() {
     let chat = programs.command(&["chat", "goose", "--thread", "talk"]);
     let ran = finish(chat, "cwd\n").expect(0);
     assert!(ran.out.contains(here), "{ran:?}");
-    // A thread that exists keeps its folder.
+    // An existing thread keeps its folder.
     let folder = programs.home.work().join("inner");
     std::fs::create_dir(&folder).unwrap();
     let mut again = programs.command(&["run", "goose", "cwd", "--thread", "new"]);

@@ -1,4 +1,4 @@
-//! The server as a library: agents of another program.
+//! The server as a library, with agents of another program.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -43,13 +43,13 @@ fn options() -> Options {
     let mut options = Options::in_memory();
     options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
     options.server.no_auth = true;
-    // The programs of the user who runs the tests find their own server, and not this one.
+    // Prevents programs of the user who runs the tests from finding this server instead of their own.
     options.server.socket = Socket::Off;
     options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
     options
 }
 
-/// Serves the agents above, does this with the server's address beside it, and stops.
+/// Serves the agents above, calls `use_it` with the server's address, and stops.
 async fn served(use_it: impl FnOnce(Home, String) + Send + 'static) -> trilogue::Report {
     let options = options();
     let listeners = Listeners::bind(&options.server).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_run_that_fails_says_why_and_writes_nothing_that_a_terminal_obeys() {
 
 fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
     let asked = home.run(&["run", "asks", "x", "--url", url]).expect(3);
-    // What is decided upon is shown as it is: nothing moves, nothing is hidden, nothing is rewritten.
+    // The subject of a decision is shown literally: nothing is moved, hidden or rewritten.
     assert!(asked.err.contains(r"| command: rm\u{202e} -rf \n /tmp/x"), "{}", asked.err);
     assert!(
         asked.err.contains(r"2  allows this call | Just\u{1b}[2J once (once)"),
@@ -145,7 +145,7 @@ async fn a_second_ctrl_c_leaves_at_once() {
         command.stdin(Stdio::null()).stdout(std::fs::File::create(&out).unwrap());
         command.stderr(std::fs::File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
-        // Once an event is printed, the signal is heard; the server knows the run before that.
+        // Once an event is printed, the command handles the signal; the server knows the run even earlier.
         let printed = || std::fs::read_to_string(&out).unwrap().contains("run.started");
         until(|| printed().then_some(()));
         kill_process(pid(&child), Signal::INT).unwrap();

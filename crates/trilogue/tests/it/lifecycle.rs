@@ -24,7 +24,7 @@ fn the_token_is_private_and_used_again() {
     assert!(server.stop(Signal::TERM).success());
     let server = home.start(&["demo", "--listen", &address]);
     assert_eq!(fs::read_to_string(&file).unwrap(), token);
-    // A token that was revoked is replaced.
+    // A revoked token is replaced.
     let listed = server.run(&["token", "list", "--json"]).expect(0).json();
     let id = listed["items"][0]["id"].as_str().unwrap();
     server.run(&["token", "revoke", id]).expect(0);
@@ -64,7 +64,7 @@ fn a_stop_ends_at_its_deadline_and_says_what_it_abandoned() {
     home.write("t.toml", &format!("[server]\nshutdown_deadline = \"1ms\"\n{CONFIG}"));
     let serve = ["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"];
     let server = home.start(&serve);
-    // As long a topic as it takes: the answer has more than four hundred words, each with its pause.
+    // The longest possible topic: the answer has more than four hundred words, with a pause after each.
     let topic = ["x"; 100].join(" ");
     let run = server.run(&["run", "writer", &topic, "--no-wait"]).expect(0).out;
     let run = run.trim();
@@ -113,7 +113,7 @@ fn a_second_server_on_one_store_or_address_is_refused() {
 fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
     let (home, server) = demo();
     server.run(&["run", "echo", "precious", "--thread", "t"]).expect(0);
-    // What a backup leaves that is killed is not in the way of the next.
+    // The leftovers of a killed backup do not block the next one.
     fs::write(home.work().join("b.db.partial"), "half").unwrap();
     server.run(&["backup", "b.db"]).expect(0);
     server.run(&["backup", "b.db"]).expect(7);
@@ -137,7 +137,7 @@ fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
     home.run(&["restore", "b.db", "--verify"]).complains(1, "damaged");
     home.run(&["restore", "missing.db", "--verify"]).expect(2);
 
-    // SQLite keeps the number that we use as the schema's version in bytes 60 to 63 of its header.
+    // SQLite stores the number that is used as the schema's version in bytes 60 to 63 of its header.
     let mut newer = sound;
     newer[60..64].copy_from_slice(&9_999_u32.to_be_bytes());
     fs::write(&backup, &newer).unwrap();
@@ -199,12 +199,12 @@ fn a_store_whose_file_is_gone_or_empty_is_not_begun_anew() {
         for text in ["hint: ", "trilogue restore BACKUP --to", "move"] {
             assert!(refused.err.contains(text), "{text}: {refused:?}");
         }
-        // Nothing of what is left is touched.
+        // The remaining files are unchanged.
         for (file, bytes) in [&log, &record].into_iter().zip(&whole[1..]) {
             assert!(!left.contains(&file) || fs::read(file).unwrap() == *bytes, "{left:?}");
         }
     }
-    // What the hint says works: with the file back, with a backup, and with the others out of the way.
+    // The hint's suggestions work: with the file restored, with a backup, and with the other files moved away.
     for (file, bytes) in [&file, &log, &record].into_iter().zip(&whole) {
         fs::write(file, bytes).unwrap();
     }
@@ -228,13 +228,13 @@ fn a_store_whose_file_is_gone_or_empty_is_not_begun_anew() {
 #[test]
 fn ctrl_c_cancels_the_run() {
     let (home, server) = demo();
-    // The answer repeats its topic, so a long one keeps the run at work.
+    // The answer repeats its topic, so a long topic keeps the run busy.
     let topic = ["bees"; 40].join(" ");
     let mut command = server.command(&["run", "researcher", &topic, "--thread", "t", "--json"]);
     let out = home.work().join("run.out");
     command.stdin(Stdio::null()).stdout(fs::File::create(&out).unwrap()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    // Once an event is printed, the signal is heard; the server knows the run before that.
+    // Once an event is printed, the command handles the signal; the server knows the run even earlier.
     until(|| {
         let is_over = child.try_wait().unwrap().is_some();
         assert!(!is_over, "the run was over before it could be cancelled");
@@ -289,7 +289,7 @@ fn a_backup_that_fails_leaves_nothing() {
         names.filter(|name| name.starts_with("b.db")).collect()
     };
     assert_eq!(names(), Vec::<String>::new());
-    // The copy breaks off when its first pieces are written: nothing can be written any more.
+    // The copy fails after its first pieces, because the process may not write more.
     let shell = format!("ulimit -f 1; exec {BINARY} backup b.db");
     let mut command = home.program("sh");
     command.env("TRILOGUE_URL", server.url()).args(["-c", &format!("trap '' XFSZ; {shell}")]);

@@ -1,4 +1,4 @@
-//! The server's log names the messages of both sides, whatever protocol they came over.
+//! The server's log names the messages of both sides, for every protocol.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::messages::ask;
 const CONFIG: &str = "[agents.echo]\nkind = \"builtin\"\n[log]\nlevel = \"info,trilogue_runtime=debug,trilogue_gateway=debug\"\n";
 const GIVEN: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
 
-/// The roles and the ids of a thread's messages that the log names.
+/// The roles and ids of a thread's messages in the log.
 fn named(home: &Home, thread: &str) -> Vec<(String, String)> {
     let log = home.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -1,4 +1,4 @@
-//! The example messages of the documentation, sent for real.
+//! The example messages of the documentation, sent to a real server.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn whole_parts(message: &Value) -> Value {
     message["parts"].as_array().unwrap().iter().map(whole).collect()
 }
 
-/// What the server answers to this request with its first token, at a path or at a whole address.
+/// The server's response to this request with its first token, at a path or at a whole address.
 pub(crate) fn ask(home: &Home, server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = fs::read_to_string(server.token_file()).unwrap();
     let mut curl = home.program("curl");

@@ -1,4 +1,4 @@
-//! What operators see of a server: a log line for each step of a run, and metrics of all of them.
+//! Observability of a server: a log line for each step of a run, and metrics of all steps.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn lines(home: &Home, message: &str) -> Vec<Value> {
     lines.filter(|line| line["message"] == message).collect()
 }
 
-/// The value of a series, written as `/metrics` shows it.
+/// The value of a series, named as in `/metrics`.
 fn value(metrics: &str, series: &str) -> f64 {
     let of = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
     metrics.lines().find_map(of).unwrap_or_else(|| panic!("{series}:\n{metrics}"))

@@ -1,4 +1,4 @@
-//! Where the binary serves a protocol: by file, by option, and what it says about it.
+//! Where the binary mounts a protocol: by file, by option, and its output about that.
 
 use crate::harness::Home;
 

@@ -1,4 +1,4 @@
-//! An agent in Rust that works with the files and terminals of an editor, which launched `trilogue connect`.
+//! A Rust agent that uses the files and terminals of an editor, which launched `trilogue connect`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
 use crate::harness::{BINARY, Home, finish, until};
 
-/// A server of another program, ended when dropped.
+/// A server of another program, killed when dropped.
 struct Serving(Child);
 
-/// What an editor has: the files of the disk, what is not saved yet, and terminals.
+/// An editor's state: the files on the disk, unsaved changes, and terminals.
 struct Desk {
     cwd: std::path::PathBuf,
-    /// What an open file has that is not on the disk.
+    /// The unsaved content of open files.
     unsaved: HashMap<String, String>,
     terminals: HashMap<String, (String, i32)>,
     released: usize,
@@ -93,7 +93,7 @@ fn serve(home: &Home) -> Serving {
     serving
 }
 
-/// What the agent said in a turn with this prompt, while an editor did what it was asked.
+/// The agent's text in a turn with this prompt, while an editor answers its requests.
 fn lint(editor: &mut Editor, desk: &mut Desk, session: &str, path: &str) -> (Value, String) {
     let id = editor.prompt(session, path);
     let mut said = String::new();
@@ -127,7 +127,7 @@ fn an_agent_in_rust_works_with_the_editors_own_files_and_terminals() {
         finish(command, "").expect(0);
     }
     let mut desk = Desk::at(&home.work());
-    // What is not saved yet is what the agent works with.
+    // The agent works with the unsaved content.
     desk.unsaved.insert(path.to_owned(), "one  \nthree\t\n".to_owned());
     let mut editor = Editor::launch(&home, &["connect", "linter"]);
     let can = json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true });
@@ -150,7 +150,7 @@ fn an_agent_in_rust_works_with_the_editors_own_files_and_terminals() {
     );
     assert_eq!(desk.released, 1);
 
-    // Another editor has files only, and the same thread; the agent asks each for what that one has.
+    // Another editor on the same thread has files only; the agent requests from each editor what it offers.
     let mut other = Editor::launch(&home, &["connect", "linter"]);
     let can = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
     other.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": can }));
@@ -171,7 +171,7 @@ fn without_an_editor_there_are_none() {
     run.args(["run", "linter", "notes.md"]);
     let said = finish(run, "").expect(0);
     assert!(said.out.contains("There is no editor here"), "{said:?}");
-    // An editor that offers nothing is one that has nothing.
+    // An editor that offers nothing gets no requests.
     let (mut editor, session) = Editor::opened(&home, &["connect", "linter"]);
     let mut desk = Desk::at(&home.work());
     let (answer, _) = lint(&mut editor, &mut desk, &session, "/notes.md");

@@ -1,4 +1,4 @@
-//! Two servers that share a store in PostgreSQL: `north` with two agents, `south` with one of them.
+//! Two servers that share a PostgreSQL store: `north` with two agents, `south` with one of them.
 
 use trilogue_testkit::services::{new_schema, service};
 
@@ -9,7 +9,7 @@ pub(crate) struct Nodes {
     pub(crate) home: Home,
     servers: Vec<Server>,
     _other: Home,
-    /// Removes what they stored.
+    /// Removes their stored data.
     clean_up: Option<Box<dyn FnOnce()>>,
 }
 

@@ -1,11 +1,11 @@
-//! `[notify]`: somebody is told that an agent waits.
+//! `[notify]`: a person is notified that an agent waits.
 
 use serde_json::Value;
 
 use crate::harness::{Home, Server, until};
 use crate::webhooks::Listening;
 
-/// A server with an agent that asks before it sends a mail, and these settings.
+/// Starts a server with an agent that asks before it sends a mail, and these settings.
 fn serve(home: &Home, settings: &str) -> Server {
     let config = home.write(
         "trilogue.toml",
@@ -37,7 +37,7 @@ fn a_command_is_told_of_each_question_once() {
     assert_eq!(notice["interrupt_id"], question.as_str(), "{notice}");
     assert_eq!(notice["agent"], "mailcomposer", "{notice}");
     assert_eq!(notice["kind"], "mail_send_approval", "{notice}");
-    // The command that it names answers.
+    // The command in the notice answers the question.
     let answer = notice["answer"].as_str().unwrap();
     assert!(answer.contains("approve") && answer.contains(&question), "{notice}");
     server.run(&["approve", &question, "--yes"]).expect(0);
@@ -53,7 +53,7 @@ fn a_command_is_told_of_each_question_once() {
 #[test]
 fn an_address_is_told_with_a_signature() {
     let home = Home::new();
-    // Its secret is the one of this user's server, which makes it when it starts.
+    // It uses the secret of this user's server, which the server creates when it starts.
     drop(serve(&home, ""));
     let listening = Listening::start(&home, &["--count", "1", "--json"]);
     let settings = format!(

@@ -1,4 +1,4 @@
-//! What works, or is refused, without a server.
+//! Commands that work, or are refused, without a server.
 
 use std::os::unix::fs::PermissionsExt as _;
 

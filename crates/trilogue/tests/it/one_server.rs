@@ -1,4 +1,4 @@
-//! One server and one store for each user, however the server was started.
+//! One server and one store per user, however the server was started.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,7 +10,7 @@ use crate::harness::{BINARY, Home, demo, finish, lasting_address, until};
 use crate::known_agents::Programs;
 use crate::terminal::Screen;
 
-/// What programs find the server by.
+/// The record by which programs find the server.
 fn record(home: &Home) -> Option<Value> {
     let text = std::fs::read_to_string(home.state().join("server.json")).ok()?;
     serde_json::from_str(&text).ok()
@@ -25,7 +25,7 @@ fn demo_and_the_server_of_editors_are_one_and_keep_one_store() {
     let store = format!("sqlite:{}", home.state().join("trilogue.db").display());
     assert_eq!((&record["started_by"], &record["store"]), (&json!("demo"), &json!(store)));
 
-    // It has no others beside it.
+    // It has no other nodes.
     assert!(server.run(&["nodes"]).expect(0).err.starts_with("one server holds the store"));
     let alone = server.run(&["nodes", "drain", "main"]);
     assert!(
@@ -33,7 +33,7 @@ fn demo_and_the_server_of_editors_are_one_and_keep_one_store() {
         "{alone:?}"
     );
 
-    // A second one names the first.
+    // A second server's error names the first.
     let again = home.run(&["demo"]).expect(7);
     let named =
         format!("error: your server runs already: {} (process {}", server.url(), server.pid());
@@ -73,7 +73,7 @@ fn demo_has_the_settings_of_the_users_server_and_the_built_in_agents_too() {
         assert!(agents.lines().any(|line| line == name), "{agents}");
     }
     assert!(home.state().join("mine.db").is_file());
-    // Paths of the command line begin where it was typed.
+    // Paths on the command line are relative to the folder in which it was typed.
     let other = Home::new();
     let _server = other.start(&["demo", "--listen", "127.0.0.1:0", "--store", "sqlite:here.db"]);
     assert!(other.work().join("here.db").is_file());
@@ -105,7 +105,7 @@ fn what_demo_prints_works_when_pasted() {
     let port = server.address.rsplit_once(':').unwrap().1;
     let as_usual = shown.replace(port, "7878").replace("~/state", "~/.local/state");
     assert!(readme.contains(&as_usual), "the README shows something else:\n{as_usual}");
-    // Where the program is found by its name, and the state folder is the usual one.
+    // The output if the program is on the search path, and the state folder is the default.
     let usual = as_usual.replace("7878", "17878");
     for line in usual.lines() {
         assert!(line.len() <= 80, "{line}");
@@ -132,7 +132,7 @@ fn logs_are_shown_and_followed() {
     let (home, server) = demo();
     let last = home.run(&["logs", "-n", "1"]).expect(0).out;
     assert_eq!(last.lines().count(), 1, "{last}");
-    // On a terminal: words wrap, with whole seconds and short ids.
+    // On a terminal, words wrap, times have whole seconds, and ids are short.
     server.run(&["run", "echo", "Hello"]).expect(0);
     let run = server.run(&["runs", "-q"]).expect(0).out;
     let mut logs = home.program(BINARY);
@@ -151,7 +151,7 @@ fn logs_are_shown_and_followed() {
     follow.kill().unwrap();
     follow.wait().unwrap();
     drop(server);
-    // A server that a configuration file describes logs where it was started.
+    // A server with a configuration file logs where it was started.
     home.write("t.toml", "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n");
     let _serve = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
     home.run(&["logs"]).complains(4, "started by `trilogue serve`, store memory:) logs to its own");
@@ -269,7 +269,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     }
     let all = home.run(&["doctor", "--json"]).expect(1).json();
     assert!(all.as_array().unwrap().iter().any(|it| it["severity"] == "problem"), "{all}");
-    // The check of a configuration looks for the same.
+    // The check of a configuration finds the same.
     home.write("t.toml", &config);
     let checked = home.run(&["serve", "--config", "t.toml", "--check"]).expect(0).err;
     assert!(

@@ -1,4 +1,4 @@
-//! What the repository has for those who operate a server: the service unit, the proxy's configuration, the container.
+//! The repository's files for operators: the service unit, the proxy's configuration, the container.
 //!
 //! nginx, OpenSSL, curl and systemd's own check come from the system: `scripts/test` installs them.
 
@@ -17,7 +17,7 @@ use crate::harness::{BINARY, Home, Server, lasting_address, until};
 use crate::messages::ask;
 use crate::monitored::CONFIG;
 
-/// The name that the configuration of nginx has for the server.
+/// The server's name in the configuration of nginx.
 const HOST: &str = "agents.example.com";
 const INSTALLED: &str = "/usr/local/bin/trilogue";
 
@@ -29,7 +29,7 @@ fn deployed(name: &str) -> String {
     fs::read_to_string(repository().join("deploy").join(name)).unwrap()
 }
 
-/// Runs a program to its end; says how to get it where it is missing.
+/// Runs a program to its end; prints how to install it if it is missing.
 fn run(command: &mut Command) -> String {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().unwrap_or_else(|error| {
@@ -94,7 +94,7 @@ impl Proxy {
         proxy
     }
 
-    /// A request of a client outside, which knows the proxy's name and its certificate.
+    /// A request of an outside client that knows the proxy's name and certificate.
     fn request(&self, server: &Server, path: &str) -> Command {
         let port = self.address.rsplit_once(':').unwrap().1;
         let token = fs::read_to_string(server.token_file()).unwrap();
@@ -139,7 +139,7 @@ fn clients_reach_the_server_through_nginx_and_see_events_as_they_happen() {
     let answer: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(answer["output"][0]["parts"][0]["content"], "Hello", "{said}");
 
-    // The run waits for an answer, so its stream goes on: what is read here was not held back.
+    // The run waits for an answer, so its stream stays open: the proxy did not buffer the events that arrive here.
     let begun = run(proxy.request(&server, "/api/v1/runs").args([
         "-H",
         "Content-Type: application/json",
@@ -189,7 +189,7 @@ fn the_service_unit_is_one_and_starts_what_there_is() {
         .map(|word| if word == "/etc/trilogue/trilogue.toml" { &*config } else { word })
         .collect();
     home.run(&words).expect(0);
-    // What the unit does not start again is what a wrong configuration ends with.
+    // An invalid configuration exits with the code after which the unit does not restart.
     home.write("trilogue.toml", "nonsense = 1\n");
     home.run(&words).expect(2);
     assert!(unit.contains("RestartPreventExitStatus=2\n"));
@@ -236,7 +236,7 @@ endpoint = "http://127.0.0.1:9"
     )
 }
 
-/// The metrics that queries name, with the suffixes of histograms.
+/// The metrics in queries, with the suffixes of histograms.
 fn queried(queries: &str) -> BTreeSet<&str> {
     let words = queries.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|it| it.starts_with("trilogue_") || it.starts_with("process_")).collect()

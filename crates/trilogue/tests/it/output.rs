@@ -1,4 +1,4 @@
-//! What reaches the terminal.
+//! Text that reaches the terminal.
 
 use crate::harness::demo;
 
@@ -47,7 +47,7 @@ fn citations_are_numbered_notes_and_steps_stand_beside() {
     assert!(!ended.err.contains('\u{1b}'), "no colour into a pipe");
 }
 
-/// What was printed, without the marks of notes and the list of them.
+/// The printed lines, without the marks of notes and their list.
 fn without_notes(printed: &str) -> Vec<String> {
     let marks: Vec<_> = (1..10).map(|number| format!("[{number}]")).collect();
     let is_note = |line: &str| marks.iter().any(|mark| line.starts_with(&format!("{mark} ")));

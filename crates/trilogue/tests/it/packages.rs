@@ -1,4 +1,4 @@
-//! The packages of a release, made of this binary: each is installed by the real installer into an empty prefix, and serves from there.
+//! The packages of a release, built from this binary. The real installer installs each one into an empty prefix, and the program serves from there.
 //!
 //! tar and sha256sum are on every system; `scripts/test` installs dpkg and binutils, and `scripts/foreign` Python, npm and the schema of CycloneDX.
 
@@ -15,10 +15,10 @@ use crate::harness::{BINARY, Ended, Home, finish};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// A time for everything in the packages, so that no commit is needed.
+/// The time of everything in the packages, so that no commit is needed.
 const SECONDS: &str = "1700000000";
 
-/// A folder with every package, its checksums and the list of what is in the binary.
+/// A folder with every package, its checksums and the list of the binary's contents.
 struct Packages {
     dir: PathBuf,
 }
@@ -37,7 +37,7 @@ impl Packages {
         Self { dir }
     }
 
-    /// The only package whose name ends like this.
+    /// The only package with this suffix.
     fn path(&self, end: &str) -> PathBuf {
         let entries = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
         let mut found = entries.filter(|path| path.to_string_lossy().ends_with(end));
@@ -51,7 +51,7 @@ impl Packages {
     }
 }
 
-/// Runs a program to its end; says how to get it where it is missing.
+/// Runs a program to its end; prints how to install it if it is missing.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| {
         panic!("{command:?}: {error}; `scripts/test` installs what is missing")
@@ -61,7 +61,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The installed program serves the demo in an empty home, answers, and stops.
+/// Checks that the installed program serves the demo in an empty home, responds, and stops.
 fn serves(program: &Path) {
     assert!(program.is_file(), "{} is missing", program.display());
     let home = Home::new();
@@ -124,7 +124,7 @@ async fn every_package_installs_into_an_empty_prefix_and_serves() {
     serves(&node.join("bin/trilogue"));
 }
 
-/// Installs the package below a root. Only root may install it as dpkg does; others unpack it.
+/// Installs the package below a root. dpkg only installs as root; other users unpack it.
 fn debian(package: &Path, root: &Path) {
     let field = |name| run(Command::new("dpkg-deb").arg("--field").arg(package).arg(name));
     assert!(field("Depends").starts_with("libc6 (>= 2."), "{}", field("Depends"));
@@ -140,7 +140,7 @@ fn debian(package: &Path, root: &Path) {
     fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
     let dpkg = |arguments: &[&str]| {
         let mut command = Command::new("dpkg");
-        // The root is empty: there is no shell in it, and no library.
+        // The root is empty: it has no shell and no library.
         command.arg(format!("--root={}", root.display()));
         command.args(["--force-script-chrootless", "--force-depends", "--log=/dev/null"]);
         run(command.args(arguments))
@@ -155,7 +155,7 @@ fn debian(package: &Path, root: &Path) {
     fs::write(&configuration, "").unwrap();
     dpkg(&["--purge", "trilogue"]);
     assert!(!root.join("usr/bin/trilogue").exists() && configuration.exists());
-    // And again, the second time as an upgrade.
+    // The second installation is an upgrade.
     dpkg(&["--install", &package]);
     dpkg(&["--install", &package]);
 }
@@ -178,7 +178,7 @@ async fn the_same_binary_makes_the_same_packages_and_they_name_what_is_in_it() {
     names_what_is_built(&sbom);
 }
 
-/// The official schema allows it.
+/// Asserts that the official schema accepts it.
 fn is_valid(sbom: &Value) {
     let folder = cyclonedx_schema().unwrap();
     let read = |name: &str| -> Value {
@@ -202,7 +202,7 @@ fn is_valid(sbom: &Value) {
     assert!(!validator.is_valid(&serde_json::json!({"bomFormat": "CycloneDX"})));
 }
 
-/// The list has the crates that cargo builds the binary from, each with its licence, and those of others with the lock file's checksum.
+/// Asserts that the list has the crates of the cargo build, each with its licence, and third-party crates with the lock file's checksum.
 fn names_what_is_built(sbom: &Value) {
     let tree = |edges: &str| -> BTreeSet<String> {
         let mut command = cargo();

@@ -1,13 +1,13 @@
-//! The README's main example, pasted into an interactive shell as it stands.
+//! The README's main example, pasted into an interactive shell unchanged.
 
 use crate::docs;
 use crate::harness::{Server, demo};
 use crate::terminal::Screen;
 
 const PROMPT: &str = "shell> ";
-/// What a terminal puts around pasted text where the shell asked for that.
+/// The marks that a terminal puts around pasted text if the shell requested that.
 const PASTE: [&str; 2] = ["\u{1b}[200~", "\u{1b}[201~"];
-/// The answer of the editor's turn, which nothing that is typed contains.
+/// The result of the editor's turn, a text that the typed commands do not contain.
 const ANSWER: &str = "\"stopReason\":\"end_turn\"";
 
 /// The commands of the example, for this server.
@@ -31,7 +31,7 @@ fn example(server: &Server) -> Vec<String> {
     panic!("the README has no such example: {example:?}");
 }
 
-/// Plays the example in a shell of its own, and expects the answer and the shell's prompt.
+/// Plays the example in a new shell, and expects the answer and the shell's prompt.
 fn play(paste: impl FnOnce(&mut Screen, &[String])) {
     let (home, server) = demo();
     let example = example(&server);
@@ -43,7 +43,7 @@ fn play(paste: impl FnOnce(&mut Screen, &[String])) {
     paste(&mut screen, &example);
     screen.press("echo all $((40 + 2)) commands ran\r");
     screen.wait_for("all 42 commands ran");
-    // A slow paste has read past both already.
+    // A slow paste has already read past both.
     for output in [ANSWER, "\"method\":\"$/cancel_request\""] {
         assert!(screen.seen().contains(output), "{}", screen.seen());
     }

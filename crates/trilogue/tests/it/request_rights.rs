@@ -1,4 +1,4 @@
-//! What a request may ask for: it narrows what its caller may do, and never widens it.
+//! A request can narrow the rights of its caller, and never widens them.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::agent_client_examples::example;
 use crate::harness::{Home, Server, audits, finish};
 
-/// A server with a scripted agent that has two modes and works in a folder of its caller. One of its modes is known to ask nothing.
+/// Starts a server with a scripted agent that has two modes and works in a folder of its caller. One mode is known to ask for no permission.
 fn serve(home: &Home, settings: &str) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
@@ -34,7 +34,7 @@ fn token_of(server: &Server, principal: &str, rights: &[&str]) -> (String, Strin
     (text("/secret"), text("/token/id"))
 }
 
-/// The responses to a run of this configuration, over each protocol.
+/// The responses to a run with this configuration, over each protocol.
 fn run_everywhere(home: &Home, server: &Server, token: &str, config: &Value) -> Vec<String> {
     let message = "permission:edit:/a";
     let parts = json!([{ "content_type": "text/plain", "content": message }]);
@@ -61,7 +61,7 @@ fn post(home: &Home, server: &Server, token: &str, path: &str, body: &Value) -> 
     finish(command, "").expect(0).out
 }
 
-/// The first events of these kinds in a thread.
+/// The first events of this kind in a thread.
 fn events(server: &Server, thread: &str, kind: &str) -> Vec<Value> {
     let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
     events.into_iter().filter(|event| event["type"] == kind).collect()
@@ -111,7 +111,7 @@ fn a_run_allows_its_own_calls_only_with_the_right_to_answer() {
         ["--config", rule],
         ["--mode", "bypassPermissions"],
         ["--mode", "code"],
-        // The agent's own name for that mode, which only the agent knows.
+        // The agent's own name for that mode; the server does not know it.
         ["--mode", "Code"],
         ["--option", "yolo=true"],
         ["--option", "approval_policy=never"],
@@ -132,7 +132,7 @@ fn a_run_allows_its_own_calls_only_with_the_right_to_answer() {
     let refused = audits(&home.log(), "request_refused");
     assert!(refused.iter().any(|line| line["subject"] == "create_run"), "{}", home.log());
     assert!(refused.iter().all(|line| line["token"].is_string()), "{refused:?}");
-    // A request may narrow.
+    // A request may narrow the rights.
     let denied = ["run", "reviewer", "permission:edit:/a", "--thread", "narrow", "--deny", "edit"];
     let denied = server.run(&[&denied[..], &["--token", &runs]].concat()).expect(0);
     assert!(denied.out.contains("permission: no"), "{}", denied.out);
@@ -141,7 +141,7 @@ fn a_run_allows_its_own_calls_only_with_the_right_to_answer() {
     assert!(allowed.out.contains("permission: once"), "{}", allowed.out);
     server.run(&["run", "reviewer", "say:hi", "--mode", "code", "--token", &answers]).expect(0);
 
-    // Each decision names its rule and whose it is, in the thread and in the log.
+    // Each decision names its rule and the rule's owner, in the thread and in the log.
     let log = home.log();
     let lines = audits(&log, "rule_applied");
     for (thread, rule, decided) in
@@ -158,7 +158,7 @@ fn a_run_allows_its_own_calls_only_with_the_right_to_answer() {
         );
         assert!(detail.ends_with(&format!("thread {thread}")), "{detail}");
     }
-    // The first event of a run says who asked for it.
+    // The first event of a run names the caller that requested it.
     let tokens = server.run(&["token", "list", "--json"]).expect(0).json();
     let [created] = &events(&server, "narrow", "run.created")[..] else { panic!() };
     let audit = &created["audit"];
@@ -225,7 +225,7 @@ fn a_request_over_the_network_works_below_the_roots_of_its_agent() {
         server.run(&["run", "reviewer", "say:hi", "--config", &at(&folder)]).expect(0);
         assert_eq!(opened().last().unwrap(), work.join(real).to_str().unwrap());
     }
-    // A program of the server's user opens a folder by the local socket, for its own principal.
+    // A program of the server's user opens a folder over the local socket, for its own principal.
     let mut command = server.command(&["run", "reviewer", "say:hi"]);
     command.current_dir(&outside);
     finish(command, "").expect(0);

@@ -1,5 +1,5 @@
-//! What a person sees of a run, compared with screens that are kept as text in `tests/screens`.
-//! `TRILOGUE_BLESS=1` writes them anew.
+//! A person's view of a run, compared with screens that are stored as text in `tests/screens`.
+//! `TRILOGUE_BLESS=1` writes new ones.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::harness::{Home, demo};
 use crate::known_agents::Programs;
 use crate::terminal::Screen;
 
-/// Everything that a hosted agent can say, as instructions of the scripted agent.
+/// All kinds of a hosted agent's updates, as instructions of the scripted agent.
 const EVERYTHING: &str = r##"raw:{"sessionUpdate":"plan","entries":[{"content":"Look around in the folder","priority":"high","status":"in_progress"},{"content":"Mend what is broken","priority":"high","status":"pending"}]}
 think:The user wants a summary of everything that is in the folder, so I read the files first and decide then which of them matter most.
 raw:{"sessionUpdate":"tool_call","toolCallId":"r","title":"Read README.md","kind":"read","status":"in_progress","rawInput":{"path":"README.md","lines":[1,2000]}}
@@ -23,7 +23,7 @@ raw:{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"te
 raw:{"sessionUpdate":"notice","severity":"warning","title":"The budget is nearly used up"}
 "##;
 
-/// What tools produce: changes of files, the output of a command, text, and what cannot be shown.
+/// The results of tools: changes of files, the output of a command, text, and content that cannot be shown.
 fn tools() -> String {
     let call = |id: &str, title: &str, kind: &str, more: serde_json::Value| {
         let mut call = json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "in_progress"});
@@ -51,7 +51,7 @@ fn tools() -> String {
     ]);
     [
         call("e", "Edit main.rs", "edit", json!({"content": change})),
-        // A status without content leaves what was produced before.
+        // A status without content keeps the earlier results.
         "raw:{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"e\",\"status\":\"completed\"}\n".to_owned(),
         call("x", "Run cargo test", "execute", json!({})),
         update("x", "in_progress", text("test number_1 ... ok\n")),
@@ -66,7 +66,7 @@ fn tools() -> String {
     .concat()
 }
 
-/// Compares a screen with the one that is kept.
+/// Compares a screen with the stored one.
 pub(crate) fn check(name: &str, columns: usize, display: &str) {
     let path = format!("{}/tests/screens/{name}-{columns}.txt", env!("CARGO_MANIFEST_DIR"));
     let path = Path::new(&path);
@@ -78,7 +78,7 @@ pub(crate) fn check(name: &str, columns: usize, display: &str) {
     assert_eq!(display, kept, "run the test with TRILOGUE_BLESS=1 if {name}-{columns} is right");
 }
 
-/// The display with one sign of the spinner and no seconds.
+/// The display with a fixed spinner and without seconds.
 fn still(display: &str) -> String {
     let still = |line: &str| match line.split_once(' ') {
         Some((sign, words)) if sign.chars().all(|c| ('\u{2800}'..='\u{28ff}').contains(&c)) => {
@@ -132,7 +132,7 @@ fn everything_that_a_hosted_agent_says_on_the_screen() {
     for columns in [40, 80, 120] {
         let thread = format!("t{columns}");
         let run = server.command(&["run", "plain", EVERYTHING, "--thread", &thread]);
-        // Far more than the screen has rows.
+        // Far more lines than the screen has rows.
         let (code, display) = Screen::sized(run, columns, 12).end_display();
         assert_eq!(code, Some(0), "{display}");
         check("hosted", columns, &display);

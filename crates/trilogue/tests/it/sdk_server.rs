@@ -18,7 +18,7 @@ impl Server {
         let mut options = Options::in_memory();
         options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
         options.server.no_auth = true;
-        // The programs of the user who runs the tests find their own server, and not this one.
+        // Prevents programs of the user who runs the tests from finding this server instead of their own.
         options.server.socket = Socket::Off;
         options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
         options.egress.allow = List(vec!["127.0.0.1/32".parse().unwrap()]);

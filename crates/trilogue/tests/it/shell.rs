@@ -1,4 +1,4 @@
-//! One shell for all commands of a page: what one command sets, the next has.
+//! One shell for all commands of a page: a variable that one command sets is there for the next.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,15 +10,15 @@ use tempfile::TempDir;
 use crate::harness::{BINARY, Ended, Home, until};
 use crate::terminal::{Tty, display};
 
-/// How many rows a terminal has: all that a command of a page writes.
+/// The number of rows of a terminal, enough for all output of one command.
 const ROWS: usize = 200;
 
-/// A shell in a home. What it started is ended when it is dropped.
+/// A shell in a home. A drop ends the processes that it started.
 #[derive(Debug)]
 pub(crate) struct Shell {
     child: Child,
     input: ChildStdin,
-    /// What commands print, and how they ended.
+    /// The folder for the output and the exit codes of commands.
     results: TempDir,
     commands: usize,
 }
@@ -26,22 +26,22 @@ pub(crate) struct Shell {
 /// A terminal for commands of a shell.
 pub(crate) struct ShellTerminal {
     tty: Tty,
-    /// Holds the other end open between two commands, and tells where the output of one ends.
+    /// Keeps the other end open between two commands, and marks the end of one command's output.
     theirs: File,
     columns: usize,
     commands: usize,
 }
 
-/// What a question at the terminal ends with, and what a person types there.
+/// The cue of a question at the terminal, and the person's input there.
 pub(crate) type Answer = (String, String);
 
 // === impl Shell ===
 
 impl Shell {
-    /// A shell in which `python3` has the official client of this folder of `foreign`; `scripts/foreign` installs it.
+    /// A shell whose `python3` has the official client of this folder of `foreign`; `scripts/foreign` installs it.
     pub(crate) fn new(home: &Home, client: &str) -> Self {
         let mut shell = home.program("sh");
-        // The pages name the folder that is used where nothing else is set.
+        // The pages name the folder that is used by default.
         shell.env_remove("XDG_STATE_HOME").env("TERM", "xterm");
         let own = Path::new(BINARY).parent().unwrap();
         let client = own.join("../foreign").join(client).join("bin");
@@ -57,7 +57,7 @@ impl Shell {
         Self { child, input, results: TempDir::new().unwrap(), commands: 0 }
     }
 
-    /// Runs a command on a terminal to its end, and gives its exit code and what it wrote there.
+    /// Runs a command on a terminal to its end; returns its exit code and its output there.
     pub(crate) fn run_on(
         &mut self,
         command: &str,
@@ -90,7 +90,7 @@ impl Shell {
         (ended.trim().parse().unwrap(), terminal.written_since(begin))
     }
 
-    /// Runs a command to its end; what it leaves in the background goes on.
+    /// Runs a command to its end; its background processes keep running.
     pub(crate) fn run(&mut self, command: &str) -> Ended {
         self.commands += 1;
         let file = |what: &str| self.results.path().join(format!("{what}.{}", self.commands));
@@ -118,7 +118,7 @@ impl ShellTerminal {
         Self { tty, theirs, columns, commands: 0 }
     }
 
-    /// What was written behind this place, to its end: what was written last may not have been read yet.
+    /// The output after this position, to its end: the last output may not have been read yet.
     fn written_since(&mut self, begin: usize) -> String {
         self.commands += 1;
         let end = format!("\u{1b}]2;end of command {}\u{7}", self.commands);
@@ -134,12 +134,12 @@ impl ShellTerminal {
         self.columns
     }
 
-    /// What a person sees of it.
+    /// A person's view of the output.
     pub(crate) fn display(&self, written: &str) -> String {
         display(written, self.columns, ROWS)
     }
 
-    /// The same on a terminal that is so wide that it breaks no line.
+    /// The view on a terminal wide enough for all lines.
     pub(crate) fn display_unbroken(&self, written: &str) -> String {
         display(written, 20 * self.columns, ROWS)
     }
@@ -147,13 +147,13 @@ impl ShellTerminal {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // A shell that has left already has nothing behind it.
+        // A shell that has exited has no jobs left.
         let _ = self.input.write_all(b"kill $(jobs -p); exit\n");
         let _ = self.child.wait();
     }
 }
 
-/// Whether a command is not complete at the end of this line: it quotes further, ends with `\`, or its document has not ended.
+/// Whether a command is incomplete at the end of this line: a quote is open, the line ends with `\`, or its document has not ended.
 pub(crate) fn is_open(command: &str) -> bool {
     if command.lines().next().is_some_and(|line| line.contains("<<'EOF'")) {
         return command.lines().last() != Some("EOF");

@@ -1,4 +1,4 @@
-//! Another user's program on the port of a server that is stopped.
+//! Another user's program on the port of a stopped server.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::harness::{Home, lasting_address};
 
 const NOBODY: u32 = 65_534;
-/// Accepts connections, prints what comes, and answers as a server that accepts every token.
+/// Accepts connections, prints their input, and responds like a server that accepts every token.
 const LISTEN: &str = r#"
     $| = 1;
     $s = IO::Socket::INET->new(LocalAddr => $ARGV[0], Listen => 5, ReuseAddr => 1) or die;
@@ -25,7 +25,7 @@ const LISTEN: &str = r#"
 #[expect(clippy::print_stderr, reason = "a test that cannot make its check says so")]
 fn a_squatter_on_the_port_gets_no_saved_token() {
     if !rustix::process::geteuid().is_root() {
-        // The tests of the look at the port need no root.
+        // The tests of the port check need no root.
         let why = "only root can start a program of another user";
         assert!(std::env::var_os("CI").is_none(), "CI has to check this: {why}");
         eprintln!("NOT CHECKED: {why}");
@@ -53,7 +53,7 @@ fn a_squatter_on_the_port_gets_no_saved_token() {
             assert!(ended.code != 0 && ended.err.contains("another user"), "{command:?} {ended:?}");
         }
     }
-    // A token that the user passes goes where the user says.
+    // A token that the user passes is sent to the address that the user names.
     home.run(&["status", "--url", &url, "--token", "passed"]);
     squatter.kill().unwrap();
     squatter.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Tables on terminals of several widths, and the short ids in them.
+//! Tables on terminals of several widths, and their short ids.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -6,7 +6,7 @@ use crate::approval::waiting;
 use crate::harness::{Server, demo};
 use crate::terminal::Screen;
 
-/// What a command prints on a terminal of so many columns.
+/// A command's output on a terminal of this width.
 fn seen(server: &Server, arguments: &[&str], columns: u16) -> Vec<String> {
     let mut command = server.command(arguments);
     command.env("NO_COLOR", "1");
@@ -14,7 +14,7 @@ fn seen(server: &Server, arguments: &[&str], columns: u16) -> Vec<String> {
     screen.end_well().lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The tail of a UUID by which tables show it.
+/// The last characters of a UUID, as tables show it.
 fn short(id: &str) -> &str {
     &id[24..32]
 }
@@ -51,7 +51,7 @@ fn tables_fit_the_terminal_and_show_what_a_person_needs() {
         assert!(inbox[1].starts_with(short(&interrupt)), "{inbox:#?}");
         assert_eq!(inbox[2], "hint: answer it with `trilogue approve`");
     }
-    // Machines get everything, and so does who asks for it.
+    // Programs get the complete output, and so do users who ask for it.
     let piped = server.run(&["runs"]).expect(0).out;
     assert!(piped.contains(&run) && piped.contains("Z "), "{piped}");
     let wide = seen(&server, &["runs", "--wide"], 80).join("\n");
@@ -102,7 +102,7 @@ fn an_id_is_named_by_what_its_table_shows() {
     }
     let of_run = server.run(&["tail", short(&run)]).expect(0).out;
     assert!(of_run.contains("run.created") && !of_run.contains("thread.created"), "{of_run}");
-    // A conversation goes on under the short id, and another name is that of a new thread.
+    // A short id continues its conversation, and another name begins a new thread.
     server.run(&["approve", short(&interrupt), "--yes"]).expect(0);
     server.run(&["tail", short(&run), "--follow"]).expect(0);
     server.run(&["run", "echo", "x", "--thread", short(&thread)]).expect(0);
@@ -115,7 +115,7 @@ fn an_id_is_named_by_what_its_table_shows() {
     let erased = server.run(&["threads", "erase", short(&thread), "--yes"]).expect(0).err;
     assert!(erased.contains(&thread), "{erased}");
     server.run(&["runs", "show", short(&run)]).complains(4, short(&run));
-    // Less than that is too little: a slip of the hand names nothing.
+    // A shorter prefix matches nothing, so that a typing error cannot name a thread.
     server.run(&["threads", "show", "lun"]).complains(4, "lun");
 }
 
@@ -157,7 +157,7 @@ fn what_is_ambiguous_is_named() {
     );
     assert!(refused.contains("hint: type more of the id"), "{refused}");
     assert!(server.run(&["tail", "dinn"]).expect(0).out.contains("About dinner"));
-    // An id that is there means itself.
+    // The exact id of an existing thread means that thread.
     server.run(&["run", "echo", "x", "--thread", "lunch"]).expect(0);
     let shown = server.run(&["threads", "show", "lunch"]).expect(0).out;
     assert!(shown.contains("thread: lunch\n"), "{shown}");

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use trilogue::sdk::async_trait;
 use trilogue::sdk::client::{HttpTransport, Request, Response, Transport, TransportError};
 
-/// The way to a server. Its first event stream breaks after so many bytes, the second after twice as many, and so on: an event as long as the run gets through, too.
+/// A transport to a server. Its first event stream breaks after this many bytes, the second after twice as many, and so on: even an event as long as the run gets through.
 #[derive(Debug)]
 pub(crate) struct TearingTransport {
     http: HttpTransport,
@@ -23,7 +23,7 @@ impl TearingTransport {
         Arc::new(Self { http, bytes, streams: AtomicUsize::new(0) })
     }
 
-    /// How many streams there were.
+    /// The number of opened streams.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }

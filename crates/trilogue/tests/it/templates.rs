@@ -8,7 +8,7 @@ use trilogue_testkit::model::Model;
 use crate::connect_editor::OnDemand;
 use crate::harness::{BINARY, Ended, Home, finish};
 
-/// Where `scripts/foreign` installs.
+/// The path of a file below the folder of `scripts/foreign`.
 fn foreign(path: &str) -> PathBuf {
     let target = Path::new(BINARY).ancestors().nth(2).unwrap();
     let place = target.join("foreign/agent_client").join(path);
@@ -35,7 +35,7 @@ fn the_python_template_answers() {
     let agent = folder.join("agent.py");
     let ran = run(&home, &[python.to_str().unwrap(), agent.to_str().unwrap()], &[]).expect(0);
     assert!(ran.out.contains("You said: Hello"), "{}", ran.out);
-    // The versions are those that this is tested with.
+    // The templates pin the tested versions.
     let pinned = include_str!("../../../../foreign/agent_client/python/requirements.txt");
     let wanted = std::fs::read_to_string(folder.join("requirements.txt")).unwrap();
     assert!(pinned.contains(wanted.trim()), "{wanted}");

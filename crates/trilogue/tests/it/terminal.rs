@@ -1,4 +1,4 @@
-//! Commands with somebody at the terminal: a pseudo-terminal stands in for the screen and the keys.
+//! Commands with a person at the terminal, for which a pseudo-terminal stands in.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,32 +14,32 @@ use crate::approval::waiting;
 use crate::cli_protocols::MAIL;
 use crate::harness::{demo, until};
 
-/// Where a person types the decision about a mail, and the reason of it.
+/// The cues at which a person types the decision about a mail, and its reason.
 pub(crate) const DECISION: &str = "yes, no or later: ";
 pub(crate) const REASON: &str = "answer (Enter leaves it out): ";
 
-/// A pseudo-terminal: what is written to it, and the keys.
+/// A pseudo-terminal: its output so far, and the keys.
 pub(crate) struct Tty {
     name: String,
     keys: File,
     seen: Arc<Mutex<Vec<u8>>>,
     columns: usize,
     rows: usize,
-    /// Ends when everybody has closed the other end.
+    /// Ends once all processes have closed the other end.
     reading: Option<JoinHandle<()>>,
 }
 
 pub(crate) struct Screen {
     child: Child,
     tty: Tty,
-    /// Up to where [`Screen::wait_for`] has found what it waited for, in bytes.
+    /// The end of the last text that [`Screen::wait_for`] found, in bytes.
     found: usize,
 }
 
 // === impl Tty ===
 
 impl Tty {
-    /// A terminal of so many columns and rows, and its other end.
+    /// Opens a terminal of this size, and returns its other end too.
     pub(crate) fn open(columns: usize, rows: usize) -> (Self, File) {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
@@ -53,7 +53,7 @@ impl Tty {
         let writes = Arc::clone(&seen);
         let reading = std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            // Reading fails when everybody has closed the other end.
+            // Reading fails once all processes have closed the other end.
             while let Ok(length @ 1..) = screen.read(&mut piece) {
                 writes.lock().unwrap().extend_from_slice(&piece[..length]);
             }
@@ -66,7 +66,7 @@ impl Tty {
         &self.name
     }
 
-    /// Everything that was written, control sequences included.
+    /// All output, including control sequences.
     pub(crate) fn seen(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
@@ -79,22 +79,22 @@ impl Tty {
 // === impl Screen ===
 
 impl Screen {
-    /// A screen that does not say its size.
+    /// A screen without a known size.
     pub(crate) fn start(command: Command) -> Self {
         Self::sized(command, 0, 0)
     }
 
-    /// The same on a terminal of so many columns.
+    /// A screen on a terminal of this many columns.
     pub(crate) fn of_columns(command: Command, columns: u16) -> Self {
         Self::sized(command, columns.into(), 24)
     }
 
-    /// A screen of so many columns and rows.
+    /// A screen of this many columns and rows.
     pub(crate) fn sized(command: Command, columns: usize, rows: usize) -> Self {
         Self::open(command, columns, rows, "xterm")
     }
 
-    /// A screen of a terminal of this name.
+    /// A screen on a terminal of this type.
     pub(crate) fn on(command: Command, name: &str) -> Self {
         Self::open(command, 0, 0, name)
     }
@@ -104,17 +104,17 @@ impl Screen {
         command.stdin(theirs.try_clone().unwrap());
         command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
         let child = command.env("TERM", terminal).spawn().unwrap();
-        // The other end is open in the command until it is dropped; then its last holder is the child.
+        // The command holds the other end open until it is dropped; then the child is its last holder.
         drop(command);
         Self { child, tty, found: 0 }
     }
 
-    /// Everything that was written, control sequences included.
+    /// All output, including control sequences.
     pub(crate) fn seen(&self) -> String {
         self.tty.seen()
     }
 
-    /// What the person sees, with what has scrolled away above it.
+    /// The person's view, including the lines that have scrolled away.
     pub(crate) fn display(&self) -> String {
         display(&self.seen(), self.tty.columns, self.tty.rows)
     }
@@ -132,7 +132,7 @@ impl Screen {
         });
     }
 
-    /// Waits for a text behind the one that it waited for before.
+    /// Waits for a text after the last one that was found.
     pub(crate) fn wait_for(&mut self, text: &str) {
         until(|| {
             let seen = self.seen();
@@ -154,13 +154,13 @@ impl Screen {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for a cue and answers there.
+    /// Waits for a cue and types an answer there.
     pub(crate) fn answer(&mut self, cue: &str, keys: &str) {
         self.wait_for(cue);
         self.press(keys);
     }
 
-    /// What was on the screen of a program that ended well.
+    /// The screen of a program that must exit successfully.
     pub(crate) fn end_well(self) -> String {
         let (code, seen) = self.end();
         assert_eq!(code, Some(0), "{seen}");
@@ -172,7 +172,7 @@ impl Screen {
         (code, self.seen())
     }
 
-    /// What the person saw at the end.
+    /// The person's view at the end, and the exit code.
     pub(crate) fn end_display(mut self) -> (Option<i32>, String) {
         let code = self.wait_for_end();
         (code, self.display())
@@ -180,7 +180,7 @@ impl Screen {
 
     fn wait_for_end(&mut self) -> Option<i32> {
         let status = until(|| self.child.try_wait().unwrap());
-        // What it wrote last may not have been read yet.
+        // The last output may not have been read yet.
         self.tty.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
         status.code()
     }
@@ -191,7 +191,7 @@ fn winsize(columns: usize, rows: usize) -> Winsize {
     Winsize { ws_col, ws_row, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// What a terminal shows that is sent this, line by line and without spaces at their ends.
+/// A terminal's view of this output, line by line and without trailing spaces.
 pub(crate) fn display(seen: &str, columns: usize, rows: usize) -> String {
     let (columns, rows) = if columns == 0 { (80, 24) } else { (columns, rows) };
     let mut terminal = avt::Terminal::with_scrollback(columns, rows, None).unwrap();
@@ -203,7 +203,7 @@ pub(crate) fn display(seen: &str, columns: usize, rows: usize) -> String {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
     }
 }
@@ -267,11 +267,11 @@ fn ctrl_c_asks_the_agent_to_stop_then_leaves_and_is_never_ignored() {
     screen.answer("> ", "/help\r");
     screen.wait_for("Ctrl-C   ask the agent to stop");
     screen.answer("> ", &format!("{MAIL}\r"));
-    // In a question the key cancels the run; the conversation goes on.
+    // In a question the key cancels the run; the conversation continues.
     screen.answer(DECISION, "\u{3}");
     screen.wait_for("cancelling the run");
     screen.wait_for("> ");
-    // Nothing runs: it leaves, also after a run.
+    // Without a run, the key exits, also after an earlier run.
     screen.signal(Signal::INT);
     let (code, seen) = screen.end();
     assert_eq!(code, Some(130), "{seen}");
@@ -294,6 +294,6 @@ fn hidden_characters_are_shown_as_codes() {
     );
     let seen = Screen::start(server.command(&["threads", "export", "t"])).end_well();
     assert!(seen.contains(code) && !seen.contains('\u{202e}'), "{seen}");
-    // In a pipe, JSON comes as the server wrote it.
+    // Into a pipe, JSON is written as the server sent it.
     assert!(server.run(&["tail", "t", "--json"]).expect(0).out.contains(text));
 }

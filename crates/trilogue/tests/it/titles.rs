@@ -1,4 +1,4 @@
-//! What a hosted agent calls its session, in listings.
+//! A hosted agent's titles of its sessions, in listings.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn call(title: &Value) -> String {
     format!("raw:{}", json!({ "sessionUpdate": "session_info_update", "title": title }))
 }
 
-/// How an editor that comes finds the session listed.
+/// The session in the list of a new editor.
 fn listed(home: &Home, session: &str) -> Value {
     let mut editor = Editor::met(home, &["connect", "reviewer"]);
     let answer = editor.ask("session/list", json!({}));

@@ -7,7 +7,7 @@ use crate::harness::{demo, until};
 use crate::nodes::Nodes;
 use crate::terminal::{DECISION, REASON, Screen};
 
-/// The rows of the last whole picture, without control sequences.
+/// The rows of the last complete picture, without control sequences.
 fn picture(seen: &str) -> Vec<String> {
     let last = seen.rsplit("\u{1b}[H").find(|frame| frame.contains("\u{1b}[J"));
     let frame = last.unwrap_or_default().split("\u{1b}[J").next().unwrap_or_default();
@@ -50,7 +50,7 @@ fn the_screen_fits_and_answers_cancels_and_opens() {
     }
     let mut screen = Screen::of_columns(server.command(&["top", "--every", "1s"]), 100);
     screen.wait_for("q leave");
-    // Enter asks the marked question.
+    // Enter opens the marked question.
     screen.press("\r");
     screen.answer(DECISION, "y\r");
     screen.answer(REASON, "\r");
@@ -58,7 +58,7 @@ fn the_screen_fits_and_answers_cancels_and_opens() {
     until(|| server.run(&["runs", "show", &run]).out.contains("completed").then_some(()));
     let (second, _) = waiting(&server);
     screen.wait_for("Questions (1)");
-    // In the list of runs the one at work comes first; the mark stays at the run that it was at.
+    // The list of runs begins with the running one; the mark stays on its run.
     screen.press("\t\u{1b}[Ac");
     screen.wait_for("Cancel the run");
     screen.press("n");
@@ -88,7 +88,7 @@ fn servers_that_share_a_store_have_a_list_and_threads_name_theirs() {
     for words in
         [["south", "alive", "researcher"], ["north", "this one", "0"], ["m", "north", "Hello"]]
     {
-        // The owner of a thread is known with the next sign of life.
+        // The next heartbeat brings the owner of a thread.
         let has_words = |row: &String| words.iter().all(|word| row.contains(word));
         until(|| picture(&screen.seen()).iter().any(has_words).then_some(()));
     }

@@ -1,4 +1,4 @@
-//! The server that is started on demand: without a configuration, found by commands, with a bounded log.
+//! The server that starts on demand: without a configuration, found by commands, with a bounded log.
 
 use std::io::Write as _;
 
@@ -18,7 +18,7 @@ fn without_a_configuration_it_has_the_built_in_agents() {
     let agents = home.run(&["agents", "-q"]).expect(0).out;
     let built_in = ["echo", "greeter", "mailcomposer", "researcher"];
     assert_eq!(agents.lines().collect::<Vec<_>>(), built_in);
-    // It goes on with the same threads.
+    // The next server has the same threads.
     let killed = server.signal(Signal::KILL);
     editor.note("again");
     server.another(killed);
@@ -38,24 +38,24 @@ fn commands_find_it_wherever_it_listens_unless_they_are_told() {
     assert_eq!(threads().expect(0).out.trim(), session);
     assert!(home.run(&["tail", &session]).expect(0).out.contains("hello"));
     assert_eq!(home.run(&["run", "echo", "from here"]).expect(0).out, "from here\n");
-    // The hints of a command that nobody told where the server is find it in the same way.
+    // The hints of a command without an address find the server in the same way.
     let asked = home.run(&["run", "mailcomposer", "Write to ada@example.com: noon"]).expect(3);
     assert!(asked.err.contains("trilogue approve ") && !asked.err.contains("--url"), "{asked:?}");
     let waiting = home.run(&["inbox", "-q"]).expect(0).out;
     home.run(&["approve", waiting.trim(), "--yes"]).expect(0);
-    // Who names another one means that.
+    // An explicit address takes precedence.
     let nobody = format!("http://{}", lasting_address());
     home.run(&["threads", "-q", "--url", &nobody]).expect(6);
     let mut command = home.program(BINARY);
     command.args(["threads", "-q"]).env("TRILOGUE_URL", &nobody);
     finish(command, "").expect(6);
-    // What a dead server left is no server.
+    // The record of a dead server does not count as a server.
     let pid = server.pid().unwrap();
     drop(editor);
     kill_process(pid, Signal::KILL).unwrap();
     let record = std::fs::read_to_string(home.state().join("server.json")).unwrap();
     assert!(record.contains("addresses"), "{record}");
-    // It may take a moment to die. Whether somebody else serves at the default address is no concern of this test.
+    // It may take a moment to die. This test ignores another server at the default address.
     until(|| Some(threads()).filter(|it| !it.err.contains(&url) && !it.out.contains(&session)));
 }
 
@@ -77,7 +77,7 @@ fn its_log_begins_anew_where_it_is_large() {
     let old = home.state().join("server.log.1");
     until(|| std::fs::metadata(&log).ok().filter(|it| it.len() < large));
     assert!(std::fs::metadata(&old).unwrap().len() >= large);
-    // The server that writes goes on at the new end, where its next life writes too.
+    // The running server continues at the log's new end, and so does its next life.
     let killed = server.signal(Signal::KILL);
     editor.note("again");
     server.another(killed);
@@ -98,12 +98,12 @@ fn what_was_asked_is_answered_although_the_input_has_ended() {
     let lines = line(0, "initialize", json!({ "protocolVersion": 1 }))
         + &line(1, "session/new", json!({ "cwd": "/", "mcpServers": [] }))
         + line(2, "session/list", json!({})).trim_end();
-    // The server is started by this, and nobody says anything more meanwhile.
+    // This starts the server, and no client sends anything more meanwhile.
     let mut command = home.program(BINARY);
     command.args(["connect", "echo"]);
     let answers = finish(command, &lines).expect(0).lines();
     let mut ids: Vec<_> = answers.iter().filter_map(|it| it["id"].as_u64()).collect();
-    // What is asked at the same time is answered in any order.
+    // Concurrent requests get their responses in any order.
     ids.sort_unstable();
     assert_eq!(ids, [0, 1, 2], "{answers:?}");
 }
@@ -118,7 +118,7 @@ fn a_turn_that_a_file_asks_for_goes_on_although_the_input_has_ended() {
     editor.turn(&session, "say:the first");
     let before = server.signal(Signal::KILL);
     drop(editor);
-    // The server is started by this, then the agent, which is asked for its session, and only then prompted.
+    // This starts the server, then the agent, which gets the session request, and only then the prompt.
     let loads = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
     let prompt =
         |text: &str| json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
@@ -157,7 +157,7 @@ fn a_folder_whose_path_is_too_long_for_a_socket_serves_as_well() {
     let mut other = connect();
     other.ask("initialize", json!({ "protocolVersion": 1 }));
     let pid = Pid::from_raw(i32::try_from(record["pid"].as_i64().unwrap()).unwrap()).unwrap();
-    // They would start another one.
+    // These would start another server.
     drop((editor, other));
     kill_process(pid, Signal::TERM).unwrap();
     until(|| (!state.join("trilogue/server.json").exists()).then_some(()));

@@ -1,4 +1,4 @@
-//! `trilogue webhooks`: deliveries that are taken here, and those that a server gave up.
+//! `trilogue webhooks`: deliveries that the command receives, and those that a server gave up.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,11 +17,11 @@ use crate::harness::{BINARY, Home, Server, finish, lasting_address, until};
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A listener that is told to leave after so many deliveries. Killed when dropped.
+/// A listener that exits after a number of deliveries. Killed when dropped.
 pub(crate) struct Listening {
     child: Child,
     pub(crate) address: String,
-    /// What it said beside the deliveries until it listened.
+    /// Its output besides the deliveries, until it listened.
     said: String,
 }
 
@@ -86,13 +86,13 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It may have left already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Sends a request as it is and gives the status of the answer.
+/// Sends a request unchanged, and returns the status of the response.
 pub(crate) fn send(address: &str, method: &str, headers: &[(&str, &str)], body: &[u8]) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut head = format!("{method} /hook?x=1 HTTP/1.1\r\nhost: {address}\r\n");
@@ -125,7 +125,7 @@ fn deliveries_are_verified_and_printed_one_a_line() {
     );
     assert_eq!(listening.deliver_at(now() - 301, "r.8", body), 401);
     assert_eq!(listening.send("POST", &[], b"\xff\n"), 401);
-    // What is no delivery is answered and not printed.
+    // A request that is not a delivery gets a response and is not printed.
     assert_eq!(listening.send("GET", &[], b""), 405);
     assert_eq!(listening.deliver("s.1", "not\nJSON"), 204);
     let lines = listening.end();
@@ -164,7 +164,7 @@ fn what_is_too_large_is_refused_and_the_listener_goes_on() {
         format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", 17 * 1024 * 1024);
     stream.write_all(head.as_bytes()).unwrap();
     let piece = vec![b' '; 1024 * 1024];
-    // The listener may have answered and closed before everything is sent.
+    // The listener may respond and close before everything is sent.
     let sent = (0..17).take_while(|_| stream.write_all(&piece).is_ok()).count();
     let mut answer = [0; 12];
     let read = stream.read_exact(&mut answer);
@@ -192,7 +192,7 @@ fn a_listener_takes_what_this_users_server_signs_for_its_own_address_only() {
     let port = address.rsplit_once(':').unwrap().1;
     assert_eq!(deliver(&format!("http://{address}/hook")), 204);
     assert_eq!(deliver(&format!("http://localhost:{port}/hook?run=2")), 204);
-    // What another receiver of the same user passes on, and what the server's secret itself signs.
+    // A delivery that another receiver of the same user forwards, and one that the server's own secret signs.
     assert_eq!(deliver(&format!("http://{address}/other")), 401);
     assert_eq!(deliver("http://hooks.example.com/hook"), 401);
     assert_eq!(listening.deliver("a", "{}"), 401);

@@ -1,4 +1,4 @@
-//! `trilogue wrap`: a command that is an agent, made durable.
+//! `trilogue wrap`: makes the sessions of an agent's command durable.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -58,7 +58,7 @@ fn a_command_is_an_agent_that_outlives_its_editor_and_its_server() {
     let logged: Vec<_> =
         agents(&replayed).into_iter().filter(|line| line.contains("_chunk")).collect();
     assert_eq!(seen, logged);
-    // The server wrote nothing of what the command was started with.
+    // The server wrote none of the command's arguments and variables.
     for entry in std::fs::read_dir(home.state()).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
@@ -85,7 +85,7 @@ fn a_turn_of_a_command_that_dies_with_the_server_ends_with_a_reason() {
     demand.signal(Signal::KILL);
     let (answer, before) = editor.answer(id);
     assert_eq!(answer["error"]["data"]["code"], "agent_lost", "{answer}");
-    // Nobody waits for the decision any more.
+    // No client waits for the decision any more.
     let taken_back = before.iter().find(|line| line.contains("$/cancel_request")).unwrap();
     let taken_back: Value = serde_json::from_str(taken_back).unwrap();
     assert_eq!(taken_back["params"]["requestId"], question["id"]);
@@ -104,7 +104,7 @@ fn a_name_is_kept_and_another_agents_is_not_taken() {
     assert!(taken.last_notes().contains("another name with --name"));
     let (mut editor, session) = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent]);
     editor.turn(&session, "say:x");
-    // Another command does not get its sessions; the same one does, from wherever.
+    // Another command does not get its sessions; the same command does, from any folder.
     let mut taken = Editor::launch(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
     assert_eq!(taken.wait().code(), Some(7));
     assert!(taken.last_notes().contains("another name, or restart the server"));
@@ -117,7 +117,7 @@ fn a_name_is_kept_and_another_agents_is_not_taken() {
     assert!(shown.lines().any(|line| line == "mine"), "{shown}");
 }
 
-/// Wraps a command of this name in a server, as `trilogue wrap` does, and leaves.
+/// Wraps a command under this name in a server, as `trilogue wrap` does, and disconnects.
 fn register(socket: &Path, name: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     let command = json!({ "name": name, "command": ["./agent"], "cwd": "/", "env": {} });
@@ -144,7 +144,7 @@ fn as_many_commands_are_agents_as_a_server_has_room_for() {
     assert_eq!(refused["code"], "overloaded", "{refused}");
     assert!(refused["message"].as_str().unwrap().contains("1024 agents"), "{refused}");
     assert!(refused["hint"].as_str().unwrap().contains("restart the server"), "{refused}");
-    // Those that are there stay, and are found again.
+    // The existing agents stay, and are found again.
     assert_eq!(wrap(3)["agent"], "agent-3");
 }
 
@@ -175,7 +175,7 @@ fn a_command_that_is_not_there_is_named_and_no_agent_of_any_list() {
     }
     let hint = server.run(&["run", "nobody", "x"]).expect(4).err;
     assert!(hint.contains("mailcomposer") && !hint.contains("no-such-agent"), "{hint}");
-    // A command that is an agent is on all of them.
+    // An agent's command is available on every protocol.
     let agent = example("scripted_agent");
     let _editor = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent.to_str().unwrap()]);
     for listed in lists() {
