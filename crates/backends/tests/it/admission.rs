@@ -1,4 +1,4 @@
-//! What does not fit an agent is refused before a run exists.
+//! Input that does not fit an agent is refused before a run exists.
 
 use serde_json::{Value, json};
 use trilogue_backends::NativeAgent;
@@ -122,7 +122,7 @@ fn built_in_agents_are_found_by_name() {
     assert!(builtin::named("nobody", options).is_none());
 }
 
-/// Declares all that a card can declare.
+/// Declares everything that a card can declare.
 struct Everything;
 
 #[derive(serde::Serialize, serde::Deserialize, JsonSchema, Default)]
@@ -172,7 +172,7 @@ fn the_descriptor_of_a_card_says_all_that_the_card_says() {
         let descriptor = connect::descriptor(&card);
         let read = connect::card(&descriptor, card.clone())
             .unwrap_or_else(|error| panic!("{}: {error}", card.name));
-        // A descriptor always has a name, and a schema for updates where they are streamed.
+        // A descriptor always has a name, and a schema for updates if the agent streams them.
         let title = card.title.clone().or(Some(card.name.as_str().to_owned()));
         let streams = card.abilities.streams_updates == Some(true);
         let any = streams.then(|| to_json(&json!({ "type": "object" })).unwrap());

@@ -10,7 +10,7 @@ use trilogue_backends::child::{Children, MARKER, Program, Started};
 
 use crate::agent_client_program;
 
-/// Where the helper keeps what it knows.
+/// The environment variable with the helper's parameters.
 const HELPER: &str = "TRILOGUE_TEST_HELPER";
 const AGENTS: usize = 24;
 
@@ -22,7 +22,7 @@ pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> 
 
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A dead one whose parent has not asked for it is gone too.
+    // A zombie counts as gone.
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
@@ -53,7 +53,7 @@ async fn a_process_of_a_child_is_known_by_its_parents_and_by_its_marker() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
-    // One has its parents still, one has left them, and one has hidden its marker.
+    // One process has its parents still, one has left them, and one has hidden its marker.
     let line = format!(
         "sh -c 'echo $$ > {}; exec sleep 1000' & (setsid sh -c 'echo $$ > {}; exec sleep 1000' &) ; env -i /bin/sh -c 'echo $$ > {}; exec sleep 1000'",
         file("below"),
@@ -100,7 +100,7 @@ async fn everything_that_a_wrapper_started_goes_with_it() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let (agent, stray) = (folder.path().join("agent"), folder.path().join("stray"));
-    // The shell forwards no signal, the agent hears no end, and what it started has a session of its own.
+    // The shell forwards no signal, the agent ignores the end of its input, and its child has a separate session.
     let script = format!(
         "{} --ignore-eof --pid-file {} --stray {}; true",
         agent_client_program(),
@@ -195,7 +195,7 @@ async fn a_server_leaves_those_of_another_that_lives_alone() {
     assert!(next.strays() > 0 && !is_running(pid));
 }
 
-/// What a server does that is killed: run by the other tests, as a process of its own.
+/// The role of a killed server: other tests run this as a separate process.
 #[tokio::test]
 #[ignore = "other tests run it"]
 async fn helper_server() {
@@ -253,14 +253,14 @@ async fn a_server_that_is_killed_leaves_no_stray_to_the_next_one() {
     until("all run", || files.iter().all(|file| pid_in(file).is_some_and(is_running))).await;
     let pids: Vec<_> = files.iter().map(|file| pid_in(file).unwrap()).collect();
     end(helper);
-    // They do not end by themselves.
+    // The processes do not exit by themselves.
     assert!(pids.iter().all(|pid| is_running(*pid)));
     let children = Children::open(Some(state.clone())).await.unwrap();
     assert!(children.strays() >= pids.len(), "{}", children.strays());
     let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
     assert_eq!(left, Vec::<&u32>::new());
     assert_eq!(records(&state), Vec::<String>::new());
-    // There is nothing left to do for a third one.
+    // A third life finds nothing to clean up.
     drop(children);
     assert_eq!(Children::open(Some(state)).await.unwrap().strays(), 0);
 }

@@ -1,4 +1,4 @@
-//! A native agent is held to what its card declares, while it runs.
+//! A native agent must keep to its card while it runs.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use trilogue_sdk::to_json;
 
 use super::harness::{Harness, failure, native, value};
 
-/// Says what it is told to say, and ignores what the context makes of it.
+/// Follows the input's orders, and ignores errors from the context.
 struct Reckless;
 
 #[derive(Deserialize)]
@@ -19,12 +19,12 @@ struct Order {
     kind: String,
     #[serde(default)]
     value: Value,
-    /// What it does afterwards: nothing, or an error of its own.
+    /// Whether it returns its own error afterwards.
     #[serde(default)]
     fail: bool,
 }
 
-/// Where `n` is an integer, and each of `all`.
+/// The schema of an object in which `n`, and each item of `all`, is an integer.
 fn counted() -> Value {
     let integer = json!({ "type": "integer" });
     json!({
@@ -104,7 +104,7 @@ async fn what_does_not_fit_the_card_fails_the_run_and_is_not_logged() {
         let errors = data["errors"].as_array().cloned().unwrap_or_default();
         let told: Vec<_> = errors.iter().map(|error| &error["instance_path"]).collect();
         assert_eq!(told, paths, "{order}: {data}");
-        // The input is in the log, so only what came from the agent counts.
+        // The input is in the log too, so only the agent's events count.
         let events = house.events(&run).await;
         let said: Vec<_> = events.iter().filter(|event| is_the_agents(&event.body)).collect();
         assert!(said.is_empty(), "{order}: {said:?}");
@@ -159,7 +159,7 @@ async fn questions_that_fit_are_asked_and_show_the_schema_of_their_answer() {
     }
 }
 
-/// Declares nothing, so it may ask anything.
+/// Declares nothing, so it may ask any question.
 struct Undeclared;
 
 #[async_trait]
@@ -216,7 +216,7 @@ async fn a_run_without_a_configuration_has_the_schemas_defaults() {
     assert_eq!(house.result(&run).await, Some(json!({ "length": 3 })));
 
     for (config, seen) in [
-        // What is given is taken as it is.
+        // A valid value is accepted unchanged.
         (json!({ "style": "terse" }), Ok(json!({ "style": "terse", "length": 0 }))),
         (json!({ "length": -1 }), Err(Code::ConfigInvalid)),
     ] {

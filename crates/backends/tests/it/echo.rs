@@ -1,4 +1,4 @@
-//! `echo` answers each message with its parts.
+//! `echo` returns the parts of each message.
 
 use std::sync::Arc;
 

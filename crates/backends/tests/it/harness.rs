@@ -1,4 +1,4 @@
-//! The harness of these tests: a real runtime on the store in memory, with agents and one principal.
+//! The harness of these tests: a real runtime on the memory store, with agents and one principal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Harness {
         Self::start(agents, Arc::new(NoOriginals), Options::default()).await
     }
 
-    /// With any agents, and these settings of the runtime.
+    /// Starts with these agents and settings of the runtime.
     pub(crate) async fn start(
         agents: Vec<Arc<dyn Backend>>,
         originals: Arc<dyn ReadOriginal>,

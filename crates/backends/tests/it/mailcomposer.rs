@@ -1,4 +1,4 @@
-//! `mailcomposer` in conversation.
+//! Conversations with `mailcomposer`.
 
 use std::sync::Arc;
 

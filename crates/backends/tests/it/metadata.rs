@@ -1,4 +1,4 @@
-//! Metadata never carries what is said.
+//! Metadata never carries a message's text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use trilogue_sdk::{Agent, Input, Json, Message, Outcome, Part, PartMetadata, Tur
 
 use super::{start, turn};
 
-/// What an agent is, and what it is asked.
+/// An agent, and a turn for it.
 fn sample(name: &str) -> (Box<dyn Agent>, Turn) {
     let citation = Citation { start_index: Some(0), end_index: Some(4), ..Citation::default() };
     let step = Trajectory { message: Some("hm".to_owned()), ..Trajectory::default() };
@@ -41,7 +41,7 @@ fn sample(name: &str) -> (Box<dyn Agent>, Turn) {
     }
 }
 
-/// The message without any metadata: a part that had nothing else is gone.
+/// The message without metadata; drops parts that have no content.
 fn bare(message: &Message) -> Message {
     let mut message = message.clone();
     for part in &mut message.parts {
@@ -51,13 +51,13 @@ fn bare(message: &Message) -> Message {
     message
 }
 
-/// What somebody reads: the text, and the content of every part in order.
+/// The visible message: its text, and the content of every part in order.
 fn read(message: &Message) -> (String, Vec<Content>) {
     let contents = message.parts.iter().map(|part| part.content.clone());
     (message.text(), contents.filter(|content| *content != Content::Empty).collect())
 }
 
-/// No sentence of the answer is in its metadata, and no text of its metadata in the answer.
+/// Asserts that no sentence of the answer is in its metadata, and no text of its metadata in the answer.
 fn repeats_nothing(message: &Message, name: &str) {
     let words = message.text();
     let sentences = words.split_inclusive(['.', '?', '!']).map(str::trim);

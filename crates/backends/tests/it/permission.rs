@@ -12,10 +12,10 @@ use trilogue_sdk::prelude::*;
 
 use super::harness::{Harness, native, said, settle};
 
-/// Asks whether it may do what it is told, waiting in its task or not, and says what the answer was.
+/// Asks for permission, waiting in its task or suspended, and returns the answer.
 struct Doer {
     suspends: bool,
-    /// What it says of what it wants to do.
+    /// The payload of its question.
     payload: Value,
     /// The settings that it declares.
     settings: Option<Value>,
@@ -132,7 +132,7 @@ async fn a_run_brings_rules_that_come_behind_the_configured_ones() {
         // A configured rule denies.
         (None, "execute", json!({ "permissions": allow }), Some("no")),
         (None, "move", json!({ "permissions": allow }), None),
-        // The agent means something else by the name.
+        // The agent uses the same name for another setting.
         (Some(json!({ "permissions": {} })), "edit", json!({ "permissions": allow }), None),
         (None, "edit", json!({ "permissions": ["all"] }), None),
     ] {

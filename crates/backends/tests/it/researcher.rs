@@ -1,4 +1,4 @@
-//! `researcher` shows everything that an answer can hold.
+//! `researcher` shows everything that an answer can contain.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -73,7 +73,7 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     timeout(DEADLINE, found).await.unwrap()
 }
 
-/// Whether a process is there that is not just waiting for its end to be noticed.
+/// Whether a process exists and is not a zombie.
 fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{}/stat", pid.trim())));
     stat.is_ok_and(|stat| {
@@ -197,7 +197,7 @@ async fn a_command_that_says_without_end_is_held_back() {
     let limits =
         Limits { max_output_bytes: 64 * 1024, max_output_rate: 1024 * 1024, ..Limits::default() };
     let shell = Shell::with(limits);
-    // It writes ten times what may be taken in a second, and tells how long that took.
+    // The command writes ten times the limit per second, and prints how long that took.
     let line = "s=$(date +%s%N); head -c 2097152 /dev/zero; e=$(date +%s%N); echo $(((e-s)/1000000)) > took";
     let id = shell.sh(line).await;
     shell.said(&id).await;
@@ -208,7 +208,7 @@ async fn a_command_that_says_without_end_is_held_back() {
 #[tokio::test]
 async fn all_that_a_command_started_goes_with_its_terminal() {
     let shell = Shell::with(Limits { kill_grace: Duration::from_millis(200), ..Limits::default() });
-    // One in the group, one that left it, and one that does not listen; the command itself ends or does not.
+    // One process in the group, one that left it, and one that ignores the signal; the command itself exits or keeps running.
     let family = "sleep 1000 & echo $! > a; setsid sh -c 'echo $$ > b; sleep 1000; :' & \
         sh -c 'trap \"\" TERM; echo $$ > c; while :; do sleep 1; done' &";
     for (method, rest) in
@@ -232,7 +232,7 @@ async fn all_that_a_command_started_goes_with_its_terminal() {
         }
         until(|| pids.iter().all(|pid| !lives(pid)).then_some(())).await;
     }
-    // Nothing begins behind the end.
+    // No command starts after the end.
     assert!(shell.create(json!({ "command": "true" })).await.is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Questions that nobody waits for any more, and what is never chosen for anybody.
+//! Questions that no agent waits for any more, and options that are never chosen automatically.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn pending(rig: &Rig, run: &RunRow) -> usize {
     rig.store.interrupts(&rig.by.scope(), &filter, &page).await.unwrap().rows.len()
 }
 
-/// How the questions of a run ended.
+/// The resolutions of a run's questions.
 async fn resolved(rig: &Rig, run: &RunRow) -> Vec<Resolution> {
     let events = rig.events(run).await.into_iter();
     let resolved = events.filter_map(|event| match event.body {
@@ -36,7 +36,7 @@ async fn what_an_agent_takes_back_is_asked_of_nobody_any_more() {
     let rig = Rig::new(&[]).await;
     let run = rig.run(&rig.thread, "take-back:200\nslow").await;
     assert_eq!(run.status, RunStatus::Interrupted);
-    // While the turn goes on.
+    // The question ends while the turn continues.
     let is_over = async || pending(&rig, &run).await == 0 && !rig.said(&run).await.is_empty();
     until_so("nobody is asked", is_over).await;
     let row = rig.store.run(&rig.by.scope(), &run.id).await.unwrap().unwrap();

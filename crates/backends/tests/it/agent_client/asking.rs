@@ -1,4 +1,4 @@
-//! What an agent asks: rules first, then whoever may answer; its files and terminals from our folder, or from the client's.
+//! An agent's requests: rules decide first, then a client that may answer. Its files and terminals come from the server's folder, or from the client.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ async fn what_is_asked_about_a_prompt_is_asked_in_its_session() {
         for word in ["ask-call", "ask-call-text"] {
             let rig = Rig::with(&[], |launch| launch.processes = processes).await;
             let (thread, other) = (rig.thread().await, rig.thread().await);
-            // In a process that is shared there is more than one session.
+            // A shared process has more than one session.
             rig.run(&other, "say:x").await;
             let run = rig.run(&thread, word).await;
             assert_eq!(rig.pending(&run).await.kind, InterruptKind::Form, "{processes:?}");
@@ -244,7 +244,7 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
             )
         });
         assert_eq!(applied.count(), if may_run { 3 } else { 4 });
-        // A rule that asks asks a person about the call itself.
+        // A rule that asks makes a person decide about the call itself.
         for effect in [Effect::Reject, Effect::Allow] {
             let run = rig.run(&rig.thread, &format!("write:{}:noted", at("notes/a"))).await;
             assert_eq!(run.status, RunStatus::Interrupted);
@@ -260,7 +260,7 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
     }
 }
 
-/// An editor that answers everything with what it was asked.
+/// An editor that answers every request with the request itself.
 #[derive(Debug)]
 struct Editor(ClientProfile, Principal);
 

@@ -1,4 +1,4 @@
-//! Every form of content that a tool can give back comes out of the log as it went in.
+//! Every form of content that a tool can return is in the log unchanged.
 
 use serde_json::{Value, json};
 use trilogue_domain::RunStatus;
@@ -7,7 +7,7 @@ use trilogue_domain::{Body, Input, Json};
 
 use super::rig::{Rig, settle};
 
-/// Every block of the Model Context Protocol of 2025-06-18, with all that may stand in it.
+/// Every block of the Model Context Protocol of 2025-06-18, with all its members.
 fn blocks() -> Vec<Value> {
     let annotations = json!({ "audience": ["user", "assistant"], "priority": 0.75, "lastModified": "2025-06-18T09:30:00Z", "_meta": { "why": null } });
     let meta = json!({ "example.com/n": 1.0, "deep": [{ "b": 1, "a": [null, true, 1e3] }] });
@@ -60,7 +60,7 @@ async fn every_block_of_a_tool_s_output_is_read_back_as_it_was_told() {
         value.get("update").cloned()
     });
     assert_eq!(told.collect::<Vec<_>>(), updates);
-    // Those who do not speak the protocol have the output too.
+    // Clients of other protocols get the output too.
     let events = rig.events(&run).await;
     let output = events.iter().find_map(|event| match &event.body {
         Body::Tool(ToolEvent::Ended { output, .. }) => output.clone(),

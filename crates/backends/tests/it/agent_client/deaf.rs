@@ -1,4 +1,4 @@
-//! An agent that reads nothing any more: nobody waits for it.
+//! An agent that has stopped reading: no task waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,9 @@ use trilogue_domain::{Json, RunStatus};
 
 use super::rig::{Rig, until, until_so};
 
-/// The longest that telling it something may take: its own limit of five seconds, and as much for a busy machine.
+/// The time limit for sending it a message: the server's own limit of five seconds, and as much for a busy machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
-/// More than waits for anybody to read it.
+/// More data than the pipe to the agent holds.
 const SCRIPT: &str = "say:listening\ndeaf:24";
 
 async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_store::rows::RunRow) {

@@ -1,4 +1,4 @@
-//! Ids of messages: whose they are, how long they last, and what is put in where there are none.
+//! Ids of messages: who assigns them, how long they last, and which are added where the agent gives none.
 
 use serde_json::Value;
 use trilogue_domain::Body;
@@ -33,7 +33,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
             let uuid = Uuid::parse_str(id).unwrap();
             assert_eq!((uuid.get_version_num(), uuid.to_string()), (4, id.clone()));
         }
-        // Three pieces of a message, two of a thought, and then each is another.
+        // Three chunks of a message, two of a thought, and then each chunk is a new message.
         let mut groups = ids.clone();
         groups.dedup();
         assert_eq!(groups.len(), 6, "{pieces:?}");
@@ -45,7 +45,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
         said.dedup();
         assert_eq!(rig.begun(&run).await, said);
 
-        // Nothing but the id was put in.
+        // Only the id was added.
         let first = rig.originals(&run).await.remove(0);
         let id = &ids[0];
         let expected = match flags[1] {
@@ -58,7 +58,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
         };
         assert_eq!(first, expected);
 
-        // The next prompt begins another message.
+        // The next prompt begins a new message.
         let run = rig.run(&rig.thread, "say:next").await;
         assert_ne!(rig.begun(&run).await[0], *said.last().unwrap());
         rig.end().await;
@@ -86,11 +86,11 @@ async fn an_agent_s_ids_are_kept_and_one_that_comes_again_in_another_turn_gets_a
     let begun = rig.begun(&second).await;
     assert!(begun.iter().all(|id| Uuid::parse_str(id).is_ok()), "{begun:?}");
     let said = pieces(&rig, &second).await;
-    // Clients are told the ids by which the messages are found.
+    // Clients receive the ids by which the messages can be found.
     let told: std::collections::HashSet<_> =
         said.iter().filter_map(|(_, id)| id.as_deref()).collect();
     assert_eq!(told, begun.iter().map(String::as_str).collect());
-    // In another thread they are free.
+    // In another thread the ids are free.
     let other = rig.thread().await;
     let third = rig.run(&other, "two").await;
     assert_eq!(rig.begun(&third).await, ["m1", "m2"]);
@@ -105,7 +105,7 @@ fn chunk(kind: &str, id: &str, text: &str) -> String {
     format!("raw:{update}\n")
 }
 
-/// Thoughts have ids by the rule of messages: kept, renamed if they are taken, found by the agent's own and by ours, and an end of a copy.
+/// Thoughts have ids by the rules of messages: they are kept, renamed if they are taken, found by the agent's id and by the server's, and can end a copy.
 #[tokio::test]
 async fn a_thought_has_an_id_as_a_message_has() {
     const THINKS: &str = "agent_thought_chunk";
@@ -138,7 +138,7 @@ async fn a_thought_has_an_id_as_a_message_has() {
     let ids: Vec<_> = found.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(ids, [id("T"), id("T"), renamed.clone(), id("L")]);
     assert_eq!(rig.begun(&run).await, ["A"]);
-    // What clients get has the same ids.
+    // Clients receive the same ids.
     let sent: Vec<_> = pieces(&rig, &run).await.into_iter().filter_map(|(_, id)| id).collect();
     assert_eq!(sent, ["T", "T", "A", renamed.as_str(), "A", "L"]);
     let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
@@ -148,7 +148,7 @@ async fn a_thought_has_an_id_as_a_message_has() {
     }
     assert_eq!(message_in(&renamed).await.unwrap().alias, Some(id("A")));
 
-    // A copy ends with the last piece of the thought.
+    // A copy ends with the thought's last chunk.
     let new = trilogue_runtime::NewThread::default;
     for (until, expected) in [(id("T"), 2), (renamed, 3), (id("L"), 4)] {
         let copy = rig.runtime.copy_thread_until(&rig.by, &thread, &until, new()).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_thought_has_an_id_as_a_message_has() {
         assert_eq!(thoughts(&runs.rows[0]).await, found[..expected], "{until}");
         assert!(rig.store.message_in(copy.key, &until).await.unwrap().is_some(), "{until}");
     }
-    // In the next turn the ids are taken, in another thread they are free.
+    // In the next turn the ids are taken; in another thread they are free.
     let again = rig.run(&thread, chunk(THINKS, "T", "x").trim_end()).await;
     let again = thoughts(&again).await.remove(0).0;
     assert_ne!(again, id("T"));

@@ -1,4 +1,4 @@
-//! What an agent says when no turn is at work is a message of its own.
+//! An agent's updates outside a turn are a separate message.
 
 use serde_json::{Value, json};
 use trilogue_domain::event::MessageEvent;
@@ -8,7 +8,7 @@ use trilogue_runtime::NewThread;
 use super::rig::{Rig, text_of};
 use crate::harness::DEADLINE;
 
-/// A chunk, with an id where the agent gives it one.
+/// A chunk, with an id if the agent assigns one.
 fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
     let mut chunk = json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
     if let Some(id) = id {
@@ -17,7 +17,7 @@ fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
     chunk
 }
 
-/// The first event outside of runs that this was said in, when it is there.
+/// Waits for the first event outside of runs with this text.
 async fn heard(rig: &Rig, thread: &trilogue_domain::ThreadId, text: &str) -> Event {
     let end = tokio::time::Instant::now() + DEADLINE;
     loop {
@@ -69,7 +69,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         if let Some(given) = given {
             assert_eq!(id.as_str(), given);
         }
-        // It begins before the words and ends where something else is said.
+        // It starts before its text and ends when another message starts.
         let log = rig.log(&rig.thread).await;
         let of_it: Vec<_> = log
             .iter()
@@ -84,7 +84,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         of_it.iter().for_each(|event| transcript.push(event));
         let message = transcript.into_messages().remove(0);
         assert_eq!((message.text(), message.role.is_user()), (format!("{one}{two}"), false));
-        // It is looked for where it begins, and a copy that ends with it ends with the turn.
+        // The message is found at its start, and a copy that ends with it ends with the turn before it.
         let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         let found = rig.store.message_in(row.key, &id).await.unwrap().unwrap();
         assert_eq!((found.position, found.run), (of_it[0].number, run.key));
@@ -98,7 +98,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         assert_eq!(messages.count(), 2 * (number + 1));
         ids.push(id);
     }
-    // No two of them are one.
+    // All ids are different.
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 3);

@@ -1,4 +1,4 @@
-//! Hosted agents: real processes, spoken to through the runtime.
+//! Hosted agents: real processes, used through the runtime.
 
 mod answers;
 mod asking;

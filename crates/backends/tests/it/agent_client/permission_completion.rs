@@ -1,4 +1,4 @@
-//! A request for permission says what has changed of its tool call: what it leaves out is as it was.
+//! A permission request contains only the changes of its tool call; omitted members keep their values.
 
 use serde_json::{Value, json};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
@@ -11,7 +11,7 @@ use trilogue_wire::agent_client::ClientCapabilities;
 
 use super::rig::Rig;
 
-/// An update of a tool call, and a request for permission about it.
+/// An update of a tool call, and a permission request about it.
 fn script(call: &Value, options: &str, asked: &Value) -> String {
     let mut update = call.clone();
     update["sessionUpdate"] = json!("tool_call");
@@ -55,9 +55,9 @@ async fn rules_decide_by_all_of_the_call() {
         (&source, both, &only, allowed, "allow_once"),
         (&json!({ "kind": "delete" }), both, &only, denied("deletes"), "reject_once"),
         (&json!({ "locations": at("src/.env") }), both, &only, denied("secrets"), "reject_once"),
-        // Nothing that it offers rejects.
+        // None of the offered options rejects.
         (&json!({ "kind": "delete" }), "allow_once", &only, denied("deletes"), "cancelled"),
-        // What it will do stands in its input, whatever it shows of it.
+        // The tool's input decides what it will do, not the locations that it shows.
         (
             &json!({ "kind": "edit", "locations": at("src/a.rs"), "rawInput": { "file_path": root.join("src/.env") } }),
             both,
@@ -72,7 +72,7 @@ async fn rules_decide_by_all_of_the_call() {
             denied("secrets"),
             "reject_once",
         ),
-        // What it says itself comes first.
+        // The request's own members take precedence.
         (
             &source,
             both,
@@ -94,11 +94,11 @@ async fn rules_decide_by_all_of_the_call() {
         assert_eq!(run.status, RunStatus::Completed, "{call} {asked}");
         assert_eq!(rig.said(&run).await, format!("permission: {said}"), "{call} {asked}");
     }
-    // A path that is left out keeps a rule from allowing as one that is said does.
+    // An omitted path prevents an allowing rule like an explicit path does.
     let outside = json!({ "kind": "read", "locations": [{ "path": "/etc/passwd" }] });
     let inside = json!({ "toolCallId": "k", "kind": "edit", "content": diff("src/a.rs") });
     let moved = json!({ "toolCallId": "k", "locations": "src/a.rs" });
-    // So does an input that names another file, or a command: it may use any.
+    // So does an input that names another file, or a command, because the tool may use any of them.
     let with_input = |input: Value| {
         let mut call = source.clone();
         call["rawInput"] = input;

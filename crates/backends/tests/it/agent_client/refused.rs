@@ -1,4 +1,4 @@
-//! What is not passed on: a prompt that no agent would take, and a request that is none.
+//! Messages that are not passed on: a prompt that no agent would accept, and an invalid request.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_the
     let run = configured(r#"{"mode":"Code","Model":"large","verbose":true}"#, "say:done").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     assert_eq!((heard("session/set_mode"), heard("session/set_config_option")), (1, 2));
-    // What holds already is not set again, and another process is set as this one was.
+    // A setting that already has its value is not set again. A new process gets the same settings as this one.
     let run = configured(r#"{"mode":"code","model":"Large"}"#, "say:done\ncrash").await;
     assert_eq!(run.status, RunStatus::Failed);
     assert_eq!(heard("session/set_mode"), 1);
@@ -75,7 +75,7 @@ async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_the
     rig.end().await;
 }
 
-/// A client that does whatever it is asked.
+/// A client that fulfils every request.
 #[derive(Debug)]
 struct Willing(ClientProfile, Principal);
 
@@ -121,7 +121,7 @@ async fn what_is_only_ever_told_is_no_request() {
         let answer = answer(method).unwrap();
         assert!(answer.contains("-32601"), "{answer}");
     }
-    // What is in no protocol is passed on.
+    // Requests of no protocol are passed on.
     assert!(answer("_more/later").unwrap().contains(r#""result":{}"#));
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
     rig.cancel(&run).await;

@@ -1,4 +1,4 @@
-//! The harness with one agent of the Agent Client Protocol: the scripted one.
+//! The harness with one agent of the Agent Client Protocol: the scripted agent.
 
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -49,11 +49,11 @@ impl DerefMut for Rig {
     }
 }
 
-/// Where the agent writes down what it hears.
+/// The file in which the agent records its input.
 pub(crate) const HEARD: &str = "heard";
 
 impl Drop for Rig {
-    /// Holds everything that the agent was told to the official schema.
+    /// Validates everything that the agent received against the official schema.
     fn drop(&mut self) {
         let heard = self.folder.path().join(HEARD);
         if heard.exists() && !std::thread::panicking() {
@@ -62,7 +62,7 @@ impl Drop for Rig {
     }
 }
 
-/// The program that the agent is. It is built with the tests.
+/// The agent's program. It is built with the tests.
 pub(crate) fn program() -> String {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().parent().unwrap().join("examples/child_agent");
@@ -78,7 +78,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The same of what is looked up.
+/// Like [`until`], with an asynchronous condition.
 pub(crate) async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let end = tokio::time::Instant::now() + DEADLINE;
     while !is_so().await {
@@ -92,7 +92,7 @@ impl Rig {
         Self::with(flags, |_| {}).await
     }
 
-    /// The same, started in a way of its own. `{store}` in a flag is a folder that outlives its processes.
+    /// A rig whose launch parameters `change` adapts. `{store}` in a flag is a folder that outlives the agent's processes.
     pub(crate) async fn with(flags: &[&str], change: impl FnOnce(&mut Launch)) -> Self {
         Self::with_rules(flags, Rules::default(), change).await
     }
@@ -105,7 +105,7 @@ impl Rig {
         Self::built(flags, rules, trilogue_runtime::Options::default(), change).await
     }
 
-    /// With these settings of the runtime.
+    /// A rig with these settings of the runtime.
     pub(crate) async fn built(
         flags: &[&str],
         rules: Rules,
@@ -129,12 +129,12 @@ impl Rig {
         Self { harness, agent, children, folder }
     }
 
-    /// A thread beside the usual one.
+    /// Creates another thread.
     pub(crate) async fn thread(&self) -> ThreadId {
         self.runtime.create_thread(&self.by, NewThread::default()).await.unwrap().id
     }
 
-    /// The thread, as the agent's own dialect works with it.
+    /// The thread's context, as the agent's own protocol uses it.
     pub(crate) async fn context(&self, thread: &ThreadId) -> ThreadContext {
         let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
         self.runtime.thread_context(&row, &AgentName::parse("scripted").unwrap())
@@ -171,7 +171,7 @@ impl Rig {
         self.said(&run).await
     }
 
-    /// Why an answer is none.
+    /// The error of an invalid answer.
     pub(crate) async fn refused(&self, run: &RunRow, answer: Answer) -> Error {
         let to = AnswerTo::Interrupt(self.pending(run).await.id);
         self.runtime.answer(&self.by, to, answer).await.unwrap_err()
@@ -184,7 +184,7 @@ impl Rig {
         self.settled(run).await
     }
 
-    /// Asks a run to stop, and waits until it has ended.
+    /// Requests that a run stops, and waits until it has ended.
     pub(crate) async fn cancel(&self, run: &RunRow) -> RunRow {
         self.runtime.cancel(&self.by, &run.id).await.unwrap();
         loop {
@@ -223,7 +223,7 @@ impl Rig {
         data.collect()
     }
 
-    /// The message that was begun first in a run by the agent.
+    /// The messages that the agent began in a run, in order.
     pub(crate) async fn begun(&self, run: &RunRow) -> Vec<String> {
         let events = self.events(run).await.into_iter();
         let begun = events.filter_map(|event| match event.body {
@@ -254,7 +254,7 @@ pub(crate) fn editor(capabilities: &str) -> ClientProfile {
     }
 }
 
-/// One that asks for something of its own, and refuses whatever it is asked.
+/// A client with its own capabilities, which refuses every request.
 pub(crate) fn caller(capabilities: &str) -> Arc<dyn Client> {
     Arc::new(Caller { profile: editor(capabilities), principal: alice(), folder: None })
 }
@@ -264,12 +264,12 @@ pub(crate) fn caller_in(folder: &Path) -> Arc<dyn Client> {
     Arc::new(Caller { profile: editor("{}"), principal: alice(), folder })
 }
 
-/// The same in another name.
+/// The same client for another principal.
 pub(crate) fn caller_as(principal: &Principal) -> Arc<dyn Client> {
     Arc::new(Caller { profile: editor("{}"), principal: principal.clone(), folder: None })
 }
 
-/// Whose harness this is.
+/// The principal of this harness.
 pub(crate) fn alice() -> Principal {
     principal("default", "alice")
 }

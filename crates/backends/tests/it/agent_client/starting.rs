@@ -1,4 +1,4 @@
-//! Starting: what goes wrong is said, and not tried for ever.
+//! Starting an agent: errors are reported, and attempts are limited.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use trilogue_domain::{Principal, PrincipalId, RunStatus};
 use super::rig::{Rig, alice, caller, caller_as, json};
 use crate::harness::failure;
 
-/// Runs sign in by this method.
+/// Makes runs sign in by this method.
 fn by_key(launch: &mut Launch) {
     launch.auth_method = Some("key".to_owned());
 }
@@ -51,7 +51,7 @@ async fn a_logout_concerns_the_principal_that_asks_for_it_and_no_other() {
         let another = rig.thread().await;
         assert_eq!(rig.run(&another, "say:out").await.status, RunStatus::Failed);
         rig.by = alice;
-        // Her process is signed in still, and so is each new one.
+        // Her process is still signed in, and so is each new one.
         let run = rig.run(&alices, "pid").await;
         assert_eq!(rig.said(&run).await, alices_process, "{:?}", run.outcome);
         let another = rig.thread().await;
@@ -69,7 +69,7 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
     assert_eq!(rig.run(&thread, "say:hi").await.status, RunStatus::Completed);
     rig.end().await;
 
-    // Nobody signs in without having chosen how: a method may want a person.
+    // Without a configured method, a run does not sign in: a method may need a person.
     let rig = Rig::new(&["--auth", "key"]).await;
     let thread = rig.thread().await;
     let run = rig.run(&thread, "say:hi").await;

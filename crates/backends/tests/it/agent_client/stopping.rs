@@ -1,4 +1,4 @@
-//! Cancelling: the agent is asked, and what does not listen is ended.
+//! Cancelling: the agent gets a request, and is killed if it ignores it.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use trilogue_domain::RunStatus;
 
 use super::rig::{Rig, settle, until, until_so};
 
-/// Begins a run that goes on, and waits until its agent works.
+/// Begins a long run, and waits until its agent works.
 async fn at_work(
     rig: &Rig,
     thread: &trilogue_domain::ThreadId,
@@ -78,7 +78,7 @@ async fn a_run_that_is_cancelled_while_its_agent_starts_ends_at_once() {
     let begun = rig.begin(&rig.thread, "say:x").await;
     until("the agent starts", || rig.children.count() == 1).await;
     let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    // The agent still starts: the cancellation does not wait for it.
+    // The agent is still starting: the cancellation does not wait for it.
     assert_eq!(rig.cancel(&row).await.status, RunStatus::Cancelled);
     std::fs::write(rig.path("sessions-may-start"), "").unwrap();
     assert_eq!(rig.run(&rig.thread, "say:y").await.status, RunStatus::Completed);

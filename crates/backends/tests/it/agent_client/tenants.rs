@@ -1,4 +1,4 @@
-//! Threads of two tenants that have the same id have nothing in common.
+//! Threads of two tenants with the same id are independent.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ fn stranger(rig: &Rig) -> Principal {
     Principal { tenant: tenant.unwrap(), id: id.unwrap(), ..rig.by.clone() }
 }
 
-/// Makes the thread `t1` of whoever uses the rig.
+/// Creates the thread `t1` of the rig's current principal.
 async fn make(rig: &Rig) -> ThreadId {
     let id = ThreadId::parse("t1").unwrap();
     let new = NewThread { id: Some(id), metadata: None };
     rig.runtime.create_thread(&rig.by, new).await.unwrap().id
 }
 
-/// What a process of the thread says: its id, its folder, and what its session was opened with.
+/// The reports of a thread's process: its id, its folder, and the parameters of its session.
 async fn asked(rig: &Rig, thread: &ThreadId) -> (String, String, Value) {
     let run = rig.run(thread, "pid\ncwd\nsession").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
@@ -63,12 +63,12 @@ async fn the_same_thread_id_of_two_tenants_is_two_sessions_in_two_folders() {
     assert_eq!(opening["mcpServers"], json!([]));
     assert_eq!(opening["cwd"].as_str().unwrap(), other);
 
-    // What one of them erases is its own.
+    // Each tenant erases only its own thread.
     rig.runtime.erase_thread(&rig.by, &thread).await.unwrap();
     assert!(!Path::new(&other).exists() && Path::new(&folder).exists());
     rig.by = alice;
     assert_eq!(asked(&rig, &thread).await.0, alices);
-    // One that is made anew is another.
+    // A thread that is created again is a new one.
     rig.runtime.erase_thread(&rig.by, &thread).await.unwrap();
     assert_eq!(make(&rig).await, thread);
     let (_, anew, _) = asked(&rig, &thread).await;

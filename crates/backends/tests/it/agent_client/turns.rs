@@ -1,4 +1,4 @@
-//! What an agent says is what the log has.
+//! The log has exactly the agent's messages.
 
 use serde_json::{Value, json};
 use trilogue_domain::event::{MessageEvent, RunEvent, ToolEvent, ToolStatus};
@@ -46,7 +46,7 @@ async fn every_update_is_logged_as_it_came_but_for_the_session_s_id() {
     let unknown = r#"{"update":{"later":[1e2,{"b":1,"a":2}],"sessionUpdate":"from_the_future","_meta":{"x":null}},"sessionId":""}"#;
     assert!(originals.contains(&unknown.to_owned()));
 
-    // The agent's own record of what it said, behind what the user said. It has no raw lines.
+    // The agent's own record of its updates, after the user's messages. It has no raw lines.
     let sessions = std::fs::read_dir(rig.path("sessions")).unwrap();
     let record = sessions.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
     let record: String = record.collect();
@@ -59,7 +59,7 @@ async fn every_update_is_logged_as_it_came_but_for_the_session_s_id() {
     assert_eq!(updates, expected);
     expected.clear();
 
-    // Every block form comes to a part, whatever it is.
+    // Every form of block becomes a part.
     let parts = &rig.messages(&run).await[0].parts;
     let kinds: Vec<_> = parts.iter().map(|part| &*part.content_type).collect();
     assert_eq!(kinds.len(), 7, "{kinds:?}");
@@ -164,13 +164,13 @@ async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
     let (one, two) = (update(json!("One")), update(json!("Two\u{1b}")));
     rig.run(&rig.thread, &format!("{one}\n{two}\nsay:x")).await;
     assert_eq!(called().await, Some(json!("Two")));
-    // Who says nothing of the title changes nothing.
+    // An update without a title keeps the title.
     let other = r#"raw:{"sessionUpdate":"session_info_update","updatedAt":"2026-01-01T00:00:00Z"}"#;
     rig.run(&rig.thread, other).await;
     assert_eq!(called().await, Some(json!("Two")));
     rig.run(&rig.thread, &update(Value::Null)).await;
     assert_eq!(called().await, None);
-    // It may say so between turns.
+    // The title may change between turns.
     rig.run(&rig.thread, "later:0:A late title").await;
     until_so("it has a title", async || called().await == Some(json!("A late title"))).await;
     rig.end().await;
