@@ -1,4 +1,4 @@
-//! What a database does wrong, and a server of the cluster's news: each is a clear error, or something that is tried again.
+//! Failures of the database and of the cluster's NATS server: each causes a clear error or a retry.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ async fn refused(url: &str, options: Options) -> Error {
     open(url, options).await.unwrap_err()
 }
 
-/// The URL of the tests' PostgreSQL as another user, at another name of this machine.
+/// The URL of the tests' PostgreSQL with another user and another host name of this machine.
 fn server(user: &str, host: &str) -> String {
     let url = service("TRILOGUE_POSTGRES");
     let (_, rest) = url.split_once('@').unwrap();
@@ -26,7 +26,7 @@ fn server(user: &str, host: &str) -> String {
     format!("postgres://{user}@{host}:{rest}")
 }
 
-/// Makes the database fail as `raise` says whenever a row is written to a table.
+/// Makes every write of a row to this table fail with the error in `raise`.
 async fn spoil(world: &World, table: &str, raise: &str) {
     let trigger = format!(
         "CREATE SEQUENCE failures;
@@ -40,7 +40,7 @@ async fn spoil(world: &World, table: &str, raise: &str) {
 #[tokio::test]
 async fn a_wrong_password_is_refused_and_the_right_one_is_not() {
     let admin = client(&service("TRILOGUE_POSTGRES")).await;
-    // Tests of several processes make the user.
+    // Tests in several processes create the user.
     let create = "DO $$ BEGIN PERFORM pg_advisory_xact_lock(77);
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'with_password') THEN
         CREATE ROLE with_password LOGIN PASSWORD 'right'; END IF; END $$";
@@ -61,7 +61,7 @@ async fn a_wrong_password_is_refused_and_the_right_one_is_not() {
     let error = refused(&url("with_password"), options()).await;
     assert!(error.message().contains("password"), "{error}");
     open(&url("with_password"), with("right")).await.unwrap();
-    // What the URL says comes first.
+    // The URL's own settings take precedence.
     open(&url("with_password:right"), with("wrong")).await.unwrap();
 }
 
@@ -105,7 +105,7 @@ async fn a_full_disk_fails_changes_until_there_is_room() {
     client(&world.url()).await.batch_execute("DROP TRIGGER spoil ON frames").await.unwrap();
     log.step().say(None, &["kept"]).commit().await.unwrap();
     assert_eq!(log.read().await, [(1, "kept".to_owned())]);
-    // A probe finds the room within a second or two.
+    // A probe notices the free space within a second or two.
     let has_room = async {
         while let Err(error) = world.store.health() {
             assert_eq!(error.code(), Code::DiskFull, "{error}");
@@ -119,7 +119,7 @@ async fn a_full_disk_fails_changes_until_there_is_room() {
 async fn transactions_that_others_are_in_the_way_of_are_tried_again_and_stored_once() {
     let world = World::postgres().await;
     let mut log = world.thread("t").await;
-    // A sequence counts on when its transaction is rolled back.
+    // A sequence keeps its value when its transaction is rolled back.
     let conflicts = "IF nextval('failures') <= 3 THEN
         RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END IF;";
     spoil(&world, "runs", conflicts).await;
@@ -137,7 +137,7 @@ async fn transactions_that_others_are_in_the_way_of_are_tried_again_and_stored_o
     log.step().say(None, &["kept"]).commit().await.unwrap();
 }
 
-/// A NATS server with a configuration of its own.
+/// A NATS server with its own configuration.
 struct Nats {
     child: Child,
     url: String,
@@ -190,7 +190,7 @@ async fn opened(url: &str, name: &str, nats: &str) -> Arc<dyn Store> {
     open(url, Options { node: Some(node), ..options() }).await.unwrap()
 }
 
-/// Reads on one node, through a tail, what another one appends.
+/// Reads on one node, through a tail, the events that another node appends.
 async fn arrives(nats: &str) {
     let url = postgres_url().await;
     let (a, b) = (opened(&url, "a", nats).await, opened(&url, "b", nats).await);
@@ -211,7 +211,7 @@ async fn without_a_right_on_nats_news_is_late_and_not_lost() {
         permissions: { publish: { deny: \">\" }, subscribe: { deny: \"trilogue.>\" } } } ] }";
     let nats = Nats::start(forbidden).await;
     arrives(&nats.url.replace("nats://", "nats://u:p@")).await;
-    // Nor does a wrong password stop the start: NATS may be set right later.
+    // A wrong password does not stop the start either: NATS may be corrected later.
     arrives(&nats.url.replace("nats://", "nats://u:wrong@")).await;
 }
 

@@ -1,4 +1,4 @@
-//! Large content in a bucket beside the database: where it is, when it goes, and what happens when the bucket fails.
+//! Large content in a bucket next to the database: where it is stored, when it is deleted, and how the store reacts to failures of the bucket.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::harness::{
 };
 use crate::postgres::client;
 
-/// The longest wait for an object to go.
+/// The longest wait for an object's deletion.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The names of the objects in a bucket.
@@ -25,7 +25,7 @@ pub(crate) async fn objects(bucket: &BucketOptions) -> Vec<String> {
     keys.map(str::to_owned).collect()
 }
 
-/// Waits until a bucket has as many objects.
+/// Waits until a bucket has this number of objects.
 async fn objects_become(bucket: &BucketOptions, count: usize) -> Vec<String> {
     let wait = async {
         loop {
@@ -74,7 +74,7 @@ async fn content_from_a_size_on_is_in_the_bucket_and_goes_with_its_thread() {
     assert_eq!(objects(&bucket).await.len(), 1);
     assert_eq!(execute(&world, "DELETE FROM blob_objects").await, 0, "the upload has ended");
 
-    // Another node, with another size.
+    // Another node, with another size limit.
     let other = BucketOptions { min_bytes: 1 << 30, ..bucket.clone() };
     let other = World::in_bucket(world.url(), other).await;
     let seen = Log::of(other.store.clone(), log.row.clone());
@@ -127,7 +127,7 @@ async fn a_sweep_takes_what_was_given_up_and_nothing_younger() {
     let world = World::bucket().await;
     let (url, bucket) = (world.url(), bucket_of(&world).clone());
     let mut log = world.thread("t").await;
-    // Content that waits for its frame, and an upload that has not ended.
+    // Content whose frame is not stored yet, and an unfinished upload.
     let fresh = put(&world, "default", "fresh").await;
     let upload = format!("{}/upload", bucket.url);
     http().put(&upload).body("half").send().await.unwrap().error_for_status().unwrap();
@@ -136,7 +136,7 @@ async fn a_sweep_takes_what_was_given_up_and_nothing_younger() {
     execute(&world, begin).await;
     let due = format!("{}/due", bucket.url);
     http().put(&due).body("old").send().await.unwrap().error_for_status().unwrap();
-    // An opening sweeps.
+    // Opening a store sweeps the bucket.
     let other = World::in_bucket(url.clone(), bucket.clone()).await;
     let left = objects_become(&bucket, 2).await;
     assert!(left.contains(&"upload".to_owned()), "{left:?}");
@@ -155,7 +155,7 @@ async fn a_sweep_takes_what_was_given_up_and_nothing_younger() {
 #[tokio::test]
 async fn an_upload_that_was_swept_meanwhile_stores_nothing() {
     let world = World::bucket().await;
-    // As a sweep would, between the upload and its end.
+    // Does what a sweep between the upload and its end would do.
     let client = client(&world.url()).await;
     let doom = "CREATE FUNCTION doom() RETURNS trigger LANGUAGE plpgsql AS
         'BEGIN NEW.doomed = TRUE; RETURN NEW; END';
@@ -199,7 +199,7 @@ async fn a_node_without_the_bucket_says_what_is_missing() {
     let error = store.blob(log.row.key, &blob).await.unwrap_err();
     assert_eq!(error.code(), Code::StoreUnavailable, "{error}");
     assert!(error.hint_text().is_some_and(|hint| hint.contains("[store.blobs]")), "{error}");
-    // What it removes, another node takes out of the bucket.
+    // Another node deletes from the bucket what this store removes.
     let bucket = bucket_of(&world).clone();
     world.store.close().await.unwrap();
     log.store = store;

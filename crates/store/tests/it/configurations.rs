@@ -1,4 +1,4 @@
-//! Configured instances: whose they are, when they end, and that they stay.
+//! Configured instances: their owners, their expiry, and their durability.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ async fn an_id_is_taken_until_its_instance_has_expired(world: World) {
     let refused = world.store.create_configuration(again.clone()).await;
     assert_eq!(code(refused), Code::AlreadyExists);
     assert_eq!(found(&world, &alice(), "one", 49).await, Some(first));
-    // In another tenant it is another's.
+    // The same id in another tenant is another instance.
     create(&world, &row(&tenant_scope("other"), "one")).await;
     let again = ConfigurationRow { created_at: at(50), ..again };
     create(&world, &again).await;
@@ -113,7 +113,7 @@ async fn instances_of_an_agent_are_listed_newest_first(world: World) {
     }
     let other = ConfigurationRow { agent: agent("echo"), ..row(&alice(), "z") };
     create(&world, &other).await;
-    // A change does not move it.
+    // A change does not move it in the list.
     let changed = ConfigurationRow { updated_at: at(15), ..row(&alice(), "a") };
     assert!(world.store.update_configuration(&alice(), changed).await.unwrap());
     let (first, next) = listed(&world, &alice(), &[], page(2, None)).await;
@@ -159,7 +159,7 @@ async fn instances_survive_a_restart_and_are_in_a_backup() {
     create(&world, &kept).await;
     create(&world, &row(&alice(), "gone")).await;
     assert!(world.store.remove_configuration(&alice(), &id("gone")).await.unwrap());
-    // What becomes of threads is not theirs.
+    // Changes of threads do not affect them.
     let mut log = world.thread("t").await;
     log.write([trilogue_store::Change::RemoveThread]).await;
     let world = world.reopen().await;

@@ -1,4 +1,4 @@
-//! Filters on metadata, with keys and values that somebody hostile chose.
+//! Filters on metadata, with hostile keys and values.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Code, limits};
@@ -146,7 +146,7 @@ async fn filtered_listings_have_pages(world: World) {
 }
 
 async fn a_filter_that_leaves_too_many_candidates_is_refused(world: World) {
-    // Runs in batches: what counts is how many rows are there.
+    // Creates runs in batches, because only the number of rows matters here.
     let mut log = world.thread_of(&tenant_scope("crowd"), "t").await;
     for chunk in 0..limits::MAX_SEARCH_CANDIDATES / 500 + 1 {
         let rows: Vec<_> = (0..500)
@@ -171,7 +171,7 @@ async fn a_filter_that_leaves_too_many_candidates_is_refused(world: World) {
     assert_eq!(runs(&[("list", json!([1])), ("chunk", json!(3))]).await.unwrap(), 500);
     assert_eq!(runs(&[("list", json!([2])), ("chunk", json!(3))]).await.unwrap(), 0);
     assert_eq!(runs(&[("chunk", json!(3))]).await.unwrap(), 500);
-    // The refusal is the filter's alone.
+    // Only the filter is refused.
     let range = Range { run: None, after: 0, max_bytes: 1 };
     assert!(world.store.frames(log.row.key, range).await.unwrap().is_empty());
 }

@@ -28,7 +28,7 @@ pub(crate) use crate::services::{postgres_url, service};
 
 pub(crate) const NODE: &str = "node";
 
-/// Runs each case over every engine.
+/// Runs each case on every engine.
 macro_rules! contract {
     (with bucket: $($case:ident),+ $(,)?) => {
         crate::harness::contract!($($case),+);
@@ -54,13 +54,13 @@ pub(crate) use contract;
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     folder: Option<TempDir>,
-    /// The URL of a store in PostgreSQL.
+    /// The URL of a PostgreSQL store.
     database: Option<String>,
-    /// Where it has its large content.
+    /// The bucket for its large content.
     pub(crate) bucket: Option<BucketOptions>,
 }
 
-/// A thread to write to, with the numbers that a writer keeps.
+/// A thread to write to, with the numbers that a writer tracks.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) store: Arc<dyn Store>,
@@ -84,7 +84,7 @@ impl World {
         Self::of(open("memory:", options()).await.unwrap())
     }
 
-    /// Another store in memory.
+    /// A world on another memory store.
     pub(crate) fn of(store: Arc<dyn Store>) -> Self {
         Self { store, folder: None, database: None, bucket: None }
     }
@@ -96,7 +96,7 @@ impl World {
         Self { folder: Some(folder), ..Self::of(store) }
     }
 
-    /// A store in a schema of its own.
+    /// A store in a new schema.
     pub(crate) async fn postgres() -> Self {
         Self::in_database(postgres_url().await).await
     }
@@ -106,7 +106,7 @@ impl World {
         Self { database: Some(url), ..Self::of(store) }
     }
 
-    /// A store in a schema and a bucket of its own. All content goes to the bucket.
+    /// A store in a new schema and a new bucket. All content goes to the bucket.
     pub(crate) async fn bucket() -> Self {
         Self::in_bucket(postgres_url().await, bucket_options().await).await
     }
@@ -169,7 +169,7 @@ impl Log {
         Self { store, row, last: 0, runs: HashMap::new() }
     }
 
-    /// Appends these changes alone.
+    /// Appends only these changes.
     pub(crate) async fn write(&mut self, changes: impl IntoIterator<Item = Change>) {
         let mut step = self.step();
         step.batch.changes.extend(changes);
@@ -283,7 +283,7 @@ impl Step<'_> {
     }
 }
 
-/// A new bucket in the private store of objects of the tests, for content of every size.
+/// A new bucket in the tests' private object store, for content of every size.
 pub(crate) async fn bucket_options() -> BucketOptions {
     static COUNT: AtomicI64 = AtomicI64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -299,12 +299,12 @@ pub(crate) async fn bucket_options() -> BucketOptions {
 }
 
 pub(crate) fn http() -> reqwest::Client {
-    // One of them is the first.
+    // Only the first installation in a process succeeds.
     drop(rustls::crypto::ring::default_provider().install_default());
     reqwest::Client::new()
 }
 
-/// A point in time later than any that was given before.
+/// Returns a point in time later than all earlier ones.
 pub(crate) fn now() -> Timestamp {
     static LAST: AtomicI64 = AtomicI64::new(1_800_000_000_000_000);
     at(LAST.fetch_add(1, Ordering::Relaxed))
@@ -332,7 +332,7 @@ pub(crate) fn thought(text: &str) -> Body {
     Body::Message(MessageEvent::Thought { message: None, text: text.into() })
 }
 
-/// Everything of a log, or of a run of it, read in small pieces: event number and text.
+/// Reads a whole log, or one run of it, in small pieces: event number and text.
 pub(crate) async fn read(
     store: &dyn Store,
     thread: &ThreadRow,
@@ -364,7 +364,7 @@ pub(crate) fn own_scope(tenant: &str, owner: &str) -> Scope {
     Scope { owner: Some(principal(owner)), ..tenant_scope(tenant) }
 }
 
-/// Sees the whole tenant `default`.
+/// A scope on the whole tenant `default`.
 pub(crate) fn alice() -> Scope {
     tenant_scope("default")
 }

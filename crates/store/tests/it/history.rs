@@ -194,7 +194,7 @@ async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
     assert_eq!(found("x").await, None);
     assert_eq!(world.store.message(&alice(), &log.row.id, &id("theirs")).await.unwrap(), None);
     assert_eq!(world.store.message_in(other.row.key, &id("theirs")).await.unwrap(), None);
-    // A message's own id comes before another's second one.
+    // A message's own id takes precedence over another message's alias.
     let third = log.message("theirs", two.key);
     log.write([Change::Message(third.clone()), Change::Alias(first.id.clone(), id("newer"))]).await;
     let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
     let path = world.store.path(&alice(), &thread_id("t"), None, 10).await.unwrap();
     assert_eq!(path, [b, a.clone()]);
     assert_eq!(world.store.checkpoint_by_key(a.key).await.unwrap(), Some(a.clone()));
-    // The run that it refers to disappears; the reference stays.
+    // The referenced run disappears; the reference stays.
     log.write([Change::RemoveRun(run.key)]).await;
     let found = world.store.checkpoint(&alice(), &thread_id("t"), &a.id).await.unwrap();
     assert_eq!(found, Some(a));

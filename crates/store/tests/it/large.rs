@@ -1,4 +1,4 @@
-//! Events that carry what a peer sent: larger than others, and each alone in its frame.
+//! Events with a peer's original: larger than others, and each alone in its frame.
 
 use bytes::Bytes;
 use trilogue_domain::event::{InterruptEvent, Original};
@@ -20,7 +20,7 @@ fn original(bytes: usize) -> Original {
     Original { dialect: "test".into(), version: 1, bytes: Bytes::from(vec![b'x'; bytes]) }
 }
 
-/// Numbers events behind what a log holds, and puts them into a batch.
+/// Numbers events after the end of a log, and puts them into a batch.
 fn sealed(log: &mut Log, draft: Draft) -> trilogue_store::Batch {
     let last = log.last;
     let mut batch = log.step().batch;

@@ -1,4 +1,4 @@
-//! One contract, run over every engine; then what only one engine promises.
+//! One contract, run on every engine; then the guarantees of single engines.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What only the memory store promises: it keeps so much, and forgets the oldest.
+//! Guarantees of the memory store only: it keeps a limited amount, and forgets the oldest.
 
 use bytes::Bytes;
 use trilogue_domain::Code;
@@ -130,7 +130,7 @@ async fn what_somebody_has_open_goes_last() {
     }
     assert!(world.store.run(&alice(), &run_id("r99")).await.unwrap().is_some());
     assert_eq!(world.store.stats().await.unwrap().runs, 10);
-    // Closed, they are the oldest again.
+    // Once closed, they are the oldest again.
     let first = opened.remove(0).1;
     for number in 100..105 {
         world.ended(&format!("t{number}"), &format!("r{number}")).await;
@@ -139,7 +139,7 @@ async fn what_somebody_has_open_goes_last() {
     for (_, run) in &opened {
         assert!(world.store.run(&alice(), &run.id).await.unwrap().is_some(), "{}", run.id);
     }
-    // The bound holds also where somebody has everything open.
+    // The limit holds even if all threads have readers.
     let mut tails = Vec::new();
     for number in 200..220 {
         let (log, _) = world.ended(&format!("t{number}"), &format!("r{number}")).await;

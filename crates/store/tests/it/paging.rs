@@ -1,4 +1,4 @@
-//! Listings: newest first, page by page, steady while rows come and go.
+//! Listings: newest first, page by page, stable while rows are added and removed.
 
 use serde_json::json;
 use trilogue_domain::{Json, RunStatus, limits};
@@ -47,7 +47,7 @@ async fn a_page_stays_whole_while_rows_are_added_and_removed(world: World) {
     let filter = ThreadFilter::default();
     let first = world.store.threads(&alice(), &filter, &page(2, None)).await.unwrap();
     world.thread("new").await;
-    // The row that the page ended with may go too.
+    // The page's last row may be removed too.
     logs[4].step().change(Change::RemoveThread).commit().await.unwrap();
     logs[2].step().change(Change::RemoveThread).commit().await.unwrap();
     let second = world.store.threads(&alice(), &filter, &page(10, first.next)).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_page_is_never_longer_than_the_limit(world: World) {
     assert_eq!((rest.rows.len(), rest.next), (100, None));
 }
 
-/// The states of a path are read in parts that are bounded in the same way: `PathReader`.
+/// `PathReader` reads the states of a path in parts with the same limit.
 async fn a_page_ends_behind_the_row_that_makes_it_too_large(world: World) {
     const ROWS: usize = 70;
     let text = "x".repeat(limits::MAX_METADATA_BYTES - 100);
@@ -182,6 +182,6 @@ async fn a_page_ends_behind_the_row_that_makes_it_too_large(world: World) {
             break;
         }
     }
-    // The thread of the runs has no metadata.
+    // The runs' thread has no metadata.
     assert_eq!((threads, runs), (ROWS + 1, ROWS));
 }

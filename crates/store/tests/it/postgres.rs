@@ -1,4 +1,4 @@
-//! What only the PostgreSQL store promises: several processes share it, connections break, and what cannot be opened says why.
+//! Guarantees of the PostgreSQL store only: several processes share it, it survives broken connections, and failed opens give a reason.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -14,13 +14,13 @@ use trilogue_store::{Change, Options, open};
 use crate::erasure::{MARKER, furnish};
 use crate::harness::{World, alice, code, options, page, postgres_url, read, thread_row};
 
-/// Ends the connections of a store whose URL names its application.
+/// Ends the connections of a store whose URL has an application name.
 pub(crate) const KILL: &str = concat!(
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity",
     " WHERE application_name = $1"
 );
 
-/// A connection of the test's own to the server of a store.
+/// The test's own connection to a store's server.
 pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -69,7 +69,7 @@ async fn nothing_is_refused_because_of_what_is_not_stored_yet() {
     let world = World::postgres().await;
     let other = client(&world.url()).await;
     other.batch_execute("BEGIN; LOCK TABLE search IN SHARE ROW EXCLUSIVE MODE").await.unwrap();
-    // The same writer writes both, in one transaction.
+    // One writer writes both in one transaction.
     let keys: Vec<_> = (0..4).map(|_| world.store.next_thread_key()).collect();
     let row = |key| ThreadRow {
         metadata: Json::parse(r#"{"n":1}"#).unwrap(),
@@ -100,7 +100,7 @@ async fn nothing_is_refused_because_of_what_is_not_stored_yet() {
 async fn what_one_writes_the_other_lists_newest_first() {
     let world = World::postgres().await;
     let second = World::of(open(&world.url(), options()).await.unwrap());
-    // The keys of the second store are larger than those of the first, whichever writes first.
+    // The second store's keys are larger than the first store's, independent of the order of writes.
     second.thread("a").await;
     world.thread("b").await;
     second.thread("c").await;
@@ -117,7 +117,7 @@ async fn a_path_leads_through_the_checkpoints_of_every_process() {
     let first = log.checkpoint("a", None);
     let row = log.row.clone();
     log.write([Change::Checkpoint(first.clone()), Change::Thread(row)]).await;
-    // A newer checkpoint with the smaller key.
+    // A newer checkpoint with a smaller key.
     let mut newer = log.checkpoint("b", Some(first.key));
     newer.key = world.store.next_checkpoint_key();
     assert!(newer.key < first.key);
@@ -138,7 +138,7 @@ async fn appends_survive_connections_that_are_killed() {
     const EVENTS: usize = 100;
     let url = postgres_url().await;
     let schema = url.rsplit("%3D").next().unwrap();
-    // Only connections of this store have the name.
+    // Only connections of this store have this application name.
     let named = format!("{url}&application_name={schema}");
     let world = World::of(open(&named, options()).await.unwrap());
     let killer = client(&std::env::var("TRILOGUE_POSTGRES").unwrap()).await;
@@ -148,7 +148,7 @@ async fn appends_survive_connections_that_are_killed() {
     }
     let kills = std::sync::atomic::AtomicI64::new(0);
     let (killer, kills) = (&killer, &kills);
-    // While one writer kills the connections, the others are in the middle of something.
+    // One writer kills the connections while the others are writing.
     let writing = logs.into_iter().enumerate().map(|(place, mut log)| async move {
         for number in 0..EVENTS {
             let run = log.run_row(&format!("{}-{number}", log.row.id));
@@ -202,7 +202,7 @@ async fn a_newer_schema_is_used_only_where_it_says_so() {
     assert_eq!(error.code(), Code::StoreTooNew, "{error}");
     assert!(error.to_string().contains("99"), "{error}");
     assert!(error.hint_text().is_some_and(|hint| hint.contains("newer version")), "{error}");
-    // The running server goes on.
+    // The running server continues.
     log.step().say(None, &["one"]).commit().await.unwrap();
 
     client.batch_execute("UPDATE schema_version SET min_version = 2").await.unwrap();

@@ -15,7 +15,7 @@ contract!(
     a_run_of_another_thread_has_no_events_here,
 );
 
-/// Five frames: 1-3 of `one`, 4-5 of `two`, 6 of none, 7-8 of `one`, 9 of `two`.
+/// Five frames: 1-3 of `one`, 4-5 of `two`, 6 without a run, 7-8 of `one`, 9 of `two`.
 async fn two_runs(world: &World) -> (Log, RunKey, RunKey) {
     let mut log = world.thread("t").await;
     let (one, two) = (log.run_row("one"), log.run_row("two"));
@@ -88,7 +88,7 @@ async fn a_removed_run_leaves_a_gap(world: World) {
     assert_eq!(firsts(&log, Some(two), 0, usize::MAX).await, [4, 9]);
     log.write([Change::RemoveRun(two)]).await;
     assert_eq!(firsts(&log, None, 0, usize::MAX).await, [6, 10]);
-    // To remove what is gone is no error: whoever was told first is right.
+    // Removing a run again succeeds without an effect.
     log.write([Change::RemoveRun(two)]).await;
 }
 

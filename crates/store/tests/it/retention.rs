@@ -1,4 +1,4 @@
-//! Which runs a policy removes.
+//! The runs that a policy removes.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ async fn a_run_stays_until_its_client_was_called_back(world: World) {
     for policy in policies {
         assert_eq!(expired(&world, policy, 999, 9).await, ["b"]);
     }
-    // One that was given up waits for a person, not for the run.
+    // An abandoned item waits for a person, so it does not keep the run.
     let claim = world.store.claim(kind, at(1), at(2), 1).await.unwrap().remove(0);
     assert!(world.store.abandon(&claim, RetryDecision::Dead, "410").await.unwrap());
     for policy in policies {
@@ -215,7 +215,7 @@ async fn a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile(world: Worl
         if rows.is_empty() {
             break;
         }
-        // What is not removed is shown again, first.
+        // Rows that are not removed are returned again, first.
         assert_eq!(expired(&world, policy, 99, 1).await, [rows[0].id.as_str()]);
         for row in rows {
             log.write([Change::RemoveRun(row.key)]).await;
@@ -271,7 +271,7 @@ async fn ephemeral_threads_go_as_wholes_when_their_runs_have_ended(world: World)
         let run = trilogue_domain::RunId::parse(&format!("{}-run", log.row.id)).unwrap();
         assert_eq!(world.store.run(&scope, &run).await.unwrap().is_some(), is_left);
         assert_eq!(log.read().await.is_empty(), !is_left);
-        // Whoever still has it in memory is told.
+        // A writer that still has the thread in memory gets an error.
         let late = log.step().say(None, &["late"]).commit().await;
         let refused = late.map_err(|error| error.code());
         assert_eq!(refused, if is_left { Ok(()) } else { Err(Code::OwnershipLost) });

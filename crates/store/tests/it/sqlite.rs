@@ -1,4 +1,4 @@
-//! What only the SQLite store promises: it is there again, and it is held by one.
+//! Guarantees of the SQLite store only: its data survives a restart, and only one process can hold it.
 
 use std::path::Path;
 

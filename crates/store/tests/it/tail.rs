@@ -1,4 +1,4 @@
-//! Readers that are woken: durable first, then visible.
+//! Readers' wake-ups: events are durable before they are visible.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_tail_begins_with_what_is_committed(world: World) {
     let mut log = world.thread("t").await;
     log.step().say(None, &["a", "b"]).commit().await.unwrap();
     let mut tail = world.store.tail(log.row.key);
-    // An engine may look the number up behind the call, and wakes the reader then.
+    // An engine may look up the number after the call, and wakes the reader then.
     reaches(&mut tail, 2).await;
     assert_eq!(log.read().await.len(), 2);
     assert_eq!(world.store.last_number(log.row.key).await.unwrap(), 2);
@@ -85,7 +85,7 @@ async fn every_reader_of_a_thread_is_woken(world: World) {
         reaches(tail, 1).await;
     }
     drop(tails);
-    // The next reader of a thread that had readers begins anew.
+    // The next reader of a thread that had readers starts from scratch.
     log.step().say(None, &["b"]).commit().await.unwrap();
     let mut tail = world.store.tail(log.row.key);
     reaches(&mut tail, 2).await;
@@ -150,11 +150,11 @@ async fn a_tail_ends_with_its_thread(world: World) {
     let other = world.store.tail(world.thread("u").await.row.key);
     log.write([Change::RemoveThread]).await;
     for tail in &mut tails {
-        // What an engine looked up behind the attaching may still wake it once.
+        // A number that an engine looked up after the call may still wake it once.
         let ended = async { while tail.committed.changed().await.is_ok() {} };
         timeout(DEADLINE, ended).await.expect("an end");
     }
-    // Whoever comes later reads something else, and those from before leave it alone.
+    // A later reader has a separate tail, which drops of the earlier ones do not affect.
     let late = world.store.tail(log.row.key);
     drop(tails);
     assert!(late.committed.has_changed().is_ok() && other.committed.has_changed().is_ok());

@@ -1,4 +1,4 @@
-//! Threads by agent: what their metadata names, and what ran in them.
+//! Threads by agent: the agent that their metadata names, and the agents that ran in them.
 
 use serde_json::{Value, json};
 use trilogue_domain::thread::AGENT_MEMBER;
@@ -52,7 +52,7 @@ async fn a_thread_is_of_the_agents_that_ran_in_it_and_of_the_one_it_names(world:
     assert_eq!(found(&world, &alice(), "echo").await, ["ran"]);
     assert_eq!(found(&world, &alice(), "other").await, ["named", "ran"]);
     assert_eq!(found(&world, &alice(), "third").await, NONE);
-    // Together with a condition on metadata.
+    // Combined with a condition on metadata.
     let filter = ThreadFilter {
         agent: Some(other()),
         metadata: vec![(AGENT_MEMBER.to_owned(), "\"other\"".to_owned())],

@@ -1,4 +1,4 @@
-//! Tokens: found by hash, listed by tenant, their rights added up.
+//! Tokens: found by hash, listed by tenant, with their rights combined.
 
 use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
 use trilogue_domain::{Code, Right, Rights};

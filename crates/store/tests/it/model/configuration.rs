@@ -10,7 +10,7 @@ use super::{Op, codes};
 use crate::harness::{agent, alice, at, json, own_scope, page, tenant_scope};
 use crate::rows;
 
-/// What a store answers to a change of configured instances.
+/// A store's answer to a change of configured instances.
 pub(super) async fn configure(store: &dyn Store, op: &Op) -> String {
     let row = |id: usize, scope: &Scope, now: i64| ConfigurationRow {
         config: json(&serde_json::json!({"now": now})),
@@ -38,12 +38,12 @@ pub(super) async fn configure(store: &dyn Store, op: &Op) -> String {
     }
 }
 
-/// What a store answers to look-ups of configured instances, as text.
+/// A store's answers to look-ups of configured instances, as text.
 pub(super) async fn configurations(store: &dyn Store, scope: &Scope) -> String {
     let filter = ConfigurationFilter { agent: agent("echo"), metadata: Vec::new() };
     let mut text = String::new();
     for now in [5, 20] {
-        // Where a page ends is the engine's own integer.
+        // The cursor at a page's end is an engine's own integer, so only its presence is compared.
         let page = Page { skip: 1, ..page(99, None) };
         let listing = store.configurations(scope, &filter, &page, at(now)).await.unwrap();
         writeln!(text, "{:?}", listing.rows).unwrap();
