@@ -1,4 +1,4 @@
-//! Permissions and questions, both ways.
+//! Permissions and questions, in both directions.
 
 use serde_json::{Value, json};
 use trilogue_domain::interrupt::Effect;
@@ -41,7 +41,7 @@ pub(crate) fn answered(answer: Answer) -> Resolution {
     Resolution::Answered { by, answer, digest: String::new(), extra: None }
 }
 
-/// What an agent asks: with everything that may stand in it, and what may not.
+/// A permission request of an agent, with every allowed member and some that are not allowed.
 fn permission_request() -> Value {
     json!({
         "sessionId": "sess-0",
@@ -144,7 +144,7 @@ fn whatever_chooses_nothing_that_was_offered_allows_nothing() {
         )
     };
     assert_eq!(answer(json!({ "outcome": "selected", "optionId": "once" })), option("once"));
-    // A hosted agent is told that nobody chose.
+    // A hosted agent gets no choice.
     let nothing = Some(Answer::Json(Json::null()));
     for unchosen in [
         json!({ "outcome": "selected", "optionId": "other" }),
@@ -155,7 +155,7 @@ fn whatever_chooses_nothing_that_was_offered_allows_nothing() {
     }
     assert!(interrupt.check(&Answer::Json(Json::null())).is_ok());
     assert!(interrupt.check(&Answer::Json(json_of(&json!(false)))).is_err());
-    // For another agent this call is rejected, and no other.
+    // For a native agent this call alone is rejected.
     let native = Interrupt { payload: Json::null(), ..interrupt.clone() };
     let cancelled = RequestPermissionResponse::cancelled();
     assert_eq!(answer_of_permission(&native, &cancelled), option("no"));
@@ -243,7 +243,7 @@ fn an_editor_gets_all_of_what_a_native_agent_asks_for() {
     );
     assert_eq!(call["rawInput"]["command"], command);
 
-    // In a form, and as text, the data stands beside the words too.
+    // In a form or a text, the question contains the data too, not only the words.
     native.kind = InterruptKind::Form;
     native.options.clear();
     native.schema = Some(Json::from_value(
@@ -274,7 +274,7 @@ fn action(value: &Value) -> CreateElicitationResponse {
     read_as(value)
 }
 
-/// What an agent is told after a client has answered so.
+/// The agent's result after a client has answered like this.
 fn through(interrupt: &Interrupt, response: &Value) -> Value {
     let answer = answer_of_elicitation(interrupt, &action(response)).unwrap();
     interrupt.check(&answer).unwrap();

@@ -1,4 +1,4 @@
-//! Content blocks: through our parts, and through the other protocols.
+//! Content blocks: converted to parts and back, and to the other protocols.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn values(blocks: &[ContentBlock]) -> Vec<Value> {
     blocks.iter().map(|block| serde_json::to_value(block).unwrap()).collect()
 }
 
-/// Every form of a block, alone and with everything that may stand beside it.
+/// Every form of a block, alone and with all its optional members.
 pub(crate) fn forms() -> Vec<Value> {
     let rich = [
         (
@@ -163,7 +163,7 @@ fn json_on_communication(message: &Message) -> bytes::Bytes {
 
 fn through_communication(message: &Message) -> Message {
     let json = json_on_communication(message);
-    // As another server reads what an agent says: a request would be refused for what is called base64 and is not.
+    // Reads the message like a server reads an agent's: a request would be refused if its data is marked as base64 and is not.
     let read: agent_communication::Message =
         agent_communication::read(&json, agent_communication::Rules::Lenient).unwrap();
     communication::read_message(read).unwrap()
@@ -226,7 +226,7 @@ fn a_peer_that_drops_the_extension_leaves_text_and_media() {
     );
 }
 
-/// Parts of other protocols, in every way that they hold content.
+/// Parts of other protocols, with every form of content.
 fn foreign_parts() -> Vec<Part> {
     let citation = Citation {
         start_index: Some(1),
@@ -303,7 +303,7 @@ fn parts_of_other_protocols_are_shown_without_the_extension() {
     assert_eq!(shown(&Part::new("text/plain", Content::Empty)), [] as [Value; 0]);
 }
 
-/// The citation of the document (message metadata), with members that only some peers have.
+/// The document's citation (message metadata), with members that only some peers have.
 fn study() -> Value {
     json!({
         "kind": "citation", "url": "https://example.com/ai-study-2024", "title": "AI Adoption Report 2024",
@@ -333,7 +333,7 @@ fn a_citation_in_a_prompt_comes_to_the_agent() {
     block["_meta"] = json!({ "trilogue": { "citation": cited } });
     let told = values(&prompt_of_input(&input, &[], Citations::Meta));
     assert_eq!(told, std::slice::from_ref(&block));
-    // The other way, the same member makes it a citation again.
+    // In the other direction, the same member makes it a citation again.
     let back = message(&[block]);
     assert_eq!(through_communication(&back).parts[0].metadata, back.parts[0].metadata);
     let shown = Value::Array(shown_on_communication(&back));
@@ -433,7 +433,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Base64 in the standard form, or text that is base64 of no variant. The variants do not come back as they were; [`variants_of_base64_become_bytes_and_the_standard_form`] holds them.
+/// Base64 in the standard form, or text that is base64 in no variant. Other variants change on the way; [`variants_of_base64_become_bytes_and_the_standard_form`] tests them.
 fn any_data() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..12).prop_map(|bytes| STANDARD.encode(bytes)),
@@ -474,7 +474,7 @@ proptest! {
     #[test]
     fn any_block_comes_back(form in any_block()) {
         let typed = blocks(std::slice::from_ref(&form));
-        // What does not fit counts as absent from the first reading on.
+        // A value that does not fit counts as absent from the first read on.
         let read = values(&typed);
         let message = message_of_prompt(&typed, id("m"));
         prop_assert_eq!(values(&blocks_of_message(&message)), read);

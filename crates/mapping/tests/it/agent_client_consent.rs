@@ -1,4 +1,4 @@
-//! Consent, and answers that no agent could be told.
+//! Consent, and answers that an agent cannot receive.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Answer, Interrupt, InterruptKind, Json, MessageId};
@@ -16,7 +16,7 @@ fn visit() -> Interrupt {
     )
 }
 
-/// What people say to a question for consent, and what its agent is told.
+/// Users' answers to a request for consent, with the action that the agent receives.
 const CONSENTS: [(&str, &str); 12] = [
     ("yes", "accept"),
     (" Done\n", "accept"),
@@ -90,7 +90,7 @@ fn what_no_agent_could_be_told_is_no_answer() {
     for other in [json!("no"), json!("yes"), json!({}), json!(1)] {
         assert_eq!(filled_in(&visit, &answer(&other)).unwrap_err().path, "", "{other}");
     }
-    // What a native agent asks for is its own to check.
+    // A native agent checks the answers to its own questions itself.
     assert_eq!(filled_in(&own(None), &answer(&json!([1]))), Ok(None));
 }
 

@@ -1,4 +1,4 @@
-//! What prompts and answers carry beyond themselves.
+//! The additional members of prompts and answers.
 
 use serde_json::{Value, json};
 use trilogue_domain::{
@@ -32,7 +32,7 @@ fn what_a_prompt_carries_beyond_its_message_comes_back_from_it() {
         assert_eq!(extra_of_message(&message), None);
         keep_extra(&mut message, &extra);
         assert_eq!(extra_of_message(&message).unwrap().as_str(), expected);
-        // The blocks are the same as before.
+        // The blocks do not change.
         assert_eq!(blocks_of_message(&message), blocks, "{first}");
     }
 }
@@ -86,7 +86,7 @@ fn what_a_choice_carries_beyond_it_comes_to_the_agent() {
         serde_json::to_string(&permission_outcome(&interrupt, &chosen)).unwrap(),
         r#"{"outcome":{"outcome":"selected","optionId":"yes","why":"a\"b"},"x":{"_meta":1,"n":1.50}}"#
     );
-    // Nothing that it carries chooses.
+    // The additional members alone select no option.
     let none = answered(Answer::Json(Json::null()), extra);
     assert_eq!(
         serde_json::to_string(&permission_outcome(&interrupt, &none)).unwrap(),

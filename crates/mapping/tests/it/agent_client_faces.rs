@@ -1,4 +1,4 @@
-//! What comes from hosted agents, as the other faces show it.
+//! Hosted agents' updates in the other protocols.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn on_communication(update: &Value) -> Vec<Value> {
     told_on_communication(std::slice::from_ref(update))
 }
 
-/// What clients of the Agent Communication Protocol are told of a run with these updates, its end included.
+/// The events that a client of the Agent Communication Protocol receives of a run with these updates, including its end.
 fn told_on_communication(updates: &[Value]) -> Vec<Value> {
     let mut shown = Projection::new(ProjectionOptions {
         strict: false,
@@ -94,7 +94,7 @@ fn a_tool_call_keeps_what_the_others_have_no_word_for() {
     assert_eq!(event["original"]["value"]["update"], update);
 }
 
-/// The document's example (message metadata), as a hosted agent does it.
+/// The document's example (message metadata), produced by a hosted agent.
 #[test]
 fn a_tool_call_is_one_step_with_its_input_and_its_output() {
     let begun = json!({
@@ -124,7 +124,7 @@ fn a_tool_call_is_one_step_with_its_input_and_its_output() {
         "content": [], "own": 1.5, "name": "weather_api", "rawOutput": output,
     });
     assert_eq!(parts[0]["part"]["x_trilogue"], carried(&whole));
-    // One that has ended when it begins, and one that failed.
+    // A call that begins as completed, and one that failed.
     for (status, message) in [("completed", "T"), ("failed", "T: the tool failed")] {
         let whole = json!({
             "sessionUpdate": "tool_call", "toolCallId": "d", "title": "T", "kind": "other",

@@ -1,4 +1,4 @@
-//! What hosted agents send: what it means, and that it is given on as it came.
+//! Hosted agents' messages: their meaning, and that they are passed on unchanged.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ fn tool_calls_begin_go_on_and_end() {
             message: None,
         })
     };
-    // Without a name and a kind of its own, the tool is what the call is titled.
+    // Without a name and a kind, the tool has the title of the call.
     assert_eq!(call(json!({})), started("T", None));
     assert_eq!(call(json!({ "kind": "other" })), started("T", None));
     assert_eq!(call(json!({ "kind": "edit" })), started("edit", None));
@@ -258,7 +258,7 @@ fn originals_are_read_by_their_dialect_and_version() {
     assert!(read(&broken).is_err());
 }
 
-/// What a client gets of an update that an agent sent.
+/// The update that a client receives for an agent's update.
 fn given_on(sent: &str, ids: IdFormat) -> (String, Gate) {
     let (cut, _) = splice::cut_session(sent).unwrap();
     let mut out = b"before".to_vec();
@@ -320,7 +320,7 @@ fn giving_on_allocates_nothing_and_reading_text_little() {
             relay.push_line_into(UPDATE, params.as_bytes(), &mut out).unwrap();
         });
         assert_eq!(relayed.count_total, 0);
-        // The message's id, and the text.
+        // One allocation for the message's id, and one for the text.
         let read = allocation_counter::measure(|| drop(body_of_update(&params)));
         assert!(read.count_total <= 2, "{read:?}");
     }
@@ -426,7 +426,7 @@ fn a_session_id_with_anything_in_it_stays_json() {
     assert_eq!(parsed(&out)["sessionId"], thread.as_str());
 }
 
-/// JSON with white space wherever it may stand.
+/// JSON with white space in every place where it is allowed.
 fn spaced(value: &Value, space: &str) -> String {
     let join = |items: Vec<String>| items.join(&format!("{space},{space}"));
     match value {

@@ -1,4 +1,4 @@
-//! What runs end with, what agents say of themselves, and their options.
+//! The ends of runs, agents' descriptions of themselves, and their options.
 
 use serde_json::{Value, json};
 use trilogue_domain::{AgentCard, Code, Error, Failure, InterruptId, Outcome, Violation};

@@ -1,4 +1,4 @@
-//! The fold of a log into updates; every one is held to the official schema.
+//! Folds a log into updates, each of which is validated against the official schema.
 
 use std::sync::Arc;
 
@@ -200,7 +200,7 @@ fn a_call_is_named_once_in_a_session_and_what_it_gave_is_shown() {
     assert_eq!(told[0].get("kind"), None);
     assert_eq!(told[1]["toolCallId"], id);
     assert_eq!(told[1]["content"], json!([{ "type": "content", "content": text("gone") }]));
-    // It began as an original, whose id is the agent's.
+    // The call began with an original, so it has the agent's id.
     assert_eq!(
         told[2],
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "unknown", "status": "failed" })
@@ -287,7 +287,7 @@ fn that_an_agent_does_not_remember_is_a_notice_or_a_message() {
     );
     let id = told[1]["messageId"].as_str().unwrap();
     assert_eq!(told[1], chunk("agent_message", id, &text(&format!("{title}. {about}"))));
-    // It is the same message whenever it is told, and another one each time that it happens.
+    // The same event always gives the same message, and each new event a new one.
     assert_eq!(fold(&mut again, &run(vec![forgot.clone()]))[1], out[1]);
     let twice = fold(&mut updates(), &run(vec![forgot.clone(), forgot]));
     assert_ne!(parsed(&twice[3].params)["update"]["messageId"], id);

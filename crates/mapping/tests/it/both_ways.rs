@@ -1,4 +1,4 @@
-//! From one protocol over HTTP through the other and back: what the table calls carried, or in the extension, is the same at the end.
+//! From one protocol over HTTP through the other and back: everything that the table marks as carried, or as carried in the extension, is unchanged at the end.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::sample::{
     RUN, THREAD, begun, chat, event, interrupt, json_of, links, message_id, raised,
 };
 
-/// The most bytes of a part's metadata.
+/// The size limit of a part's metadata, in bytes.
 const MAX_METADATA: usize = 1 << 20;
 
 fn now() -> Timestamp {
     Timestamp::from_micros(1_000_000)
 }
 
-/// Messages as a client of the Agent Communication Protocol sends them.
+/// Messages in the form of a client of the Agent Communication Protocol.
 fn to_communication(messages: &[Message]) -> Value {
     let sent = communication::remote_input(&[], &Input::Messages(messages.to_vec()));
     serde_json::to_value(sent).unwrap()
@@ -41,7 +41,7 @@ fn of_communication(sent: &Value) -> Vec<Message> {
     }
 }
 
-/// Messages as a client of the Agent Connect Protocol sends them.
+/// Messages in the form of a client of the Agent Connect Protocol.
 fn to_connect(messages: &[Message]) -> Value {
     messages
         .iter()
@@ -82,7 +82,7 @@ fn any_content() -> impl Strategy<Value = Part> {
 
 fn any_metadata() -> impl Strategy<Value = PartMetadata> {
     let text = || prop::option::of(word());
-    // The Agent Communication Protocol has objects there; another value is put into one.
+    // The Agent Communication Protocol requires an object here, so another value is wrapped in one.
     let object = || prop::collection::btree_map("[a-z]{1,3}", any_json(), 0..3);
     let json = || prop::option::of(object().prop_map(|members| json_of(&json!(members))));
     let index = || prop::option::of(0_i64..9);
@@ -127,9 +127,9 @@ fn any_failure() -> impl Strategy<Value = Failure> {
         "[a-z]{1,6}_[a-z]{1,6}",
     ];
     (code, word(), any::<bool>(), data).prop_map(|(code, message, transient, data)| {
-        // A code of ours says by itself whether it is transient.
+        // Trilogue's own codes determine whether an error is transient.
         let transient = Code::from_text(&code).map_or(transient, Code::is_transient);
-        // `null` says that there are no details.
+        // `null` means that there are no details.
         let data = data.filter(|data| data.as_str() != "null");
         Failure { code, message, transient, data }
     })
@@ -162,7 +162,7 @@ fn any_question() -> impl Strategy<Value = Interrupt> {
     })
 }
 
-/// A run that has begun, as the Agent Communication Protocol shows it.
+/// A run that has begun, in the form of the Agent Communication Protocol.
 fn running() -> (Projection, ThreadId) {
     let show = ProjectionOptions {
         strict: false,
@@ -179,7 +179,7 @@ fn running() -> (Projection, ThreadId) {
     (run, thread)
 }
 
-/// A waiting run as the Agent Communication Protocol shows it.
+/// A waiting run in the form of the Agent Communication Protocol.
 fn awaiting(question: &Interrupt) -> Value {
     let (mut run, thread) = running();
     drop(run.push(&event(raised(question.clone())), &thread));
@@ -192,7 +192,7 @@ fn of_awaiting(run: &Value) -> Interrupt {
     communication::remote_interrupt(&run).unwrap().0
 }
 
-/// What is asked, without the ids of each side.
+/// The content of a question, without each side's ids.
 fn question_of(asked: &Interrupt) -> impl PartialEq + std::fmt::Debug + use<> {
     let Interrupt { kind, prompt, payload, options, schema, .. } = asked.clone();
     (kind, prompt, payload, options, schema)
@@ -249,7 +249,7 @@ proptest! {
     }
 }
 
-/// A plan, a rule that decided, or an update of the agent's own.
+/// A plan, an applied rule, or an agent's own update.
 fn any_news() -> impl Strategy<Value = Body> {
     let status = prop_oneof!["pending", "in_progress", "completed"];
     let entry = (word(), status).prop_map(|(content, status)| PlanEntry { content, status });
@@ -264,7 +264,7 @@ fn any_news() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// What a server of ours in front of another one logs of an event there.
+/// The events that a Trilogue server logs for an event of a Trilogue server behind it.
 fn through_communication(body: &Body) -> Vec<Body> {
     let (mut run, thread) = running();
     let mut remote = RemoteRun::new("r", Role::Agent).at_ours(true);

@@ -1,4 +1,4 @@
-//! Agents, their descriptors, and descriptors over agents.
+//! Agents, their descriptors, and agents' cards from descriptors.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ fn a_written_descriptor_over_a_card_is_served_member_for_member() {
     let file = trilogue_domain::Json::parse(text.clone()).unwrap();
     let card = connect::card(&file, full()).unwrap();
     assert_eq!(connect::descriptor(&card).as_str(), text);
-    // The card says the same as the file: made of it again, the descriptor is equal.
+    // The card has all data of the file: the descriptor that is made from it is equal.
     assert_eq!(descriptor(&AgentCard { descriptor: None, ..card.clone() }), published);
     assert_eq!(card.name.as_str(), "full");
     assert_eq!(card.abilities.streams_values, None);
@@ -145,7 +145,7 @@ fn streams_show_what_was_asked_for_or_the_output() {
     assert_eq!(modes(&full(), None), Ok((true, false, None)));
     assert_eq!(modes(&chat(), None), Ok((true, false, None)));
     assert_eq!(modes(&chat(), Some(&of(&[]))), Ok((true, false, None)));
-    // Of several, the agent streams those that it has.
+    // Of several requested modes, the agent streams those that it supports.
     assert_eq!(modes(&chat(), Some(&of(&[values, custom]))), Ok((true, false, Some(custom))));
     assert_eq!(modes(&chat(), Some(&of(&[custom]))), unsupported);
     let mut only_custom = full();

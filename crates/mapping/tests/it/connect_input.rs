@@ -1,4 +1,4 @@
-//! What runs are given and configured with.
+//! The input and the configuration of runs.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Code, Input, Role, Timestamp};
@@ -11,7 +11,7 @@ fn create(body: &Value) -> RunCreate {
     decode(body.to_string().as_bytes()).unwrap()
 }
 
-/// What the chat agent is told: roles and texts.
+/// The messages that the chat agent receives: roles and texts.
 fn told(input: &Value) -> Result<Vec<(Role, String)>, (Code, String)> {
     let input = connect::input(&chat(), Some(json_of(input)), Timestamp::from_micros(1));
     match input.map_err(|error| (error.code(), error.violated()[0].path.clone()))? {

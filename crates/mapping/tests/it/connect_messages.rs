@@ -1,4 +1,4 @@
-//! Messages there and back.
+//! Messages, converted and back.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ fn blocks_that_we_have_no_word_for_come_back_whole() {
     let texts = json!({ "role": "user", "content": [{ "type": "text", "text": "seen", "x": 1 }] });
     let wire: wire::Message = serde_json::from_value(texts).unwrap();
     assert_eq!(read(vec![wire])[0].text(), "seen");
-    // One that calls itself base64 has a word, and is wrong.
+    // A block that claims to be base64 must be valid base64.
     let block =
         json!({ "type": "image", "metadata": { "content": "%%%", "content_encoding": "base64" } });
     let wrong = json!({ "role": "user", "content": [block], "id": "m" });
@@ -150,7 +150,7 @@ fn blocks_that_we_have_no_word_for_come_back_whole() {
     assert!(connect::read_messages(vec![wire], Timestamp::default(), "/messages").is_err());
 }
 
-/// What a client says nothing of is read as its content type has it: a model is given an image, not the text of one.
+/// Without an encoding, the content type decides: a model gets an image, not the image's text.
 #[test]
 fn content_without_an_encoding_is_what_its_type_says() {
     let image = Content::Bytes("x".into());
@@ -182,7 +182,7 @@ fn content_without_an_encoding_is_what_its_type_says() {
         assert_eq!((&*part.content_type, &part.content), (content_type, &content), "{block}");
         assert_eq!(part.name.is_some(), block.pointer("/metadata/name").is_some());
         assert_eq!(again(message.clone()), message);
-        // Large content is kept beside the log, and linked to.
+        // Large content is stored outside the log, and linked.
         let blob = Content::Blob(BlobRef { hash: [7; 32], length: 9, is_text: false });
         let linked = shown(Role::Agent, vec![Part { content: blob, ..part }]);
         let place =
@@ -239,7 +239,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object whose members may be called what we look at.
+/// An object whose members may have the names that the conversion reads.
 fn any_object(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<String, Value>> {
     let key = prop_oneof![
         "[a-z]{1,3}",
@@ -318,7 +318,7 @@ proptest! {
         let read = read(vec![message.clone()]).remove(0);
         let shown = connect::message(&read, &links());
         prop_assert_eq!(&shown, &message);
-        // What is kept for it does not grow by going round.
+        // The additional data for a message does not grow on each round trip.
         let again = connect::read_messages(vec![shown], Timestamp::from_micros(1), "").unwrap().remove(0);
         prop_assert_eq!(again, read);
     }
@@ -350,7 +350,7 @@ fn any_part() -> impl Strategy<Value = Part> {
     let other = any_json().prop_map(|value| PartMetadata::Other(json_of(&value)));
     let metadata = prop::option::of(prop_oneof![citation, step, other]);
     let extra = any_object(any_json()).prop_map(|mut members| {
-        // What stands here is what we have put there ourselves.
+        // Only Trilogue itself writes this member.
         members.remove("trilogue");
         (!members.is_empty()).then(|| json_of(&Value::Object(members)))
     });

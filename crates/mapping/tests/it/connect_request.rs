@@ -1,4 +1,4 @@
-//! A run's request as it is shown again, and where its client is called back.
+//! A run's request in responses, and the address of its callback.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Code, limits};

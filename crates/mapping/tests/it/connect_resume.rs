@@ -1,4 +1,4 @@
-//! What is asked, and the answers.
+//! Questions and their answers.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Answer, Code, DeclaredInterrupt, Interrupt, InterruptKind, Part};

@@ -1,4 +1,4 @@
-//! Runs, threads and checkpoints, as they are shown, and what clients are called with.
+//! Runs, threads and checkpoints in responses, and the bodies of callbacks.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Json, Message, Part, Role, RunStatus, ThreadActivity, Timestamp};

@@ -23,7 +23,7 @@ fn snapshot(values: &Values) -> Option<Value> {
     shown
 }
 
-/// The event that ends the stream, and the output of a wait, both by the published schema.
+/// The event that ends the stream, and the output of a wait, both validated against the published schema.
 fn end(values: &Values) -> Option<(Value, Value)> {
     let (Some(terminal), Some(output)) = (values.terminal(), values.output()) else {
         assert_eq!((values.terminal(), values.output()), (None, None));
@@ -80,7 +80,7 @@ fn text_grows_in_the_message_and_in_the_messages() {
         json!({ "type": "result", "values": whole, "messages": said, "result": whole })
     );
     fits(&connect::descriptor(&chat()).to_value()["specs"]["output"], &output["values"]);
-    // What a stream showed last before the end can still be had.
+    // The last state that a stream showed before the end is still available.
     assert_eq!(snapshot(&run).unwrap()["status"], "pending");
 }
 

@@ -1,4 +1,4 @@
-//! The conversions, through their public doors.
+//! The conversions, through their public functions.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
 

@@ -1,4 +1,4 @@
-//! The official schema of the Agent Client Protocol: what we write is held to it.
+//! Validates the conversions' output against the official schema of the Agent Client Protocol.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ fn read() -> Option<Value> {
     Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
 }
 
-/// Holds a value to one of the schema's definitions: the document itself accepts anything.
+/// Validates a value against one of the schema's definitions: the document itself accepts anything.
 #[track_caller]
 pub(crate) fn keeps(name: &str, value: &Value) {
     let Some(document) = document() else { return };

@@ -1,10 +1,10 @@
-//! Where the published documents of the Agent Connect Protocol lie, and how JSON is held to them.
+//! The published documents of the Agent Connect Protocol, and validation of JSON against them.
 
 use serde_json::{Value, json};
 
 use crate::specs;
 
-/// The document of the protocol, or `None` where nobody said where it lies.
+/// The protocol's document, or `None` if the environment does not name its path.
 pub(crate) fn document() -> Option<Value> {
     file("openapi-0.2.3.json")
 }
@@ -14,7 +14,7 @@ pub(crate) fn file(name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&text).unwrap())
 }
 
-/// Holds a value to one of the document's schemas, with the others where its references look for them; without a document nothing is held.
+/// Validates a value against one of the document's schemas, and resolves references to the others. Without a document, checks nothing.
 #[track_caller]
 pub(crate) fn keeps(document: Option<&Value>, name: &str, sample: &Value) {
     let Some(document) = document else { return };
@@ -28,7 +28,7 @@ pub(crate) fn keeps(document: Option<&Value>, name: &str, sample: &Value) {
     }
 }
 
-/// Holds a value to a schema of an agent's.
+/// Validates a value against an agent's schema.
 #[track_caller]
 pub(crate) fn fits(schema: &Value, sample: &Value) {
     let compiled = jsonschema::validator_for(schema).unwrap();

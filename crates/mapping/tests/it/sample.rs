@@ -1,4 +1,4 @@
-//! Agents, events and what is asked, for the tests.
+//! Agents, events and questions for the tests.
 
 use std::sync::Arc;
 
@@ -159,7 +159,7 @@ pub(crate) fn approval(id: &str) -> Interrupt {
     interrupt(id, kind, &json!({ "question": "?" }))
 }
 
-/// The events by which a message is logged.
+/// The events that log a message.
 pub(crate) fn said(message: &Message) -> Vec<Body> {
     let id = || message.id.clone();
     let mut bodies =
