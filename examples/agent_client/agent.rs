@@ -6,7 +6,7 @@
 //! trilogue wrap -- target/debug/examples/agent_client_agent
 //! ```
 //!
-//! It says back what it was given, block by block, then asks whether it may keep that in a file, and says in a second message what became of it.
+//! It repeats the prompt block by block, then asks whether it may write that to a file, and reports the outcome in a second message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ use trilogue_sdk::agent_client::wire::{
 };
 use trilogue_sdk::agent_client::{ErrorCode, ErrorObject};
 
-/// The agent, as its connection sees it.
+/// The state of an agent's connection.
 #[derive(Clone, Debug, Default)]
 struct Keeper {
     state: Arc<Mutex<State>>,
@@ -39,7 +39,7 @@ struct State {
     sessions: HashMap<String, Session>,
 }
 
-/// A session: what was said in it, and what ends its turn.
+/// A session: its updates, and the signal that ends its turn.
 #[derive(Clone, Debug, Default)]
 struct Session {
     cwd: String,
@@ -61,14 +61,14 @@ async fn main() {
     peer.ended().await;
     peer.close();
     peer.flushed().await;
-    // Reading standard input cannot be given up, and the runtime would wait for it.
+    // Exits directly: the blocking read of standard input cannot be cancelled, and the runtime would wait for it.
     std::process::exit(0);
 }
 
 // === impl Keeper ===
 
 impl Handler for Keeper {
-    /// Each request is answered in a task of its own, so that the next one is heard meanwhile.
+    /// Handles each request in a separate task, so that further messages are read meanwhile.
     fn on_request(&self, request: Request) -> Backpressure {
         let (agent, peer) = (self.clone(), request.peer().clone());
         let params = serde_json::from_str(request.params().as_str()).ok();
@@ -152,7 +152,7 @@ impl Turn<'_> {
         if let Some(session) = self.agent.state().sessions.get_mut(self.session) {
             session.cancelled = cancelled.clone();
         }
-        // The client's id is recorded with what was said, so it is acknowledged; a message without one gets one. An empty id is not recorded.
+        // The client's id is recorded with the prompt, so it is acknowledged. A prompt without an id gets one. An empty id is not recorded.
         let is_recorded = prompt.message_id.as_deref() != Some("");
         let given = prompt.message_id.clone().filter(|_| is_recorded);
         let user = given.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
@@ -170,7 +170,7 @@ impl Turn<'_> {
     }
 
     async fn answer(&self, prompt: &[ContentBlock]) {
-        // One message: its pieces have the same id.
+        // One message: its chunks have the same id.
         let first = uuid::Uuid::new_v4().to_string();
         let text: Vec<String> = prompt.iter().map(described).collect();
         self.say(&first, ContentBlock::text("I was given ")).await;
@@ -179,12 +179,12 @@ impl Turn<'_> {
         self.say(&first, aside("Nobody but the model needs this.")).await;
 
         let outcome = self.write(&text.join("\n")).await;
-        // Another id, so another message, although nobody else has spoken in between.
+        // A different id, so a new message, even directly after the first one.
         let second = uuid::Uuid::new_v4().to_string();
         self.say(&second, ContentBlock::text(outcome)).await;
     }
 
-    /// Writes a file if it may, as a tool call that the client can show.
+    /// Writes a file if the user allows it, as a tool call that the client can show.
     async fn write(&self, text: &str) -> &'static str {
         let cwd = self.agent.session(self.session).map(|session| session.cwd).unwrap_or_default();
         let path = format!("{}/kept.txt", cwd.trim_end_matches('/'));
@@ -222,7 +222,7 @@ impl Turn<'_> {
         let answer = answer.ok().and_then(|answer| {
             read_checked::<RequestPermissionResponse>(answer.as_str(), Rules::Lenient).ok()
         });
-        // Whatever is not one of the options that allow, allows nothing.
+        // Only an option that allows the call grants permission.
         let chosen = answer.as_ref().and_then(|answer| request.chosen(answer));
         chosen.is_some_and(|option| option.kind.allows())
     }
@@ -237,7 +237,7 @@ impl Turn<'_> {
         self.tell(SessionUpdate::AgentMessageChunk(chunk(message, block))).await;
     }
 
-    /// Tells the client, and keeps it to be told again.
+    /// Sends an update to the client, and stores it for a replay.
     async fn tell(&self, update: SessionUpdate) {
         self.keep(update.clone());
         self.send(update).await;
@@ -251,7 +251,7 @@ impl Turn<'_> {
 
     async fn send(&self, update: SessionUpdate) {
         let said = SessionNotification::new(self.session, update);
-        // A client that is gone need not be told.
+        // The client may have disconnected.
         drop(self.peer.notify(SessionNotification::METHOD, &said).await);
     }
 }
@@ -270,7 +270,7 @@ fn aside(text: &str) -> ContentBlock {
     ContentBlock::Text(TextContent { annotations: Some(annotations), ..TextContent::new(text) })
 }
 
-/// A block in words.
+/// A textual description of a block.
 fn described(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => format!("the words “{}”", text.text),

@@ -1,10 +1,10 @@
-//! A client of the Agent Client Protocol in one file: it launches an agent, prompts it once, and shows what comes.
+//! A client of the Agent Client Protocol in one file: it launches an agent, sends one prompt, and shows the updates.
 //!
 //! ```text
 //! agent_client_client [--allow] [--all] [--attach FILE] [--load] TEXT -- COMMAND [ARGUMENT]…
 //! ```
 //!
-//! Messages are told apart by their ids. Permissions are rejected unless `--allow` says otherwise; then files below the working folder may be written.
+//! Message ids separate the messages. Permissions are rejected unless `--allow` is given; then the agent may also write files below the working folder.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ struct Arguments {
     command: Vec<String>,
 }
 
-/// What the agent may do.
+/// The permissions of the agent.
 #[derive(Debug)]
 struct Host {
     folder: PathBuf,
@@ -53,14 +53,14 @@ struct Host {
     decisions: Decisions,
 }
 
-/// What was decided and is not shown yet: the agent asks while its updates are still on their way to the screen.
+/// Decisions that are not shown yet: the agent asks while its updates are still on their way to the screen.
 type Decisions = Arc<Mutex<String>>;
 
 /// Shows updates.
 struct Screen {
     all: bool,
     decisions: Decisions,
-    /// The message that was shown last.
+    /// The number of the last shown message.
     message: u64,
 }
 
@@ -103,7 +103,7 @@ async fn prompt(arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Loads the session as another client would; what was prompted here is known by its id and not shown again.
+/// Loads the session like another client would. The prompt that this client sent is recognised by its id and not shown again.
 async fn load(
     client: &Client,
     session: &Session,
@@ -208,7 +208,7 @@ impl Screen {
         }
     }
 
-    /// Shows what was decided meanwhile, between two messages and never within one.
+    /// Shows new decisions, between two messages and never within one.
     fn show_decisions(&self) {
         if let Ok(mut decisions) = self.decisions.lock() {
             show(&std::mem::take(&mut *decisions));
@@ -225,7 +225,7 @@ impl Screen {
     }
 }
 
-/// Shows text that may be anybody's: nothing in it reaches the terminal as a command.
+/// Shows untrusted text: control characters in it do not reach the terminal.
 #[expect(clippy::print_stdout, reason = "this is a program for the terminal")]
 fn show(text: &str) {
     let safe: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();

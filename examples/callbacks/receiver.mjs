@@ -8,7 +8,7 @@ import { createServer } from "node:http";
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const MAX_AGE_SECONDS = 5 * 60;
 const MAX_SIGNATURES = 16;
-// How many ids are remembered: an attempt that is repeated has the id of the first.
+// The number of remembered ids: a repeated attempt has the id of the first.
 const MAX_IDS = 10_000;
 
 /** Two secrets, separated by a space, are valid while the server changes its own. */
@@ -33,7 +33,7 @@ export function isGenuine(secrets, headers, body, now) {
     .filter((word) => word.startsWith("v1,"))
     .map((word) => Buffer.from(word.slice(3), "base64"));
   return secrets.some((secret) => {
-    // The bytes that came, not JSON that was read and written again.
+    // Signs the received bytes, not JSON that was parsed and written again.
     const hmac = createHmac("sha256", secret).update(`${id}.${sent}.`, "latin1").update(body);
     const expected = hmac.digest();
     // `timingSafeEqual` takes the same time for every wrong signature.
@@ -69,7 +69,7 @@ async function receive(request, response) {
   if (!ids.has(id)) {
     ids.add(id);
     if (ids.size > MAX_IDS) ids.delete(ids.values().next().value);
-    // Your own work belongs here. Keep it short, or the server tries again: put it into a queue.
+    // Your own work belongs here. Keep it short by using a queue; otherwise the server retries.
     console.log(JSON.stringify({ id, body: body.toString() }));
   }
   answer(204);

@@ -18,7 +18,7 @@ from threading import Lock
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_AGE_SECONDS = 5 * 60
 MAX_SIGNATURES = 16
-# How many ids are remembered: an attempt that is repeated has the id of the first.
+# The number of remembered ids: a repeated attempt has the id of the first.
 MAX_IDS = 10_000
 
 
@@ -43,7 +43,7 @@ def is_genuine(secrets, headers, body, now):
             signatures.append(base64.b64decode(word.removeprefix("v1,"), validate=True))
         except (binascii.Error, ValueError):
             continue
-    # The bytes that came, not JSON that was read and written again.
+    # Signs the received bytes, not JSON that was parsed and written again.
     signed = f"{delivery}.{sent}.".encode("latin-1") + body
     # `compare_digest` takes the same time for every wrong signature.
     return any(
@@ -76,7 +76,7 @@ class Receiver(BaseHTTPRequestHandler):
             if len(self.ids) > MAX_IDS:
                 self.ids.popitem(last=False)
             if is_new:
-                # Your own work belongs here. Keep it short, or the server tries again: put it into a queue.
+                # Your own work belongs here. Keep it short by using a queue; otherwise the server retries.
                 print(json.dumps({"id": delivery, "body": body.decode()}), flush=True)
         self.answer(204)
 
@@ -84,7 +84,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-length", "0")
         if status != 204:
-            # What is left of the body is not read.
+            # The rest of the body is not read.
             self.send_header("connection", "close")
             self.close_connection = True
         self.end_headers()

@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 const MAX_AGE_SECONDS: u64 = 5 * 60;
 const MAX_SIGNATURES: usize = 16;
-/// How many ids are remembered: an attempt that is repeated has the id of the first.
+/// The number of remembered ids: a repeated attempt has the id of the first.
 const MAX_IDS: usize = 10_000;
 
 struct Receiver {
@@ -42,7 +42,7 @@ struct SeenIds {
 }
 
 impl SeenIds {
-    /// Whether this id is new.
+    /// Adds an id. Returns whether it is new.
     fn add(&mut self, id: &str) -> bool {
         if !self.all.insert(id.to_owned()) {
             return false;
@@ -88,7 +88,7 @@ fn genuine_id<'a>(
         words.filter_map(|word| STANDARD.decode(word.strip_prefix("v1,")?).ok()).collect();
     let is_signed = secrets.iter().any(|secret| {
         let mut mac = secret.clone();
-        // The bytes that came, not JSON that was read and written again.
+        // Signs the received bytes, not JSON that was parsed and written again.
         for piece in [id.as_bytes(), b".", sent.as_bytes(), b".", body] {
             mac.update(piece);
         }
@@ -116,7 +116,7 @@ impl Receiver {
             return StatusCode::UNAUTHORIZED;
         };
         if self.ids.lock().unwrap_or_else(PoisonError::into_inner).add(id) {
-            // Your own work belongs here. Keep it short, or the server tries again: put it into a queue.
+            // Your own work belongs here. Keep it short by using a queue; otherwise the server retries.
             println!("{}", serde_json::json!({ "id": id, "body": String::from_utf8_lossy(&body) }));
         }
         StatusCode::NO_CONTENT
@@ -144,7 +144,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).keep_alive(false);
-            // A connection that fails is the server's to repeat.
+            // The server retries after a failed connection.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,4 +1,4 @@
-//! The agents of the guide do what it says, and the guide shows exactly them.
+//! The agents of the guide behave as it says, and the guide shows exactly their code.
 #![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
 
 #[expect(dead_code, reason = "its `main` is for `cargo run`")]
@@ -192,7 +192,7 @@ async fn stopping() {
     assert_eq!(texts(&recorder), ["Stopped."]);
 }
 
-/// Every Rust block of the guide stands in one of the files that are compiled here, word for word.
+/// Every Rust block of the guide is an exact part of one of the files that are compiled here.
 #[test]
 fn the_guide_shows_what_is_compiled() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! Each program of this folder as a reader runs it: started, used by a client, and stopped.
+//! Runs each program of this folder like a reader does: starts it, uses it through a client, and stops it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use trilogue_sdk::client::{Client, HttpTransport};
 use trilogue_testkit::{Editor, Folder};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The programs that other tests run: against editors and clients, and with the command line in between.
+/// The programs that other tests run: with editors and clients, and with the command line between them.
 const RUN_ELSEWHERE: [&str; 3] = ["agent_client_agent", "agent_client_client", "callback_receiver"];
 const SERVERS: [&str; 10] = [
     "asking",
@@ -39,7 +39,7 @@ struct Served {
 // === impl Served ===
 
 impl Served {
-    /// Starts a program as the guide says, and takes its address and its token from where it puts them.
+    /// Starts a program as the guide says, and reads its address and its token.
     async fn start(name: &str) -> Self {
         let state = Folder::new().unwrap();
         let mut child = Command::new(program(name))
@@ -65,14 +65,14 @@ impl Served {
         self.client.run_and_wait(new).await.unwrap()
     }
 
-    /// Answers the question of a run, and waits for its end.
+    /// Answers a run's question, and waits for its end.
     async fn answer(&self, run: &Run, answer: AnswerCreate) -> Run {
         let question = &run.interrupts.as_ref().unwrap()[0];
         self.client.answer(&question.id, &answer).await.unwrap();
         self.client.wait_for_run(&run.id).await.unwrap()
     }
 
-    /// Stops it as Ctrl-C does.
+    /// Stops the program like Ctrl-C does.
     async fn stop(mut self) {
         let id = i32::try_from(self.child.id().unwrap()).unwrap();
         let pid = rustix::process::Pid::from_raw(id).unwrap();
@@ -170,7 +170,7 @@ async fn the_prompting_program_prints_the_answers() {
     assert!(printed.ends_with("I did not keep it.\n"), "{printed}");
 }
 
-/// The ten lines of an author, launched and driven as an editor does it.
+/// The ten-line agent, launched and used like an editor does it.
 #[tokio::test]
 async fn the_program_on_standard_streams_answers_an_editor() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
