@@ -1,4 +1,4 @@
-// For everybody: what axe finds, the keyboard alone, narrow windows, dark and light.
+// Accessibility: axe's findings, keyboard use, narrow windows, dark and light.
 
 import { assert, check, load, openPage, quiet, run, url } from "./browser.mjs";
 
@@ -23,7 +23,7 @@ async function fits(page, where) {
   assert.deepEqual(wide, [], where);
 }
 
-/** Every section, with something in it. */
+/** Every section, with some content. */
 async function visit(page, look) {
   const [cited, coded, mail] = [await run("researcher", "bees"), await run("coder", "code"), await run("mailcomposer", { message: "write to bob@example.com about lunch" })];
   const places = [
@@ -52,7 +52,7 @@ async function visit(page, look) {
 }
 
 const audit = (scheme) => async (browser) => {
-  // The policy of the page keeps test tools out, too: this context goes around it.
+  // The page's policy blocks test tools too, so this context bypasses it.
   const page = await openPage(browser, { colorScheme: scheme, bypassCSP: true });
   await page.addScriptTag({ path: AXE });
   await visit(page, (name) => serious(page, `${name}, ${scheme}`));

@@ -39,7 +39,7 @@ function ask(method, params) {
   return new Promise((done) => ASKS.set(id, done));
 }
 
-/** What a turn needs: its session, and ways to speak. */
+/** The context of a turn: its session, and functions to send updates. */
 class Turn {
   constructor(sessionId) {
     this.sessionId = sessionId;

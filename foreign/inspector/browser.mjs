@@ -1,8 +1,8 @@
-// A real browser on the inspector's page, and what every script of the tests needs.
+// A real browser on the inspector's page, and the helpers of all test scripts.
 //
 //     node SCRIPT.mjs --modules FOLDER --url URL --token TOKEN --elsewhere URL [--only TEXT]
 //
-// The folder is the one where `scripts/foreign` has put the pinned packages. Nobody may ever connect to `elsewhere`: the test listens there.
+// `--modules` is the folder where `scripts/foreign` has put the pinned packages. No program may ever connect to `elsewhere`: the test listens there.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -20,7 +20,7 @@ const { chromium } = load("playwright-core");
 
 export const { url, elsewhere } = options;
 
-/** A request of the test itself, with the token. */
+/** Sends a request of the test itself, with the token. */
 export async function api(path, body, method = body === undefined ? "GET" : "POST") {
   const response = await fetch(`${url}/api/v1/${path}`, {
     method,
@@ -40,13 +40,13 @@ export async function signInLink() {
   return `${url}/${new URL(link.url).hash}`;
 }
 
-/** Says that the link is one's own: a browser that did not ask for it asks. */
+/** Confirms that the link is the user's own: a browser that did not request it asks. */
 export async function allowSignIn(page) {
   await page.click(".sign-in button.primary");
   await page.waitForSelector("nav.sidebar");
 }
 
-/** A signed-in page. What its console complains about fails the script. */
+/** A signed-in page. Errors and warnings in its console fail the script. */
 export async function openPage(browser, { path = "#/threads", signIn = true, allow = [], ...more } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, reducedMotion: "reduce", ...more });
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
@@ -59,13 +59,13 @@ export async function openPage(browser, { path = "#/threads", signIn = true, all
     const text = `${message.text()} ${message.location().url}`;
     if (!allow.some((pattern) => pattern.test(text))) page.complaints.push(text);
   });
-  // Whatever an agent says, the page talks to its own server only.
+  // The page must connect only to its own server, for every text of an agent.
   page.elsewhere = [];
   const note = (request) => {
     if (!request.url().startsWith(url) && !/^(?:blob|data|about):/.test(request.url())) page.elsewhere.push(request.url());
   };
   page.on("requestfinished", note);
-  // The browser also tells of requests that the page's policy kept from beginning.
+  // The browser also reports requests that the page's policy blocked before they began.
   page.on("requestfailed", (request) => request.failure()?.errorText === "csp" || note(request));
   if (signIn) {
     await page.goto(await signInLink());
@@ -82,7 +82,7 @@ export function quiet(page) {
 
 export const launch = () => chromium.launch({ executablePath: "/usr/bin/chromium", args: ARGUMENTS });
 
-/** Runs checks one after the other, each by itself, and says how they went. */
+/** Runs checks one after the other, each separately, and prints their results. */
 export async function check(checks) {
   const browser = await launch();
   let failed = 0;

@@ -73,7 +73,7 @@ await check({
     const message = page.locator(".message[data-role=user]");
     await message.locator(".mark >> nth=5").waitFor();
     assert.equal(await message.locator(".sources li").count(), 6);
-    // The order of the marks in the page is that of their places.
+    // The marks have the same order in the page as their positions.
     const places = await message.evaluate((it) => [...it.querySelectorAll(".mark")].map((mark) => [mark.getAttribute("aria-label"), mark.closest(".part") ? "part" : mark.previousSibling?.textContent.trim().split(" ").at(-1) ?? ""]));
     assert.deepEqual(places, [
       ["Source 1: part", "part."],
@@ -112,7 +112,7 @@ await check({
     const page = await openPage(browser, { viewport: { width: 1280, height: 600 } });
     await newThread(page, "coder", "code");
     await page.waitForSelector(".question[data-open] .difference .added");
-    // What is drawn late moves nothing out of sight.
+    // Content that is drawn late moves nothing out of view.
     await page.waitForFunction(() => {
       const { scrollTop, scrollHeight, clientHeight } = document.querySelector(".conversation");
       return scrollTop > 0 && scrollHeight - scrollTop - clientHeight < 2;
@@ -176,7 +176,7 @@ await check({
     await page.waitForFunction(() => [...document.querySelectorAll(".artifact h1")].filter((it) => it.textContent === "Noted").length === 2);
     await page.waitForFunction(() => [...document.querySelectorAll("audio")].filter((it) => it.readyState > 0).length === 2);
     assert.ok((await page.locator("[aria-label='Download a.pdf']").count()) === 2);
-    // What is too large is refused with the limit.
+    // A file that is too large is refused, with the limit.
     await page.evaluate(() => {
       const data = new DataTransfer();
       data.items.add(new File([new Uint8Array(21 * 1024 * 1024)], "big.bin"));
@@ -217,7 +217,7 @@ await check({
     assert.deepEqual(await names(), ["/review", "/report"]);
     await page.keyboard.press("ArrowDown");
     assert.match(await page.textContent(`#${await page.getAttribute(".composer textarea", "aria-activedescendant")}`), /\/report/);
-    // Enter takes the command, and the next one sends it.
+    // Enter selects the command, and the next Enter sends it.
     await page.keyboard.press("Enter");
     assert.equal(await page.inputValue(".composer textarea"), "/report ");
     await page.keyboard.type("to Ada");
@@ -271,10 +271,10 @@ await check({
     assert.deepEqual(await lines("removed", "old"), ["old", "old"]);
     assert.deepEqual(await lines("added", "new"), ["new", "new"]);
     assert.ok((await page.locator(".differences .same code").allTextContents()).includes("same"));
-    // A run that comes later is in the difference without a reload.
+    // A later run appears in the difference without a reload.
     await run("coder", "say:later", { thread_id: two.thread_id, create_thread: undefined });
     await lines("added", "later");
-    // Any run of both threads is a side.
+    // Any run of both threads can be a side.
     const second = (await api(`runs?thread_id=${two.thread_id}`)).items[0];
     await page.selectOption("[aria-label=Left]", `${two.thread_id} ${two.id}`);
     await page.selectOption("[aria-label=Right]", `${two.thread_id} ${second.id}`);
@@ -284,7 +284,7 @@ await check({
     await page.click("text=Show the threads");
     await page.waitForSelector(".thread >> nth=1 >> text=later");
     await page.click("[aria-label='Close this thread']");
-    // One thread beside itself: its last two runs.
+    // One thread compared with itself: its last two runs.
     await page.goto(`${url}/#/threads/${two.thread_id}?beside=${two.thread_id}&difference=1`);
     assert.deepEqual((await lines("added", "later")).at(-1), "later");
     assert.ok((await lines("removed", "new")).includes("new"));

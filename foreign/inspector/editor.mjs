@@ -1,4 +1,4 @@
-// One question, open on two pages and in an editor on the official SDK: answered in one of them, it is gone from the others.
+// One question, open on two pages and in an editor on the official SDK: an answer in one of them removes it from the others.
 
 import { Editor, choice, said } from "../agent_client/typescript/editor.mjs";
 import { load as loadSdk } from "../agent_client/typescript/peer.mjs";
@@ -6,7 +6,7 @@ import { api, assert, check, openPage, options, quiet } from "./browser.mjs";
 
 const sdk = await loadSdk(`${options.modules}/../agent_client/typescript`);
 
-/** A question of a hosted agent that an editor's prompt led to: in the editor, in the inbox, and in the thread. */
+/** A question of a hosted agent after an editor's prompt: in the editor, in the inbox, and in the thread. */
 async function askedEverywhere(browser, choose) {
   const editor = new Editor({ sdk, command: ["trilogue", "connect", "coder"], cwd: process.cwd(), isSeed: false });
   editor.choose = choose;
@@ -22,7 +22,7 @@ async function askedEverywhere(browser, choose) {
   return { editor, turn, asked, interrupt, cards, pages: [inbox, thread] };
 }
 
-/** Everything agrees that the question has this answer, and nobody asks it any more. */
+/** Checks that the question has this answer everywhere, and is no longer open anywhere. */
 async function isAnswered({ editor, turn, interrupt, cards, pages }, option, words) {
   for (const card of cards) await card.locator(`.resolution >> text=${option}`).waitFor();
   const { result, updates } = await turn;
@@ -41,7 +41,7 @@ async function isAnswered({ editor, turn, interrupt, cards, pages }, option, wor
 
 await check({
   async a_page_answers(browser) {
-    // The person at the editor looks at the question and says nothing.
+    // The person at the editor does not answer the question.
     const question = await askedEverywhere(browser, () => new Promise(() => {}));
     await question.cards[0].getByText("Allow once").click();
     await isAnswered(question, "Allow once", /^Done/);

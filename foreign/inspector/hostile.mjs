@@ -1,6 +1,6 @@
-// Texts that would run a script, load something, or deceive the reader, if the page put them anywhere but into text.
+// Texts that would run a script, load a resource, or deceive the reader, if the page inserted them as anything but text.
 
-/** Every text; what would be loaded is at `elsewhere`, an address where the test listens. */
+/** All texts; they would load from `elsewhere`, an address where the test listens. */
 export const hostileTexts = (elsewhere) => [
   "<script>window.__hit=1</script>",
   "<img src=x onerror=\"window.__hit=2\">",

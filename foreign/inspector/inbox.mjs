@@ -1,4 +1,4 @@
-// Questions: of every kind, answered here, elsewhere, and at the same time.
+// Questions of every kind: answered on this page, in another client, and at the same time.
 
 import { api, assert, check, openPage, quiet, run, url } from "./browser.mjs";
 
@@ -27,7 +27,7 @@ await check({
     await question.locator(".resolution").waitFor();
     const answered = await api(`interrupts/${asked.interrupts[0].id}`);
     assert.deepEqual(answered.resolution.answer.value, { approved: true, reason: "fine" });
-    // It leaves, and is among the answered ones with who and when.
+    // It moves to the answered questions, with the person and the time.
     await question.waitFor({ state: "detached" });
     await page.waitForSelector(".answered >> text=by owner");
     quiet(page);
@@ -109,7 +109,7 @@ await check({
   async two_pages_answer_one_question(browser) {
     const asked = await mail();
     const [first, second] = [await inbox(browser), await inbox(browser)];
-    // The second page hears of nothing until it has answered.
+    // The second page receives no updates until it has answered.
     await decide(card(second, asked), "Yes");
     await decide(card(first, asked), "No");
     await second.route("**/api/v1/{changes,interrupts?**}", (route) => route.abort());
@@ -147,7 +147,7 @@ await check({
     for (const name of ["Allow once", "Always allow"]) assert.equal(await question.getByText(name).isDisabled(), true, name);
     assert.equal(await reject.isDisabled(), false);
     await question.getByText("Show all of it before you agree.").waitFor();
-    // A click by a script gets no further.
+    // A click by a script has no effect.
     const sent = await allow.evaluate((button) => {
       const [calls, send] = [[], window.fetch];
       window.fetch = (...call) => (calls.push(String(call[0])), send(...call));

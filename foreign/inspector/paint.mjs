@@ -1,16 +1,16 @@
-// How soon the page paints: the browser's own paint timing, from the start of the navigation.
+// Measures how soon the page paints: the browser's own paint timing, from the start of the navigation.
 //
 //     node paint.mjs --modules FOLDER --url URL --token TOKEN
 //
-// `first` is a browser that has nothing of the page, and `again` one that has its files. Both are signed in.
-// The document in plain text says what any page costs in this browser on this machine.
+// `first` is a browser without the page's files, and `again` one that has them. Both are signed in.
+// The plain-text document shows the minimum cost of any page in this browser on this machine.
 
 import { allowSignIn, launch, run, signInLink, url } from "./browser.mjs";
 
 const ROUNDS = 15;
 const PLACES = { "plain text": ["healthz", "pre"], "list of threads": ["#/threads", "[data-thread]"], "thread": [`#/threads/${(await run("echo", "Hello")).thread_id}`, ".message"] };
 
-/** Milliseconds until the browser painted anything, and until the content is there. */
+/** Milliseconds until the first paint, and until the content is visible. */
 async function visit(context, [place, ready]) {
   const page = await context.newPage();
   await page.goto(`${url}/${place}`);
@@ -21,7 +21,7 @@ async function visit(context, [place, ready]) {
   return times;
 }
 
-/** The value below which this share of the values is. */
+/** The value at this quantile. */
 const quantile = (values, share) => values.sort((one, other) => one - other)[Math.min(values.length - 1, Math.floor(values.length * share))];
 
 const browser = await launch();

@@ -1,4 +1,4 @@
-// Pictures of the page, for the documentation, of a server with something in it.
+// Makes pictures of the page for the documentation, from a server with some content.
 //
 //     … --folder FOLDER
 
@@ -21,13 +21,13 @@ const mail = await run("mailcomposer", { message: "write to ada@example.com sayi
 const events = (await api(`threads/${state.thread_id}/events?limit=1000`)).items;
 const answer = events.find((event) => event.type === "message.part" && event.number > 4).number;
 
-/** Waits until no image is half drawn. */
+/** Waits until all images are drawn. */
 async function settled(page) {
   await page.waitForFunction(() => [...document.images].every((it) => it.complete));
   await page.evaluate(() => document.fonts.ready);
 }
 
-/** One picture: a place of the page, what must be there, and what is done to it first. */
+/** One picture: an address in the page, the elements that must be visible, and the steps before it. */
 const picture = (name, place, ready, { viewport = MEDIUM, colorScheme = "light", act } = {}) => [name, async (browser) => {
   const page = await openPage(browser, { viewport, colorScheme, path: place });
   await page.waitForSelector(ready);

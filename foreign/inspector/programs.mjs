@@ -1,4 +1,4 @@
-// A run's request, copied from the page and executed as it is: by a shell, by both official Python clients, and through a pipe.
+// A run's request, copied from the page and executed unchanged: by a shell, by both official Python clients, and through a pipe.
 
 import { execFile, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -7,14 +7,14 @@ import { api, assert, check, openPage, options, quiet, run } from "./browser.mjs
 
 const execute = promisify(execFile);
 const env = { ...process.env, TRILOGUE_TOKEN: options.token };
-/** What no shell and no language may read as more than text. */
+/** Texts that every shell and language must treat as text only. */
 const TEXT = "it's \"quoted\" $(id) `id` \\n ${x} {x} # ä\u202e\u{e0041}\nsecond line";
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 const python = (folder) => (code) => execute(`${options.modules}/../${folder}/python/bin/python`, ["-c", code], { env });
 const shell = (code) => execute("sh", ["-c", code], { env });
 
-/** Sends each line when the one before is answered; gives the last response. */
+/** Sends each line once the previous one is answered; returns the last response. */
 async function pipe(agent, lines) {
   const child = spawn("trilogue", ["connect", agent], { stdio: ["pipe", "pipe", "inherit"] });
   let response;
@@ -46,7 +46,7 @@ async function copied(browser, thread) {
 
 const newest = async (agent) => api(`runs/${(await api(`runs?agent=${agent}&limit=1`)).items[0].id}`);
 
-/** What a run was given. */
+/** The input of a run. */
 async function given(id) {
   const events = (await api(`runs/${id}/events?limit=1000`)).items;
   const value = events.find((event) => event.type === "run.created").input;

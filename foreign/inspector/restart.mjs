@@ -1,6 +1,6 @@
-// The server is killed in the middle of an answer and comes back: the page goes on by itself.
+// The server is killed in the middle of an answer and comes back: the page continues without a reload.
 //
-// Prints `kill`, and waits for a line when the server is there again.
+// Prints `kill`, and waits for a line once the server runs again.
 
 import { createInterface } from "node:readline";
 import { api, assert, check, openPage, quiet, run } from "./browser.mjs";
@@ -14,7 +14,7 @@ await check({
     await page.waitForSelector(".text >> text=word20");
     console.log("kill");
     await lines.next();
-    // The agent's process is gone, and the run with it: the page says so without a reload.
+    // The agent's process and its run are gone: the page shows that without a reload.
     await page.waitForSelector('.thread[data-state="failed"]');
     await page.waitForSelector(".items > [data-kind=end] .failure");
     await page.fill(".composer textarea:visible", "say:I am back");

@@ -1,6 +1,6 @@
-// The server goes back to an older store: the page has events that the server has not, and offers to reload.
+// The server returns to an older store: the page has events that the server lacks, and offers to reload.
 //
-// Prints `keep` and `rewind`, and waits for a line after each, when the server is there again.
+// Prints `keep` and `rewind`, and waits for a line after each, once the server runs again.
 
 import { createInterface } from "node:readline";
 import { assert, check, openPage, quiet, run } from "./browser.mjs";

@@ -1,4 +1,4 @@
-// Hostile texts through every field that an agent, a client or a file has.
+// Hostile texts in every field that an agent, a client or a file has.
 
 import { createServer } from "node:http";
 import { once } from "node:events";
@@ -7,7 +7,7 @@ import { hostileTexts } from "./hostile.mjs";
 
 const HOSTILE = hostileTexts(elsewhere);
 
-/** No script ran, nothing was loaded from elsewhere, and nothing in the page could do so. */
+/** Checks that no script ran, that nothing was loaded from elsewhere, and that nothing in the page could do so. */
 async function isHarmless(page, where) {
   const found = await page.evaluate(() => {
     const bad = [];
@@ -16,7 +16,7 @@ async function isHarmless(page, where) {
       for (const { name, value } of element.attributes) {
         if (/^on/.test(name)) bad.push(`${element.tagName} ${name}`);
         if (/^(?:href|src|action|formaction|xlink:href)$/.test(name) && /^\s*(?:javascript|data|vbscript)\s*:/i.test(value)) bad.push(`${element.tagName} ${name}=${value.slice(0, 60)}`);
-        // A document of an agent is in its own frame.
+        // An agent's document is in a separate frame.
         if (name !== "srcdoc" && /[\u202a-\u202e\u2066-\u2069\u0007\u200b]/.test(value)) bad.push(`an unseen character in ${element.tagName} ${name}`);
       }
       if (/^(?:SCRIPT|STYLE|BASE|META|LINK|OBJECT|EMBED)$/.test(element.tagName) && !document.head.contains(element)) bad.push(element.tagName);
@@ -36,7 +36,7 @@ await check({
   async nothing_that_an_agent_says_does_anything(browser) {
     const asked = await run("coder", "hostile", { metadata: { note: HOSTILE[0] } });
     assert.equal(asked.status, "interrupted");
-    // A frame without scripts says that it did not run some: that is what is wanted.
+    // A frame without scripts reports blocked scripts, which is expected.
     const allow = [/sandboxed|about:srcdoc|Content Security Policy|ERR_BLOCKED|blob:/i];
     const page = await openPage(browser, { path: `#/threads/${asked.thread_id}`, allow });
     await page.waitForSelector(".question[data-open] .options button");
@@ -147,7 +147,7 @@ await check({
       assert.equal(response.status, 401, JSON.stringify(Object.keys(headers)));
     }
     assert.deepEqual(await opened.evaluate(() => [document.cookie, localStorage.length]), ["", 0]);
-    // Neither does the browser let the other page ask in the reader's name.
+    // The browser also blocks requests of the other page in the reader's name.
     const asked = await opened.evaluate(async (address) => {
       const modes = [{ credentials: "include" }, { credentials: "include", mode: "no-cors" }];
       return Promise.all(modes.map((mode) => fetch(`${address}/api/v1/threads`, mode).then((it) => it.status, () => "refused")));
@@ -174,7 +174,7 @@ await check({
     await page.click("text=Stay owner");
     await page.waitForSelector(".who >> text=owner");
     quiet(page);
-    // Nor does it before a sign-in.
+    // The same before a sign-in.
     const fresh = await openPage(browser, { signIn: false, allow: [/401/] });
     const sent = await link();
     await open(fresh, sent);
@@ -182,12 +182,12 @@ await check({
     assert.equal(await fresh.evaluate(() => localStorage.getItem("trilogue-page")), null);
     await fresh.click("text=Cancel");
     await fresh.waitForSelector(".sign-in pre");
-    // A key that an attacker has made up does not help.
+    // A key that an attacker invents does not help.
     const command = await fresh.textContent(".sign-in pre");
     const [, key] = /--browser ([0-9a-f]{32})$/.exec(command);
     await open(fresh, `${sent}&browser=${"0".repeat(32)}`);
     await fresh.waitForSelector(".sign-in >> text=Sign in as mallory?");
-    // A link that this browser asked for signs in at once, and only once.
+    // A link that this browser requested signs in at once, and only once.
     await open(fresh, `${sent}&browser=${key}`);
     await fresh.waitForSelector(".who >> text=mallory");
     await open(fresh, `${await link()}&browser=${key}`);
@@ -208,7 +208,7 @@ await check({
     }).listen(0, "127.0.0.1").unref();
     await once(other, "listening");
     const foreign = `http://127.0.0.1:${other.address().port}`;
-    // The same browser, signed in: it sends the cookie to frames of another port too.
+    // The same browser, signed in, also sends the cookie to frames of another port.
     const opened = await page.context().newPage();
     const shown = async (address) => {
       await opened.goto(address, { waitUntil: "load" });
@@ -251,7 +251,7 @@ await check({
       await frame.scrollIntoViewIfNeeded();
       await frame.contentFrame().getByText("the end").waitFor();
     }
-    // The same document without protection connects. By then, the protected one would have.
+    // The same document without protection connects. In that time, the protected one would have connected too.
     const control = await page.context().newPage();
     const asked = once(other.counted.listener, "request");
     await control.setContent(loads(other.address)).catch(() => undefined);

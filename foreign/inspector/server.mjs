@@ -1,4 +1,4 @@
-// What the server itself shows: its agents in every protocol, their processes, and every route.
+// The pages about the server itself: its agents in every protocol, their processes, and every route.
 
 import { api, assert, check, openPage, quiet, run, url } from "./browser.mjs";
 
@@ -52,13 +52,13 @@ await check({
     assert.equal((await api(`threads/${made.id}`)).metadata.topic, "o'clock");
     await page.click("summary >> text=As curl");
     assert.match(await page.textContent("pre[aria-label=curl]"), /-X POST .*\n.*\/api\/v1\/threads' .*\n.*o'\\''clock/);
-    // What the server refuses is a response, too.
+    // A refusal of the server is shown as a response too.
     await page.goto(`${url}/#/api/get_thread`);
     await page.fill("article[aria-label=get_thread] input", "nowhere/../x");
     await page.click("form >> text=Send");
     await page.waitForSelector("strong >> text=404");
     assert.equal((await lastResponse(page)).code, "thread_not_found");
-    // Where something is missing, the form says so and sends nothing.
+    // If a value is missing, the form names it and sends nothing.
     await page.goto(`${url}/#/api/get_run`);
     await page.click("article[aria-label=get_run] form >> text=Send");
     await page.waitForSelector(".field-error >> text=Fill in this field.");

@@ -42,7 +42,7 @@ await check({
     await chosen.waitFor();
     assert.equal(await number(chosen), 54_321);
     await page.waitForSelector(".rosetta h3 >> text=Event 54,321");
-    // As of an event in the middle: quick, because it begins at a snapshot.
+    // The state at an event in the middle is quick, because it begins at a snapshot.
     const slider = page.locator(".travel input");
     const took = await slider.evaluate(async (input) => {
       const began = performance.now();
@@ -137,7 +137,7 @@ await check({
     }
     await page.waitForSelector("text=No hole, no double.");
     await page.waitForSelector('.thread[data-state="completed"]');
-    // The last words are drawn by the server, and shown when its answer comes.
+    // The server renders the last words, and the page shows them when its response arrives.
     await page.waitForSelector(".text >> text=word150");
     const words = await page.textContent(".message[data-role=agent] .text");
     assert.deepEqual(words.trim().split(/\s+/), Array.from({ length: 150 }, (_, place) => `word${place + 1}`));

@@ -1,9 +1,9 @@
-"""A collector of traces on the official definitions, which shows what it got.
+"""A collector of traces on the official definitions, which returns the received traces.
 
     python collector.py PORT
 
-POST /v1/traces takes spans, as OpenTelemetry has it. GET /spans gives all of them as JSON, GET /requests the headers of
-each request. POST /refuse/STATUS/COUNT answers the next requests so.
+POST /v1/traces takes spans, as OpenTelemetry defines it. GET /spans returns all of them as JSON, GET /requests the
+headers of each request. POST /refuse/STATUS/COUNT makes the next COUNT requests fail with STATUS.
 """
 
 import json

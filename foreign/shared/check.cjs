@@ -1,9 +1,9 @@
 "use strict";
-// Named checks: each runs by itself, prints one line, and fails alone.
+// Named checks: each runs separately, prints one line, and fails alone.
 
 const { setTimeout: pause } = require("node:timers/promises");
 
-// Milliseconds that one check may take.
+// The time limit for one check, in milliseconds.
 const CHECK_LIMIT = 60_000;
 
 /** Checks in the order in which they were declared. */
@@ -14,7 +14,7 @@ class Suite {
     this.name = name;
   }
 
-  /** A check; one that `applies` to some targets only runs with those. */
+  /** Declares a check; if `applies` is given, it runs only with targets that fulfil it. */
   check(name, run, applies = () => true) {
     this.#checks.push({ name, run, applies });
   }
@@ -40,7 +40,7 @@ class Suite {
     return { ran, failed };
   }
 
-  /** Runs one check; for what every check of a suite sets up and clears away. */
+  /** Runs one check. A suite can override it to set up and clean up around each check. */
   around(run, target) {
     return run(target);
   }

@@ -1,4 +1,4 @@
-"""Named checks: each runs by itself, prints one line, and fails alone."""
+"""Named checks: each runs separately, prints one line, and fails alone."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 
-# Seconds that one check may take.
+# The time limit for one check, in seconds.
 CHECK_LIMIT = 60.0
 
 Check = Callable[[object], Awaitable[None]]
@@ -24,7 +24,7 @@ class Suite:
         return function
 
     def check_if(self, applies: Callable[[object], bool]) -> Callable[[Check], Check]:
-        """A check of what not every target promises."""
+        """Declares a check of a feature that only some targets promise."""
 
         def declare(function: Check) -> Check:
             self.checks.append((function, applies))
@@ -76,6 +76,6 @@ class Tally:
 
 
 def equal(seen: object, wanted: object, what: str = "value") -> None:
-    """Fails with both sides when they differ."""
+    """Fails with both values if they differ."""
     if seen != wanted:
         raise AssertionError(f"the {what} is {seen!r}, not {wanted!r}")

@@ -1,4 +1,4 @@
-"""The other faces of a server: what one client began is answered, cancelled or begun there, with plain requests."""
+"""The other protocols of a server: they answer, cancel or begin turns for a client, with plain requests."""
 
 import asyncio
 import json
@@ -6,11 +6,11 @@ import time
 import urllib.request
 from typing import Any
 
-# Seconds that something may take to appear.
+# The time limit for an object to appear, in seconds.
 APPEAR_LIMIT = 30.0
-# Seconds that one request may take.
+# The time limit for one request, in seconds.
 REQUEST_LIMIT = 60.0
-# What answers a question, by its kind: the words, the data, and what the agent hears.
+# The answers to a question, by its kind: the words, the data, and the result that the agent gets.
 ANSWERS = {
     "permission": ("once", {"option_id": "once"}, "once"),
     "message": ("go on", {"message": "go on"}, "go on"),
@@ -19,7 +19,7 @@ APPROVED = ('{"approved": true}', {"approved": True}, "true")
 
 
 class Faces:
-    """A server whose three protocols are at their usual places below `base`."""
+    """A server whose three protocols have their default paths below `base`."""
 
     def __init__(self, base: str, token: str | None) -> None:
         self.base = base.rstrip("/")
@@ -37,7 +37,7 @@ class Faces:
             return json.loads(answer.read() or b"null")
 
     async def appeared(self, what: str, path: str, is_it: Any) -> dict[str, Any]:
-        """The first item of a list that this is true of, once there is one."""
+        """The first item of a list that fulfils this condition, once there is one."""
         deadline = time.monotonic() + APPEAR_LIMIT
         while True:
             items = (await self.call("GET", path))["items"]
@@ -48,7 +48,7 @@ class Faces:
             await asyncio.sleep(0.02)
 
     async def question(self, thread: str) -> dict[str, Any]:
-        """What a thread is asked."""
+        """The open question of a thread."""
         return await self.appeared(
             f"a question on {thread}",
             f"/api/v1/interrupts?pending=true&thread_id={thread}",
@@ -56,22 +56,22 @@ class Faces:
         )
 
     async def at_work(self, thread: str) -> str:
-        """The run that is at work on a thread."""
+        """The id of the running run of a thread."""
         path = f"/api/v1/runs?thread_id={thread}"
         return (await self.appeared(f"a run on {thread}", path, lambda item: item["status"] == "running"))["id"]
 
     async def words_for(self, thread: str) -> tuple[str, str]:
-        """The words that answer what a thread is asked, and what the agent will have heard."""
+        """The words that answer a thread's question, and the result that the agent gets."""
         words, _, heard = ANSWERS.get((await self.question(thread))["kind"], APPROVED)
         return words, heard
 
     async def data_for(self, thread: str) -> tuple[object, str]:
-        """The data that answers what a thread is asked, and what the agent will have heard."""
+        """The data that answers a thread's question, and the result that the agent gets."""
         _, data, heard = ANSWERS.get((await self.question(thread))["kind"], APPROVED)
         return data, heard
 
     async def answer_through(self, protocol: str, thread: str) -> str:
-        """Answers what a thread is asked as a client of this protocol does; gives what the agent will have heard."""
+        """Answers a thread's question like a client of this protocol; returns the result that the agent gets."""
         question = await self.question(thread)
         words, data, heard = ANSWERS.get(question["kind"], APPROVED)
         run = question["run_id"]
@@ -85,13 +85,13 @@ class Faces:
         return heard
 
     async def cancel_through(self, protocol: str, thread: str) -> None:
-        """Cancels what is at work on a thread as a client of this protocol does."""
+        """Cancels the running run of a thread like a client of this protocol."""
         run = await self.at_work(thread)
         place = f"/communication/runs/{run}" if protocol == "communication" else f"/connect/threads/{thread}/runs/{run}"
         await self.call("POST", f"{place}/cancel", {})
 
     async def say_through(self, protocol: str, agent: str, thread: str, text: str) -> None:
-        """A whole turn on a thread, as a client of this protocol has it."""
+        """Runs a whole turn on a thread, like a client of this protocol."""
         if protocol == "communication":
             message = {"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}
             body = {"agent_name": agent, "session_id": thread, "input": [message], "mode": "sync"}

@@ -1,10 +1,10 @@
-"""What the agents that do what their prompts say answer, whatever protocol they speak."""
+"""The answers of the agents that do what their prompts say, in every protocol."""
 
 # A PNG of one pixel.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-# Seconds between two pieces of what `count` says.
+# Seconds between two pieces of the answer to `count`.
 PAUSE = 0.02
-# What `count:5` says, in pieces.
+# The answer to `count:5`, in pieces.
 COUNTED = "0 1 2 3 4 "
-# Why `fail` fails.
+# The reason of the failure of `fail`.
 FAILURE = "nobody can answer that"

@@ -42,7 +42,7 @@ CHUNKS = {
 
 @dataclass
 class Session:
-    """What is kept of a session."""
+    """The stored state of a session."""
 
     cwd: str
     mode: str = "ask"
@@ -70,7 +70,7 @@ class Session:
 
 
 class Turn:
-    """What a prompt asks for: its words, its methods. Each gives a stop reason, or nothing for the usual one."""
+    """The words of a prompt, one method each. Each returns a stop reason, or `None` for the usual one."""
 
     def __init__(self, client: acp.Client, session_id: str, session: Session, forms: bool) -> None:
         self.client = client

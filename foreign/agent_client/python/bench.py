@@ -1,7 +1,7 @@
-"""The official SDK as it is measured: `bench.py agent`, or `bench.py client UPDATES TURNS -- COMMAND…`.
+"""Measures the official SDK: `bench.py agent`, or `bench.py client UPDATES TURNS -- COMMAND…`.
 
-The agent writes what it is told to, the client launches one and counts; it prints how many updates, and how many turns
-in a row of one update each, there are in a second.
+The agent writes the updates that it is asked for. The client launches an agent and prints how many updates,
+and how many turns in a row of one update each, it receives in a second.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def client(updates: int, turns: int, command: list[str]) -> None:
         for _ in range(turns):
             await prompt(1)
         row = turns / (time.perf_counter() - begun)
-        # Handlers of notifications are tasks of their own in this SDK: the last may still be about to run.
+        # This SDK runs handlers of notifications in separate tasks, so the last may not have run yet.
         while counting.seen < WARM_UP + updates + turns:
             await asyncio.sleep(0)
     print(json.dumps({"updates": flood, "turns": row}))

@@ -1,4 +1,4 @@
-"""An agent of any kind that does what its prompts say, through the official SDK; the other protocols lend a hand."""
+"""An agent of any kind that does what its prompts say, through the official SDK and with help from the other protocols."""
 
 import asyncio
 
@@ -11,11 +11,11 @@ suite = Suite("bridge")
 
 
 def has_faces(target: Target) -> bool:
-    """Whether other protocols can lend a hand: not where the agent's own server is driven."""
+    """Whether other protocols can help: not if the agent's own server is driven."""
     return target.faces is not None
 
 
-# The protocols that answer, cancel and begin what this client does not.
+# The protocols that answer, cancel and begin turns in place of this client.
 ANSWERS, CANCELS, BEGINS = "connect", "communication", "communication"
 
 
@@ -48,7 +48,7 @@ async def image(target: Target) -> None:
 
 
 def hesitates(editor: Editor) -> asyncio.Event:
-    """Lets the user think about every question until the event is set."""
+    """Leaves every question unanswered until the event is set."""
     decided = asyncio.Event()
 
     async def never(*_: object) -> object:
@@ -74,7 +74,7 @@ async def question(target: Target) -> None:
 
         await editor.saw("what the agent heard", says)
         equal((await turn).stop_reason, "end_turn", "stop reason")
-        # The question was a request of the agent, or it was the end of the turn, in words.
+        # The question was a request of the agent, or it ended the turn as text.
         asked = [each["method"] for each in editor.messages if each.get("method") in REQUESTS]
         spoken = [each for each in editor.updates(session) if "go on" in str(each).lower()]
         assert asked or spoken, editor.messages
@@ -109,7 +109,7 @@ async def cancellation(target: Target) -> None:
 async def error(target: Target) -> None:
     async with target.open() as editor:
         made = await editor.new_session()
-        # The numbers of errors at a server of another protocol are its own: they name no kind.
+        # A server of another protocol has its own error numbers, which name no kind.
         raised = await refused(editor.prompt(made.session_id, "fail"), -32602, -32603)
         assert FAILURE in str(raised) or FAILURE in str(raised.data), (raised, raised.data)
 

@@ -1,4 +1,4 @@
-"""A client on the official SDK: launches an agent, serves it files and terminals, answers its questions, keeps what it said."""
+"""A client on the official SDK: launches an agent, serves its files and terminals, answers questions, records messages."""
 
 import asyncio
 import os
@@ -15,27 +15,27 @@ from acp import schema
 
 from faces import Faces
 
-# The longest line that is read from an agent, in bytes.
+# The longest line that is accepted from an agent, in bytes.
 LINE_LIMIT = 50 << 20
-# Seconds that a wait for a message of the agent may take.
+# The time limit for a message of the agent, in seconds.
 SEE_LIMIT = 20.0
-# Seconds that the agent may take to end once its input has.
+# The time limit for the agent's exit after the end of its input, in seconds.
 END_LIMIT = 20.0
 
 
 @dataclass
 class Target:
-    """The agent under test, and what is expected of it."""
+    """The agent under test, and its expected features."""
 
     command: list[str]
     cwd: str
     name: str | None
     prompt: str
-    # Whether it must do all that we promise, and not only what the protocol asks for.
+    # Whether the agent must do everything that Trilogue promises, not only what the protocol requires.
     is_trilogue: bool
     # Whether it records the ids of prompts.
     has_ids: bool
-    # Whether it knows every word that our example agents know.
+    # Whether it knows every word of our example agents.
     has_vocabulary: bool
     # The server's other protocols.
     faces: Faces | None = None
@@ -45,7 +45,7 @@ class Target:
 
 
 class Terminal:
-    """A command that the agent asked for."""
+    """A command that the agent requested."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -60,17 +60,17 @@ class Terminal:
 
 
 class Editor(acp.Client):
-    """The client. A context: the agent is launched and initialised when it is entered, and closed when it is left."""
+    """The client. A context manager: it launches and initialises the agent on entry, and closes it on exit."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        # Everything that came in, in its order.
+        # All received messages, in order.
         self.messages: list[dict[str, Any]] = []
-        # What the SDK made of the updates.
+        # The updates as the SDK parsed them.
         self.typed: list[Any] = []
         self.asked: list[Any] = []
         self.terminals: dict[str, Terminal] = {}
-        # How questions are answered; by default the narrowest leave is given.
+        # How questions are answered; by default with the narrowest permission.
         self.choose: Callable[..., Any] = lambda options: choice(options, "allow_once", "allow_always")
         self.fill: Callable[..., Any] = lambda mode: schema.AcceptElicitationResponse(action="accept", content=filled(mode))
         self.stack = AsyncExitStack()
@@ -104,7 +104,7 @@ class Editor(acp.Client):
             raise AssertionError(f"the agent ended with {self.process.returncode} when its input did")
 
     async def kill(self) -> None:
-        """Kills the agent's process without a word."""
+        """Kills the agent's process with `SIGKILL`."""
         self.process.kill()
         await self.process.wait()
 
@@ -113,7 +113,7 @@ class Editor(acp.Client):
             self.messages.append(event.message)
 
     async def call(self, method: str, params: dict[str, Any]) -> Any:
-        """A request as it is, for what the SDK cannot send or does not show."""
+        """Sends a raw request that the SDK cannot send or does not show."""
         return await self.agent._conn.send_request(method, params)
 
     async def new_session(self) -> Any:
@@ -123,7 +123,7 @@ class Editor(acp.Client):
         return await self.agent.load_session(cwd=self.target.cwd, session_id=session_id, mcp_servers=[])
 
     async def prompt(self, session_id: str, prompt: Any, message_id: Any = None) -> "Turn":
-        """One turn: what came during it, and its result. Goes through the SDK's types unless there is an id."""
+        """Runs one turn; returns its messages and its result. Uses the SDK's types unless there is an id."""
         begun = len(self.messages)
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else prompt
         if message_id is None:
@@ -137,12 +137,12 @@ class Editor(acp.Client):
         return Turn(answers[-1]["result"], self.updates(session_id, begun))
 
     def updates(self, session_id: str, begun: int = 0) -> list[dict[str, Any]]:
-        """The updates of a session that came behind the first `begun` messages."""
+        """The updates of a session after the first `begun` messages."""
         ours = [each for each in self.messages[begun:] if each.get("method") == "session/update"]
         return [each["params"]["update"] for each in ours if each["params"]["sessionId"] == session_id]
 
     async def saw(self, what: str, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Waits until a message of the agent has come that this is true of."""
+        """Waits for a message of the agent that fulfils this condition."""
         deadline = time.monotonic() + SEE_LIMIT
         while True:
             for message in self.messages:
@@ -211,7 +211,7 @@ class Editor(acp.Client):
 
 @dataclass
 class Turn:
-    """The raw result of a prompt, and the raw updates that came during it."""
+    """The raw result of a prompt, and the raw updates of its turn."""
 
     result: dict[str, Any]
     updates: list[dict[str, Any]]
@@ -239,7 +239,7 @@ def choice(options: list[Any], *kinds: str) -> Any:
 
 
 def filled(mode: Any) -> dict[str, Any]:
-    """A form filled in: yes to every question, and a name in every text."""
+    """A completed form: yes to every question, and a name in every text."""
     kinds = {"boolean": True, "string": "Ada", "integer": 1, "number": 1, "array": []}
     return {name: kinds[each.type] for name, each in (mode.requested_schema.properties or {}).items()}
 

@@ -1,4 +1,4 @@
-"""What checks ask of an agent."""
+"""Assertions about an agent."""
 
 import re
 from collections.abc import Awaitable
@@ -9,7 +9,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[
 
 
 def is_uuid(seen: object, what: str) -> None:
-    """Fails unless this is a UUID in small letters."""
+    """Fails unless this is a UUID in lower case."""
     assert isinstance(seen, str) and UUID.fullmatch(seen), f"the {what} is {seen!r}, no UUID"
 
 

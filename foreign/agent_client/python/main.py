@@ -48,6 +48,6 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    # The SDK logs what peers refuse; the checks say what is wrong with it.
+    # The SDK logs errors from peers; failed checks report them already.
     logging.disable(logging.CRITICAL)
     sys.exit(asyncio.run(main()))

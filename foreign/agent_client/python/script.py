@@ -1,4 +1,4 @@
-"""What an agent does that takes its orders from the prompt: updates of every kind, questions, files, terminals, cancels."""
+"""Checks of an agent that follows its prompts: updates of every kind, questions, files, terminals, cancellations."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ def knows_all(target: Target) -> bool:
 
 
 async def take(target: Target, prompt: Any, **settings: Any) -> tuple[Turn, Editor]:
-    """A turn in a session of its own. Where it is promised, the session loaded anew tells the same."""
+    """A turn in a new session. If the target promises that, loading the session replays the same."""
     async with target.open() as editor:
         for name, value in settings.items():
             setattr(editor, name, value)

@@ -1,4 +1,4 @@
-"""What every agent does: sessions, turns, ids, replay."""
+"""Checks that apply to every agent: sessions, turns, ids, replay."""
 
 import asyncio
 from datetime import datetime

@@ -1,4 +1,4 @@
-// An agent on the official SDK: what it does is the text of the prompt. `--auth` asks for authentication first,
+// An agent on the official SDK that does what its prompts say. `--auth` asks for authentication first,
 // `--state FOLDER` keeps its sessions in files.
 
 import { randomUUID } from "node:crypto";
@@ -31,7 +31,7 @@ const sessions = new Map();
 let isAuthenticated = !options.has("--auth");
 let forms = false;
 
-/** The session of this id, from its file when it is not open. */
+/** The session with this id, loaded from its file if it is not open. */
 function session(id) {
   const file = state && join(state, `${id}.json`);
   if (!sessions.has(id) && file && existsSync(file)) {
@@ -64,7 +64,7 @@ function configOptions(found) {
 function make(client) {
   const update = (sessionId, body) => client.tell("session/update", { sessionId, update: body });
 
-  /** What a prompt asks for: its words, its methods. */
+  /** The words of a prompt, one method each. */
   class Turn {
     constructor(id, found) {
       this.id = id;

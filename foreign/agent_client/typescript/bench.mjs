@@ -1,8 +1,8 @@
-// The official SDK as it is measured:
+// Measures the official SDK:
 //   bench.mjs --modules FOLDER agent
 //   bench.mjs --modules FOLDER client UPDATES TURNS -- COMMAND…
-// The agent writes what it is told to, the client launches one and counts; it prints how many updates, and how many
-// turns in a row of one update each, there are in a second.
+// The agent writes the updates that it is asked for. The client launches an agent and prints how many updates,
+// and how many turns in a row of one update each, it receives in a second.
 
 import { spawn } from "node:child_process";
 import { connectAgent, connectClient, load, streamOf } from "./peer.mjs";

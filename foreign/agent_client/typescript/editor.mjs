@@ -1,4 +1,4 @@
-// A client on the official SDK: launches an agent, serves it files and terminals, answers its questions, keeps what it said.
+// A client on the official SDK: launches an agent, serves its files and terminals, answers questions, records messages.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -6,9 +6,9 @@ import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { connectClient, streamOf } from "./peer.mjs";
 
-/** What a test may set: how questions are answered. By default the narrowest leave is given. */
+/** Settings for a test: how questions are answered. By default the narrowest permission is given. */
 export class Editor {
-  /** Everything that came in, in its order. */
+  /** All received messages, in order. */
   messages = [];
   asked = [];
   terminals = new Map();
@@ -93,7 +93,7 @@ export class Editor {
     return this.call("session/new", { cwd: this.target.cwd, mcpServers: [] });
   }
 
-  /** One turn: what came during it, and its result. */
+  /** Runs one turn; returns its messages and its result. */
   async prompt(sessionId, prompt, messageId) {
     const from = this.messages.length;
     const blocks = typeof prompt === "string" ? [{ type: "text", text: prompt }] : prompt;
@@ -102,13 +102,13 @@ export class Editor {
     return { result, updates: this.updates(sessionId, from) };
   }
 
-  /** The updates of a session that came behind the first `from` messages. */
+  /** The updates of a session after the first `from` messages. */
   updates(sessionId, from = 0) {
     const ours = this.messages.slice(from).filter((each) => each.method === "session/update" && each.params.sessionId === sessionId);
     return ours.map((each) => each.params.update);
   }
 
-  /** Waits until a message of the agent has come that `is` is true of. */
+  /** Waits for a message of the agent that fulfils `is`. */
   async saw(is, what) {
     const deadline = performance.now() + 20_000;
     for (;;) {
@@ -119,7 +119,7 @@ export class Editor {
     }
   }
 
-  /** Closes the agent's input and waits for its end, which must be prompt and clean. */
+  /** Closes the agent's input and waits for its exit, which must be quick and clean. */
   async close() {
     this.child.stdin.end();
     const limit = setTimeout(() => this.child.kill("SIGKILL"), 10_000);
@@ -129,7 +129,7 @@ export class Editor {
     assert.equal(code, 0, "the agent's status at its end");
   }
 
-  /** Kills the agent's process without a word. */
+  /** Kills the agent's process with `SIGKILL`. */
   async kill() {
     this.child.kill("SIGKILL");
     await this.ended;
@@ -157,7 +157,7 @@ export function choice({ options }, ...kinds) {
   return { outcome: "selected", optionId: option.optionId };
 }
 
-/** A form filled in: yes to every question, and a name in every text. */
+/** A completed form: yes to every question, and a name in every text. */
 function filled(schema) {
   const kinds = { boolean: true, string: "Ada", integer: 1, number: 1, array: [] };
   return Object.fromEntries(Object.entries(schema.properties ?? {}).map(([name, { type }]) => [name, kinds[type]]));

@@ -1,10 +1,10 @@
-// What checks ask of an agent.
+// Assertions about an agent.
 
 import assert from "node:assert/strict";
 import { Suite as CheckSuite } from "../../shared/check.cjs";
 import { Editor } from "./editor.mjs";
 
-/** Checks that open agents, which are closed behind each check. */
+/** Checks that open agents, which are closed after each check. */
 export class Suite extends CheckSuite {
   async around(run, target) {
     const editors = [];
@@ -18,7 +18,7 @@ export class Suite extends CheckSuite {
   }
 }
 
-/** An agent that was launched and initialised. */
+/** A launched and initialised agent. */
 async function opened(target, command, editors) {
   const editor = new Editor(target, command);
   editors.push(editor);
@@ -26,7 +26,7 @@ async function opened(target, command, editors) {
   return editor;
 }
 
-/** Fails unless the call is refused with this code; gives the error. */
+/** Fails unless the call is refused with this code; returns the error. */
 export async function refused(call, code) {
   let result;
   try {
@@ -41,7 +41,7 @@ export async function refused(call, code) {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** Fails unless this is a UUID in small letters. */
+/** Fails unless this is a UUID in lower case. */
 export function isUuid(id, what) {
   assert.match(String(id), UUID, what);
 }

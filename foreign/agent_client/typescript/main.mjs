@@ -1,7 +1,7 @@
 // Drives an agent with a client on the official SDK:
 //   main.mjs --modules FOLDER --cwd FOLDER [--seed] [--trilogue] [--plain] [--native] [--name NAME] [--prompt TEXT] [--only TEXT] SUITE… -- COMMAND…
-// `--seed` takes the SDK's release that had ids on prompts, `--trilogue` asks for what we promise,
-// `--plain` leaves out the words that only our example agents know, `--native` asks for what agents do that are not hosted.
+// `--seed` uses the SDK's release that had ids on prompts, `--trilogue` requires everything that Trilogue promises,
+// `--plain` skips words that only our example agents know, `--native` requires features of agents that are not hosted.
 
 import { runSuites } from "../../shared/check.cjs";
 import { auth, asking, attach } from "./more.mjs";

@@ -1,11 +1,11 @@
-// One way to use two releases of the official SDK: today's, and the last one that had ids on prompts.
+// One interface to two releases of the official SDK: today's, and the last one that had ids on prompts.
 
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
-// What the older release calls the methods of an agent.
+// The older release's names of an agent's methods.
 const AGENT = {
   initialize: "initialize",
   authenticate: "authenticate",
@@ -20,7 +20,7 @@ const AGENT = {
   "session/prompt": "prompt",
   "session/cancel": "cancel",
 };
-// What it calls those of a client.
+// Its names of a client's methods.
 const CLIENT = {
   "session/request_permission": "requestPermission",
   "session/update": "sessionUpdate",
@@ -35,14 +35,14 @@ const CLIENT = {
 };
 const NOTIFICATIONS = new Set(["session/update", "session/cancel"]);
 
-/** The SDK of this name, from the folder that it was installed in. */
+/** The SDK of this name, from the folder of its installation. */
 export async function load(modules, isSeed) {
   const name = isSeed ? "seed-sdk" : "@agentclientprotocol/sdk";
   const find = createRequire(join(modules, "resolve.cjs"));
   return import(pathToFileURL(find.resolve(name)));
 }
 
-/** A stream over the pipes of a process; `see` is shown every message that comes in, in its order. */
+/** A stream over the pipes of a process; `see` gets every incoming message, in order. */
 export function streamOf(sdk, output, input, see) {
   const stream = sdk.ndJsonStream(Writable.toWeb(output), Readable.toWeb(input));
   if (!see) return stream;
@@ -55,7 +55,7 @@ export function streamOf(sdk, output, input, see) {
   return { writable: stream.writable, readable: stream.readable.pipeThrough(tap) };
 }
 
-/** Connects a client: `handlers` by method. Gives `call`, `tell` and `closed`. */
+/** Connects a client: `handlers` by method. Returns `call`, `tell` and `closed`. */
 export function connectClient(sdk, isSeed, stream, handlers) {
   if (isSeed) {
     const connection = new sdk.ClientSideConnection(() => named(CLIENT, handlers), stream);
@@ -70,7 +70,7 @@ export function connectClient(sdk, isSeed, stream, handlers) {
   };
 }
 
-/** Connects an agent, whose handlers `make` gives from its peer. */
+/** Connects an agent; `make` creates its handlers from its peer. */
 export function connectAgent(sdk, isSeed, stream, make) {
   if (isSeed) {
     let closed;
@@ -104,7 +104,7 @@ function seedPeer(connection, names, closed) {
   const call = async (method, params) => {
     if (names[method] === undefined) return connection.extMethod(method, params);
     const result = await connection[names[method]](params);
-    // The release makes an object of a terminal; its id is what was answered.
+    // The older release returns an object for a terminal; its id is the result.
     return method === "terminal/create" && result?.id ? (terminals.set(result.id, result), { terminalId: result.id }) : result;
   };
   const terminals = new Map();

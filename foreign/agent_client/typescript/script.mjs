@@ -1,4 +1,4 @@
-// What an agent does that takes its orders from the prompt: updates of every kind, questions, files, terminals, cancels.
+// Checks of an agent that follows its prompts: updates of every kind, questions, files, terminals, cancellations.
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { choice, messages, said } from "./editor.mjs";
 
 export const suite = new Suite("script");
 
-/** A turn in a session of its own; with `replays`, the session loaded anew tells the same. */
+/** A turn in a new session; with `replays`, loading the session replays the same. */
 async function turn(target, prompt, { replays = target.isTrilogue, ...more } = {}) {
   const editor = await target.open();
   Object.assign(editor, more);
@@ -23,7 +23,7 @@ async function turn(target, prompt, { replays = target.isTrilogue, ...more } = {
   return { ...done, editor, sessionId };
 }
 
-/** Whether it knows every word that our example agents know. */
+/** Whether the agent knows every word of our example agents. */
 const knowsAll = (target) => target.hasVocabulary;
 
 const kinds = (updates) => updates.map((update) => update.sessionUpdate);

@@ -1,4 +1,4 @@
-// What every agent does: sessions, turns, ids, replay.
+// Checks that apply to every agent: sessions, turns, ids, replay.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -7,7 +7,7 @@ import { Editor, messages, said } from "./editor.mjs";
 
 export const suite = new Suite("session");
 
-/** Whether it must do all that we promise, and not only what the protocol asks for. */
+/** Whether the agent must do everything that Trilogue promises, not only what the protocol requires. */
 const promises = (target) => target.isTrilogue;
 
 suite.check("initialize", async (target) => {

@@ -1,5 +1,5 @@
 "use strict";
-// Discovery, and what every agent of the conformance program answers.
+// Discovery, and the answers of every agent of the conformance program.
 
 const assert = require("node:assert/strict");
 const { AgentManifest, Message } = require("acp-sdk");

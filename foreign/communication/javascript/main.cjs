@@ -1,5 +1,5 @@
 "use strict";
-// Drives a server through the official TypeScript client, and checks every answer.
+// Drives a server through the official TypeScript client, and checks every response.
 //
 //     node main.cjs --url URL [--token TOKEN] [--only TEXT] SUITE...
 //

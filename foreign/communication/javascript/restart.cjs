@@ -1,5 +1,5 @@
 "use strict";
-// What is begun before a server is killed, and what is still there afterwards.
+// Work that begins before a server is killed, and its state afterwards.
 
 const assert = require("node:assert/strict");
 const { randomUUID } = require("node:crypto");
@@ -9,7 +9,7 @@ const { all, text } = require("./target.cjs");
 const HELLO = [Message.parse({ parts: [{ content: "Hello!" }] })];
 const NOTHING = MessageAwaitResume.parse({ type: "message", message: { parts: [] } });
 
-/** Leaves a completed run and two waiting ones behind, and prints where they are. */
+/** Leaves a completed run and two waiting ones behind, and prints their ids. */
 async function begin(target) {
   const client = target.client();
   const session = randomUUID();
@@ -25,7 +25,7 @@ async function begin(target) {
   console.log(`left ${JSON.stringify({ session, done, events, waiting })}`);
 }
 
-/** Finds everything as it was left, answers the waiting runs, and goes on in the session. */
+/** Finds everything unchanged, answers the waiting runs, and continues the session. */
 async function finish(target, left) {
   const { session, done, events, waiting } = JSON.parse(left);
   const client = target.client();

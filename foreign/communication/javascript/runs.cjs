@@ -92,7 +92,7 @@ suite.check("messages_have_ids_that_the_client_ignores", async (target) => {
   const run = await target.client().runSync("echo", HELLO);
   const raw = await (await target.send("GET", `/runs/${run.run_id}`)).json();
   assert.match(raw.output[0].x_trilogue.message_id, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
-  // What the official client parses has nothing of it.
+  // The official client drops these members when it parses.
   assert.deepEqual(await target.client().runStatus(run.run_id), run);
   assert.deepEqual(Message.parse(raw.output[0]), run.output[0]);
   assert.equal("x_trilogue" in run.output[0], false);

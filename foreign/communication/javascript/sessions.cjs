@@ -1,5 +1,5 @@
 "use strict";
-// Sessions on one server: what this client can do with them.
+// Sessions on one server, as far as this client supports them.
 
 const assert = require("node:assert/strict");
 const { randomUUID } = require("node:crypto");

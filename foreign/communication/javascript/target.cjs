@@ -1,14 +1,14 @@
 "use strict";
-// The server under test, and what checks ask of it.
+// The server under test, and the assertions of checks.
 
 const assert = require("node:assert/strict");
 const { setTimeout: pause } = require("node:timers/promises");
 const { Client } = require("acp-sdk");
 
-// Milliseconds that a run may take to get where a check waits for it.
+// The time limit for a run to reach the status that a check waits for, in milliseconds.
 const SETTLE_LIMIT = 20_000;
 
-/** The server under test, and how to reach it. */
+/** The server under test, and its address. */
 class Target {
   constructor(url, token) {
     this.url = url;
@@ -25,7 +25,7 @@ class Target {
     return new Client({ baseUrl: this.url, fetch: this.fetch });
   }
 
-  /** Sends what the official client cannot, below the server's address. */
+  /** Sends a request that the official client cannot send, below the server's address. */
   async send(method, path, body) {
     const base = this.url.replace(/\/$/, "");
     const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
@@ -34,7 +34,7 @@ class Target {
   }
 }
 
-/** Everything that a stream gives. */
+/** All events of a stream. */
 async function all(stream) {
   const events = [];
   for await (const event of stream) events.push(event);
@@ -51,7 +51,7 @@ async function refused(call, code) {
   });
 }
 
-/** Looks at a run until it has this status. */
+/** Polls a run until it has this status. */
 async function settled(client, run, status) {
   const deadline = performance.now() + SETTLE_LIMIT;
   while (run.status !== status) {

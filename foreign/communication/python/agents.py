@@ -1,4 +1,4 @@
-"""Discovery, and what every agent of the conformance program answers."""
+"""Discovery, and the answers of every agent of the conformance program."""
 
 import base64
 

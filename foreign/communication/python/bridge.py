@@ -1,4 +1,4 @@
-"""An agent of any kind that does what its prompts say, through the official client; the other protocols lend a hand."""
+"""An agent of any kind that does what its prompts say, through the official client, helped by the other protocols."""
 
 from uuid import uuid4
 
@@ -24,11 +24,11 @@ suite = Suite("bridge")
 
 
 def has_faces(target: Target) -> bool:
-    """Whether other protocols can lend a hand: not where the agent's own server is driven."""
+    """Whether other protocols can help: not if the agent's own server is driven."""
     return target.faces is not None
 
 
-# The protocol that answers, cancels and begins what this client does not.
+# The protocol that answers, cancels and begins runs in place of this client.
 OTHER = "connect"
 
 

@@ -1,4 +1,4 @@
-"""What the official client cannot send: the statuses and bodies of bad requests."""
+"""Requests that the official client cannot send: the statuses and bodies of their errors."""
 
 import json
 
@@ -27,7 +27,7 @@ def message(*parts: dict[str, object]) -> dict[str, object]:
     return request(input=[{"role": "user", "parts": list(parts)}])
 
 
-# The body, the status, and the code of the error; what runs has no code.
+# The body, the status, and the error's code; a request that runs has no code.
 RUNS: list[tuple[str, object, int, str | None]] = [
     ("no body", b"", 422, "invalid_input"),
     ("no JSON", b"{", 422, "invalid_input"),

@@ -1,4 +1,4 @@
-"""Drives a server through the official Python client, and checks every answer.
+"""Drives a server through the official Python client, and checks every response.
 
     python main.py --url URL [--token TOKEN] [--peer URL]... [--agent NAME --base URL] [--only TEXT] SUITE...
 

@@ -1,4 +1,4 @@
-"""What is begun before a server is killed, and what is still there afterwards."""
+"""Work that begins before a server is killed, and its state afterwards."""
 
 import json
 
@@ -13,7 +13,7 @@ AGENT = "history_echo"
 
 
 async def begin(target: Target) -> None:
-    """Leaves a completed run and two waiting ones behind, and prints where they are."""
+    """Leaves a completed run and two waiting ones behind, and prints their ids."""
     session = Session()
     async with target.client() as client, client.session(session) as within:
         done = await within.run_sync(HELLO, agent=AGENT)
@@ -31,7 +31,7 @@ async def begin(target: Target) -> None:
 
 
 async def finish(target: Target, text: str) -> None:
-    """Finds everything as it was left, answers the waiting runs, and goes on in the session."""
+    """Finds everything unchanged, answers the waiting runs, and continues the session."""
     left = json.loads(text)
     async with target.client() as client:
         from acp_sdk.models import Run

@@ -32,7 +32,7 @@ suite = Suite("runs")
 
 HELLO = [Message(parts=[MessagePart(content="Hello!")])]
 NOTHING = MessageAwaitResume(message=Message(parts=[]))
-# A cancelled run must have ended after this many seconds.
+# The time limit for the end of a cancelled run, in seconds.
 CANCEL_LIMIT = 10.0
 PARTS = (MessagePartEvent, ArtifactEvent)
 
@@ -152,7 +152,7 @@ async def messages_have_ids_that_the_client_ignores(target: Target) -> None:
         raw = (await http.get(f"runs/{run.run_id}")).json()
         ids = [named(message) for message in raw["output"]]
         equal(len(ids), 1, "number of messages")
-        # The official models keep nothing of it, so what they compare is equal.
+        # The official models drop these members, so the comparison finds equal values.
         equal(Run.model_validate(raw), run, "run")
         equal(run.output, echoed(HELLO), "output")
         session = (await http.get(f"sessions/{run.session_id}")).json()

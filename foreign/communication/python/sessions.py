@@ -107,7 +107,7 @@ async def an_answered_run_in_a_session(target: Target) -> None:
     async with target.client() as client, client.session() as session:
         run = await session.run_sync(HELLO, agent="awaiter")
         equal(run.status, RunStatus.AWAITING, "status")
-        # A run that waits holds up nobody.
+        # A waiting run does not block other runs.
         other = await session.run_sync(HELLO, agent="echo")
         equal(other.status, RunStatus.COMPLETED, "status of another run")
         run = await session.run_resume_sync(NOTHING, run_id=run.run_id)

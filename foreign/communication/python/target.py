@@ -1,4 +1,4 @@
-"""The server under test, and what checks ask of it."""
+"""The server under test, and the assertions of checks."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ from acp_sdk.models import ACPError, Run, RunStatus
 from check import CHECK_LIMIT, equal
 from faces import Faces
 
-# Seconds that a run may take to get where a check waits for it.
+# The time limit for a run to reach the status that a check waits for, in seconds.
 SETTLE_LIMIT = 20.0
 
 
 @dataclass
 class Target:
-    """The server under test, and how to reach it."""
+    """The server under test, and its address."""
 
     url: str
     token: str | None = None
@@ -33,7 +33,7 @@ class Target:
         return Client(base_url=self.url, headers=headers, trust_env=False, **options)
 
     def http(self) -> httpx.AsyncClient:
-        """A plain client, for what the official one cannot send."""
+        """A plain client, for requests that the official one cannot send."""
         headers = {"authorization": f"Bearer {self.token}"} if self.token else None
         base = self.url.rstrip("/") + "/"
         return httpx.AsyncClient(base_url=base, headers=headers, trust_env=False, timeout=CHECK_LIMIT)
@@ -52,7 +52,7 @@ async def refused(call: Awaitable[object], code: str) -> ACPError:
 
 
 async def settled(client: Client, run: Run, *wanted: RunStatus) -> Run:
-    """Looks at a run until it has one of these statuses."""
+    """Polls a run until it has one of these statuses."""
     deadline = time.monotonic() + SETTLE_LIMIT
     while run.status not in wanted:
         if run.status.is_terminal or time.monotonic() > deadline:

@@ -1,9 +1,9 @@
-"""The reference server with an agent that does what its prompts say: an agent that our server stands in front of.
+"""The reference server with an agent that does what its prompts say; Trilogue's server runs in front of it.
 
     python agent.py PORT
 
-`say:TEXT` and `count:NUMBER` speak in pieces, `image` shows one, `broken` one that is no base64, `ask` awaits a message, `slow` goes on until it is
-cancelled, `fail` fails, `recall` says what the user said before.
+`say:TEXT` and `count:NUMBER` answer in pieces, `image` sends an image, `broken` one that is not base64, `ask` awaits
+a message, `slow` runs until it is cancelled, `fail` fails, `recall` repeats the user's earlier messages.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Where the official suite and the official example are, and what the suite needs that is not here."""
+"""The paths of the official suite and the official example, and replacements for missing dependencies of the suite."""
 
 import sys
 import types
@@ -11,7 +11,7 @@ SUITE = SOURCE / "tests"
 
 
 def leave_out_stores() -> None:
-    """The suite imports plugins that start a Redis and a PostgreSQL; nothing here uses them."""
+    """The suite imports plugins that start a Redis and a PostgreSQL; no check here uses them."""
     starter = lambda **_: pytest.fixture(scope="session")(lambda: None)  # noqa: E731
     for name, members in {
         "pytest_redis": {},

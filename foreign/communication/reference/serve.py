@@ -1,4 +1,4 @@
-"""The reference server with an agent that repeats what it hears: the peer of a benchmark.
+"""The reference server with an echo agent: the peer of a benchmark.
 
     python serve.py PORT
 """

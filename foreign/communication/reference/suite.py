@@ -1,10 +1,10 @@
-"""Runs the official end-to-end suite, unmodified, through servers that stand in front of its own.
+"""Runs the official end-to-end suite, unmodified, through servers in front of the suite's own.
 
     python suite.py --behind PORT PORT PORT --front PORT PORT PORT
 
-The suite starts one server of the official library, and for sessions that move two more. They listen on the ports of
-`--behind`; its client talks to the ports of `--front` in their place. Of the stores that it tries, those that need
-another program are left out: they belong to the server behind. Exits with 1 unless every check has passed.
+The suite starts one server of the official library, and two more for sessions that move. They listen on the ports of
+`--behind`; the suite's client uses the ports of `--front` instead. Stores that need another program are skipped,
+because they belong to the server behind. Exits with 1 unless every check has passed.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from acp_sdk.server import Server
 
 from official import SUITE, import_suite
 
-# Seconds that the servers in front may take until they serve what is behind them.
+# The time limit until the servers in front serve the agents behind them, in seconds.
 READY_LIMIT = 30.0
 
 
 class Front:
-    """Puts each server behind its own port, and the one in front of it in its place."""
+    """Replaces the port of each of the suite's servers, and its address by that of the server in front."""
 
     def __init__(self, behind: list[int], front: list[int]) -> None:
         self.behind, self.front = behind, front
@@ -44,7 +44,7 @@ class Front:
 
         async def startup_behind(server: uvicorn.Server, *arguments: object, **options: object) -> None:
             await startup(server, *arguments, **options)
-            # The suite reads the address of a server here.
+            # The suite reads the server's address here.
             server.config.port = self.front[self.behind.index(server.config.port)]
 
         Server.run, uvicorn.Server.startup = run_behind, startup_behind
@@ -59,7 +59,7 @@ class Front:
         return result
 
     def wait_for(self, agent: object, place: int) -> None:
-        """Waits until the server behind answers, and the one in front serves its agent as it is there."""
+        """Waits until the server behind responds, and the one in front serves its agent unchanged."""
         deadline = time.monotonic() + READY_LIMIT
         wanted = (agent.input_content_types, agent.output_content_types, None)
         front = f"http://localhost:{self.front[place]}"
@@ -78,7 +78,7 @@ class Front:
             time.sleep(0.05)
 
     def pytest_runtest_logreport(self, report: object) -> None:
-        """Notes how each check ended; what is not `passed` in every phase counts as a failure, a skip too."""
+        """Records each check's result; any result but `passed` in every phase is a failure, including a skip."""
         outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
         self.outcomes.setdefault(report.nodeid, []).append(outcome)
 

@@ -17,7 +17,7 @@ FENCE = re.compile(r"```py\n(.*?)```", re.DOTALL)
 
 
 class CollectingServer(Server):
-    """Keeps its agents for another server in place of running."""
+    """Collects its agents for another server instead of running."""
 
     started: list[Server] = []
 

@@ -1,6 +1,6 @@
-"""What makes the made-up requests reach the agents: names of what is there, and inputs that fit.
+"""Makes the generated requests reach the agents: gives them existing names, and inputs that fit.
 
-A request keeps what was made up for it in one of three cases, so that nonsense is still sent everywhere.
+About a third of the requests keep their generated values, so that invalid input is still sent to every operation.
 """
 
 import atexit
@@ -31,7 +31,7 @@ AGENTS = [
     ("counter", [{"count": 2}, {"count": 3, "pause_ms": 5}], []),
 ]
 
-# What there is, the newest at the end.
+# The existing ids, the newest last.
 runs: deque[str] = deque(maxlen=20)
 threads: deque[str] = deque(maxlen=10)
 thread_runs: deque[tuple[str, str]] = deque(maxlen=20)
@@ -70,7 +70,7 @@ def after_call(context, case, response) -> None:
 
 
 def note(case, body: object) -> None:
-    """Remembers what an answer shows."""
+    """Remembers the ids in a response."""
     if not isinstance(body, dict):
         return
     run = body.get("run") or body
@@ -112,13 +112,13 @@ def body_kind(case) -> str:
 
 
 def fitting(body: dict) -> dict:
-    """A run that an agent can take, with what was made up around it."""
+    """A run that an agent accepts, with the other generated members kept."""
     body = dict(body)
     after = body.get("after_seconds")
-    # Nobody waits for a run that begins next year.
+    # No check waits for a run that begins next year.
     if isinstance(after, int) and after > 0:
         body["after_seconds"] = 1 if CHOICE.random() < 0.1 else 0
-    # No name is looked up that somebody else may own.
+    # Avoids names that may belong to other owners.
     if isinstance(body.get("webhook"), str):
         body["webhook"] = CHOICE.choice(["http://127.0.0.1:9/x", "ftp://127.0.0.1/x", "no address", ""])
     if not likely():
@@ -157,7 +157,7 @@ def documented_shape(ctx, response, case) -> None:
 
 
 def check_stream(text: str) -> None:
-    """Each event is as documented, once its data is read as the JSON that it is, and the last alone ends the stream."""
+    """Checks that each event, with its data parsed as JSON, matches the document, and that only the last ends the stream."""
     assert text.endswith("\n\n"), f"the stream breaks off: {text!r}"
     statuses = []
     for block in text.removesuffix("\n\n").split("\n\n"):

@@ -1,10 +1,10 @@
-"""Makes requests up from the official OpenAPI document of the Agent Connect Protocol, and checks every answer.
+"""Generates requests from the official OpenAPI document of the Agent Connect Protocol, and checks every response.
 
     python main.py --url URL --document FILE --seed NUMBER [--examples NUMBER] [--errors]
 
-No answer may be a 5xx, and each must have a status, a content type and a body that the document
-has for its operation. Bodies of errors are held against the document with --errors only: without
-it they must be the server's own, with a code. Exits with 1 when an answer was another.
+No response may be a 5xx, and each must have a status, a content type and a body that the document
+defines for its operation. Bodies of errors are compared with the document only with --errors: otherwise
+they must be the server's own, with a code. Exits with 1 if a response differs.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "documented_shape"]
 PHASES = ["examples", "coverage", "fuzzing"]
-# Seconds that one answer may take.
+# The time limit for one response, in seconds.
 ANSWER_LIMIT = 20
 
 

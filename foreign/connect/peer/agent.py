@@ -1,9 +1,9 @@
-"""A server of the Agent Connect Protocol, after its official document, with an agent that does what its prompts say.
+"""A server of the Agent Connect Protocol, written from its official document, with an agent that does what its prompts say.
 
     python agent.py PORT
 
-The agent takes messages. `say:TEXT` and `count:NUMBER` speak in pieces, `image` shows one, `ask` interrupts the run,
-`slow` goes on until it is cancelled, `fail` fails, `recall` says what the user said before on the thread.
+The agent takes messages. `say:TEXT` and `count:NUMBER` answer in pieces, `image` sends an image, `ask` interrupts the run,
+`slow` runs until it is cancelled, `fail` fails, `recall` repeats the user's earlier messages on the thread.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def now() -> str:
 
 @dataclass
 class Run:
-    """A run, what it has said so far, and the samples of that which its readers get."""
+    """A run, its messages so far, and the samples of them for its readers."""
 
     creation: dict[str, Any]
     thread: str | None
@@ -82,7 +82,7 @@ class Run:
     said: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    # How many events there were when it was answered last.
+    # The number of events at the last answer.
     answered: int = 0
     answer: asyncio.Future | None = None
     task: asyncio.Task | None = None
@@ -98,7 +98,7 @@ class Run:
         } | ({"thread_id": self.thread} if self.thread else {})
 
     async def set(self, status: str, output: dict[str, Any]) -> None:
-        """The run stands still: it ended, or it asks."""
+        """Records that the run has stopped: it has ended, or it asks."""
         kinds = {"result": "values", "interrupt": "interrupt", "error": "error"}
         async with self.changed:
             self.status, self.output = status, output
@@ -183,14 +183,14 @@ def text(message: dict[str, Any]) -> str:
 
 app = FastAPI()
 runs: dict[str, Run] = {}
-# What was said on each thread.
+# The messages of each thread.
 threads: dict[str, list[dict[str, Any]]] = {}
 since = now()
 
 
 @app.exception_handler(HTTPException)
 async def refused(_: object, error: HTTPException) -> JSONResponse:
-    """An error's body is a bare text, as the document has it."""
+    """Returns an error whose body is a bare text, as in the document."""
     return JSONResponse(error.detail, error.status_code)
 
 
@@ -294,7 +294,7 @@ async def cancelled(run: Run) -> Response:
     return Response(status_code=204)
 
 
-# Runs are on a thread or stateless: the same operations at two places.
+# Runs are on a thread or stateless: the same operations under two paths.
 @app.post("/runs")
 @app.post("/threads/{thread_id}/runs")
 async def create_run(creation: dict[str, Any], thread_id: str | None = None) -> dict[str, Any]:
@@ -335,7 +335,7 @@ async def wait(run_id: str, thread_id: str | None = None) -> dict[str, Any]:
 @app.get("/threads/{thread_id}/runs/{run_id}/stream")
 async def join(run_id: str, thread_id: str | None = None) -> StreamingResponse:
     run = find(run_id, thread_id)
-    # What was so far is in the newest sample; a question that was answered is not asked again.
+    # The newest sample has all earlier output; an answered question is not asked again.
     return stream(run, max(len(run.events) - 1, run.answered))
 
 

@@ -2,7 +2,7 @@
 
     python serve.py PORT [quick]
 
-As `pip install fastapi uvicorn` gives it, or quick: with an event loop and an HTTP parser in C.
+Plain as `pip install fastapi uvicorn` installs it, or quick: with an event loop and an HTTP parser in C.
 """
 
 import asyncio

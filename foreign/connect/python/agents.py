@@ -1,4 +1,4 @@
-"""Every operation on agents, and what the protocol's document demands beyond them."""
+"""Every operation on agents, and the further requirements of the protocol's document."""
 
 from agntcy_acp import NotFoundException
 from agntcy_acp.models import AgentSearchRequest
@@ -76,7 +76,7 @@ async def get_acp_descriptor_by_id(target: Target) -> None:
 
 @suite.check
 async def what_the_document_demands_beyond(target: Target) -> None:
-    """Nothing of this is in the client; it must not disturb it either."""
+    """Members that the client does not know; they must not disturb it."""
     for path in [
         "/authentication",
         "/errors",
@@ -95,7 +95,7 @@ async def what_the_document_demands_beyond(target: Target) -> None:
     equal(made.status, 200, "status")
     instance = made.json()["configuration_id"]
     async with target.client() as client:
-        # The one way in which this client can use a configured instance.
+        # The only way in which this client can use a configured instance.
         answer = await client.create_and_wait_for_stateless_run_output(stateless(instance, human("hi")))
         said = answer.output.actual_instance.values["messages"]
         equal((answer.run.agent_id, said[-1]["content"]), (target.echo, "HI"), "run of an instance")

@@ -1,12 +1,12 @@
-"""What the checks ask for: inputs and runs of the agents."""
+"""The requests of the checks: inputs and runs of the agents."""
 
 from agntcy_acp.models import Config, RunCreateStateful, RunCreateStateless, StreamingMode, StreamMode
 
 # The id of the agent with known answers.
 MOCK = "3f1e2549-5799-4321-91ae-2a4881d55526"
-# The agent that counts, by the name under which it is served.
+# The agent that counts, by its name on the server.
 COUNTER = "counter"
-# An id that nothing has.
+# An id that no object has.
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 SKY = {"message": "What's the color of the sky?"}
@@ -17,7 +17,7 @@ HELP = {"interrupt_message": "How can I help you?"}
 
 
 def human(*texts: str) -> dict:
-    """Messages of a human, as the echo agent takes them."""
+    """Messages of a human, in the form that the echo agent takes."""
     return {"messages": [{"type": "human", "content": text} for text in texts]}
 
 
@@ -36,12 +36,12 @@ def stateful(agent_id: str | None, input: dict | None, config: dict | None = Non
 
 
 def counting(count: int, pause_ms: int = 0) -> dict:
-    """What the counter takes."""
+    """The input of the counter."""
     return {"count": count, "pause_ms": pause_ms}
 
 
 def endless() -> dict:
-    """A count that does not end before the check does."""
+    """A count that lasts longer than the check."""
     return counting(10_000, 50)
 
 
@@ -50,7 +50,7 @@ def configured(config: dict | None) -> dict:
 
 
 def moded(more: dict) -> dict:
-    """The client wants its modes wrapped."""
+    """The client requires its modes wrapped."""
     mode = more.pop("stream_mode", None)
     if mode is None:
         return more
@@ -59,5 +59,5 @@ def moded(more: dict) -> dict:
 
 
 def asked(create: RunCreateStateless | RunCreateStateful) -> dict:
-    """A run as it was asked for, without what is null: a server may say so or not."""
+    """A run's request without members that are null: a server may return them or not."""
     return {name: value for name, value in create.to_dict().items() if value is not None}

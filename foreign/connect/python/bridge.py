@@ -1,4 +1,4 @@
-"""An agent of any kind that does what its prompts say, through the official client; the other protocols lend a hand."""
+"""An agent of any kind that does what its prompts say, through the official client, helped by the other protocols."""
 
 from uuid import uuid4
 
@@ -13,11 +13,11 @@ suite = Suite("bridge")
 
 
 def has_faces(target: Target) -> bool:
-    """Whether other protocols can lend a hand: not where the agent's own server is driven."""
+    """Whether other protocols can help: not if the agent's own server is driven."""
     return target.faces is not None
 
 
-# The protocol that answers, cancels and begins what this client does not.
+# The protocol that answers, cancels and begins runs in place of this client.
 OTHER = "communication"
 
 
@@ -52,7 +52,7 @@ async def text(target: Target) -> None:
 @suite.check
 async def streaming(target: Target) -> None:
     async with target.client() as client:
-        # Long enough that there is more than one sample, however many words are stored at once.
+        # Long enough for several samples, however many words are stored at once.
         events = await client.stream("create_and_stream_stateless_run_output", stateless(target.agent, said("count:25")))
         samples = [whole(event.data["values"]) for event in events if event.type == "values"]
         assert len(samples) > 2, f"nothing was streamed: {samples}"

@@ -63,7 +63,7 @@ async def strangers_are_turned_away(target: Target) -> None:
     stranger = Target(target.url)
     answer = await stranger.raw("GET", "/authentication")
     equal((answer.status, answer.json()["required"]), (200, True), "authentication")
-    # How an agent's callers authenticate is told to everybody; who shows no token does not learn which agents there are.
+    # Anyone may read how an agent's callers authenticate; without a token, a caller does not learn which agents exist.
     told = [await stranger.raw("GET", f"/agents/{name}/authentication") for name in ["echo", "nobody"]]
     equal([answer.status for answer in told], [200, 200], "authentication of agents")
     equal(told[0].json(), told[1].json(), "authentication of an agent that is not there")

@@ -1,4 +1,4 @@
-"""Drives a server through the official Python client of the Agent Connect Protocol, and checks every answer.
+"""Drives a server through the official Python client of the Agent Connect Protocol, and checks every response.
 
     python main.py --url URL [--key KEY] [--client sync|async] [--as-documented] [--agent NAME --base URL] [--only TEXT] SUITE...
 

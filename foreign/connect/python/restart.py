@@ -1,4 +1,4 @@
-"""What is begun before a server is killed, and what is still there afterwards."""
+"""Work that begins before a server is killed, and its state afterwards."""
 
 import json
 
@@ -26,14 +26,14 @@ async def begin(target: Target) -> None:
             "waiting": waiting.run.run_id,
             "instance": instance.json(),
         }
-        # Begun last and started late: it must not be at work yet when the server is killed.
+        # Requested last and started late: it must not run yet when the server is killed.
         scheduled = await client.create_stateless_run(stateless(COUNTER, counting(1), after_seconds=4))
         left["scheduled"] = scheduled.run_id
     print(f"left {json.dumps(left)}", flush=True)
 
 
 async def finish(target: Target, text: str) -> None:
-    """Finds everything as it was left, and goes on from there."""
+    """Finds everything unchanged, and continues from there."""
     left = json.loads(text)
     async with target.client() as client:
         thread_id = json.loads(left["thread"])["thread_id"]

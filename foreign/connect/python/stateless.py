@@ -15,7 +15,7 @@ suite = Suite("stateless")
 
 QUICK = {"pause_ms": 0}
 SLOW = {"pause_ms": 300}
-# Seconds that a cancelled run may take to end.
+# The time limit for the end of a cancelled run, in seconds.
 CANCEL_LIMIT = 5.0
 
 
@@ -38,7 +38,7 @@ async def create_stateless_run(target: Target) -> None:
         run = await client.create_stateless_run(create)
         equal((run.status, run.agent_id), (RunStatus.PENDING, MOCK), "run")
         assert before < run.created_at <= run.updated_at, run
-        # What was asked comes back, with what the client filled in by itself.
+        # The response repeats the request, with the client's own defaults.
         equal(asked(run.creation), asked(create), "creation")
         done = await looked(client, run, RunStatus.SUCCESS)
         equal((asked(done.creation), done.created_at), (asked(create), run.created_at), "creation")
@@ -81,7 +81,7 @@ async def get_stateless_run(target: Target) -> None:
 async def wait_for_stateless_run_output(target: Target) -> None:
     async with target.client() as client:
         run = await client.create_stateless_run(stateless(MOCK, SKY, SLOW))
-        # Three at once, and once more afterwards: a wait can be repeated.
+        # Three waits at once, and one more afterwards: a wait can be repeated.
         waits = [client.wait_for_stateless_run_output(run.run_id) for _ in range(3)]
         answers = [*await asyncio.gather(*waits), await client.wait_for_stateless_run_output(run.run_id)]
         for answer in answers:
@@ -155,7 +155,7 @@ async def cancel_stateless_run(target: Target) -> None:
             assert time.monotonic() - begun < CANCEL_LIMIT, "the cancelled run went on"
             answer = await client.wait_for_stateless_run_output(run.run_id)
             equal(output(answer, "error").errcode, 5, "number")
-            # Again, which changes nothing.
+            # The same again changes nothing.
             equal(await client.cancel_stateless_run(run.run_id, wait=True), None, "answer")
         await refused(client.cancel_stateless_run(NOBODY), NotFoundException)
 
@@ -165,7 +165,7 @@ async def cancel_with_rollback(target: Target) -> None:
     async with target.client() as client:
         run = await client.create_stateless_run(stateless(COUNTER, endless()))
         waiting = asyncio.create_task(client.wait_for_stateless_run_output(run.run_id))
-        # Nothing shows that the wait has found its run.
+        # The test cannot see when the wait has found its run.
         await asyncio.sleep(0.5)
         equal(await client.cancel_stateless_run(run.run_id, wait=True, action="rollback"), None, "answer")
         equal(output(await waiting, "error").errcode, 6, "number")
@@ -264,13 +264,13 @@ async def on_completion(target: Target) -> None:
         gone = await client.create_and_wait_for_stateless_run_output(stateless(target.echo, human("x")))
         if gone.run.thread_id is not None:
             await refused(client.get_thread(gone.run.thread_id), NotFoundException)
-        # The run itself can still be looked at.
+        # The run itself can still be read.
         equal((await client.get_stateless_run(gone.run.run_id)).status, RunStatus.SUCCESS, "status")
 
 
 @suite.check
 async def on_disconnect(target: Target) -> None:
-    """A client that gives up cancels its run, unless it says otherwise."""
+    """A client that disconnects cancels its run, unless its request says otherwise."""
     async with target.client() as client:
 
         async def give_up(mode: str, count: dict, ends: RunStatus) -> None:

@@ -1,4 +1,4 @@
-"""Every operation that streams, and what a stream is."""
+"""Every operation that streams, and the rules of streams."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ def whole_updates(events: list[Event], count: int) -> None:
 @suite.check
 async def create_and_stream_stateless_run_output(target: Target) -> None:
     async with target.client() as client:
-        # Long enough that its steps are stored one after the other, however slow that is.
+        # Long enough that its steps are stored one after the other, even on a slow machine.
         creates = [stateless(COUNTER, counting(20, 30), stream_mode=mode) for mode in [None, "values", ["values"]]]
         calls = [client.stream("create_and_stream_stateless_run_output", create) for create in creates]
         for events in await asyncio.gather(*calls):
@@ -60,7 +60,7 @@ async def updates_of_the_agent(target: Target) -> None:
         events = await client.stream("create_and_stream_stateless_run_output", create)
         whole_updates([event for event in events if event.type == "custom"] + events[-1:], 20)
         whole_values([event for event in events if event.type == "values"], 20)
-        # A sample never comes before the updates that it was made of.
+        # A sample never comes before the updates that it contains.
         step = 0
         for event in events:
             if event.type == "custom":
@@ -71,7 +71,7 @@ async def updates_of_the_agent(target: Target) -> None:
 
 @suite.check
 async def one_step_is_pending_first(target: Target) -> None:
-    """The echo declares no streaming at all; its values are streamed all the same."""
+    """The echo agent declares no streaming; its values are streamed anyway."""
     async with target.client() as client:
         text = "line\u2028paragraph\u2029next\u0085 \U0001f980 é"
         create = stateless(target.echo, human(text))
@@ -88,7 +88,7 @@ async def interrupts_and_errors(target: Target) -> None:
         end = terminal(events, "interrupt", "interrupted")
         equal(end.data["interrupt"], {"mock_interrupt": HELP}, "interrupt")
         run_id = end.data["run_id"]
-        # Joined again it says the same; answered, it goes on.
+        # A second stream has the same end; after the answer, the run continues.
         again = await client.stream("stream_stateless_run_output", run_id)
         equal(terminal(again, "interrupt", "interrupted").data, end.data, "end")
         await client.resume_stateless_run(run_id, {"message": "so"})
@@ -108,7 +108,7 @@ async def stream_stateless_run_output(target: Target) -> None:
         joined = await asyncio.gather(*(client.stream("stream_stateless_run_output", run.run_id) for _ in range(3)))
         for events in joined:
             equal(terminal(events, "values", "success").data["values"], {"count": 5}, "values")
-        # One that has ended gives its end at once.
+        # A run that has ended sends its end at once.
         events = await client.stream("stream_stateless_run_output", run.run_id)
         equal(len(events), 1, f"number of events of {events}")
         equal(terminal(events, "values", "success").data, joined[0][-1].data, "end")
@@ -121,7 +121,7 @@ async def a_cancelled_run_ends_its_stream(target: Target) -> None:
         for action, number in [("interrupt", 5), ("rollback", 6)]:
             run = await client.create_stateless_run(stateless(COUNTER, endless()))
             stream = client.client.stream_stateless_run_output(run.run_id)
-            # Whoever was given something has joined.
+            # A client that has received an event has joined.
             first = await client.first(stream)
             reading = asyncio.create_task(client.rest(stream))
             await client.cancel_stateless_run(run.run_id, wait=True, action=action)
@@ -190,7 +190,7 @@ async def a_reader_that_leaves_cancels_its_run(target: Target) -> None:
         else:
             stream.close()
         run_id = first.data.to_dict()["run_id"]
-    # The client keeps its connection until it is closed itself.
+    # The client keeps its connection until the client itself is closed.
     async with target.client() as client:
         await settled(lambda: client.get_stateless_run(run_id), RunStatus.ERROR)
 
@@ -211,7 +211,7 @@ async def a_joiner_that_leaves_cancels_nothing(target: Target) -> None:
 
 @suite.check
 async def a_stream_goes_on_where_it_was_left(target: Target) -> None:
-    """Not with the client, which cannot; what it was given is enough to."""
+    """Uses plain requests, because the client cannot resume; the ids that it returned are enough for that."""
     async with target.client() as client:
         create = stateless(COUNTER, counting(10), stream_mode="custom")
         events = await client.stream("create_and_stream_stateless_run_output", create)
@@ -222,7 +222,7 @@ async def a_stream_goes_on_where_it_was_left(target: Target) -> None:
 
 
 async def read(target: Target, path: str, after: str) -> list[tuple[str, str]]:
-    """Ids and data of a stream that is read again, from after this event."""
+    """Ids and data of a stream that is resumed after this event."""
     answer = await target.raw("GET", path, headers={"last-event-id": after})
     equal(answer.status, 200, "status")
     events, current = [], {}

@@ -1,4 +1,4 @@
-"""The server under test, and one way to call either of the official clients."""
+"""The server under test, and one interface to both official clients."""
 
 import asyncio
 import json
@@ -15,14 +15,14 @@ from agntcy_acp.models import AgentSearchRequest, RunOutputStream, RunStatus
 from check import equal
 from faces import Faces
 
-# Seconds that a run may take to get where a check waits for it.
+# The time limit for a run to reach the status that a check waits for, in seconds.
 SETTLE_LIMIT = 20.0
-# Seconds that one request may take.
+# The time limit for one request, in seconds.
 REQUEST_LIMIT = 30.0
 
 
 class Caller:
-    """The official client, the blocking or the asynchronous one, called in one way."""
+    """The official client, blocking or asynchronous, behind one interface."""
 
     def __init__(self, client: ACPClient | AsyncACPClient) -> None:
         self.client = client
@@ -41,16 +41,16 @@ class Caller:
     async def stream(self, name: str, *args: object, **named: object) -> list["Event"]:
         """The events of a stream up to its end, each once.
 
-        The client gives events again that it gave before; what it gives twice must be the same.
+        The client can return an event twice; both must be the same.
         """
         return once(await self.rest(getattr(self.client, name)(*args, **named)))
 
     async def first(self, stream: Iterator[RunOutputStream] | AsyncIterator[RunOutputStream]) -> RunOutputStream:
-        """The next event of a stream that the client gave."""
+        """The next event of a stream of the client."""
         return await anext(stream) if self.is_async else await asyncio.to_thread(next, stream)
 
     async def rest(self, stream: Iterator[RunOutputStream] | AsyncIterator[RunOutputStream]) -> list[RunOutputStream]:
-        """Everything up to the end of a stream that the client gave."""
+        """All events up to the end of a stream of the client."""
         return [event async for event in stream] if self.is_async else await asyncio.to_thread(list, stream)
 
 
@@ -70,7 +70,7 @@ class Event:
 
 
 def once(given: list[RunOutputStream]) -> list[Event]:
-    """Events that the client gave, each once; what it gave twice must be the same."""
+    """The client's events, each once; an event that came twice must be the same."""
     events: dict[str, Event] = {}
     for raw in given:
         event = Event(raw)
@@ -82,7 +82,7 @@ def once(given: list[RunOutputStream]) -> list[Event]:
 
 
 def order(event_id: str) -> tuple[int, bool]:
-    """Where an id stands: `7.v`, a sample of the values, comes after `7`, the update that it was made of."""
+    """An id's position: `7.v`, a sample of the values, comes after `7`, the update that produced it."""
     number, _, sample = event_id.partition(".")
     assert sample in ("", "v"), f"the id {event_id!r}"
     return int(number), sample == "v"
@@ -90,14 +90,14 @@ def order(event_id: str) -> tuple[int, bool]:
 
 @dataclass
 class Target:
-    """The server under test, and how to reach it."""
+    """The server under test, and its address."""
 
     url: str
     key: str | None = None
     is_async: bool = True
     # The id of the echo agent.
     echo: str = ""
-    # Whether the server answers as the document has it: a stream begins with its run, which this client cannot read,
+    # Whether the server follows the document: a stream begins with its run, which this client cannot read,
     # and a state that no descriptor declares is not shown.
     as_documented: bool = False
     # The agent that does what its prompts say, and the server's other protocols.
@@ -105,7 +105,7 @@ class Target:
     faces: Faces | None = None
 
     def undeclared(self, values: dict) -> dict | None:
-        """The state of a thread whose agent declares none, as it is shown."""
+        """The state of a thread whose agent declares none, as responses show it."""
         return None if self.as_documented else values
 
     @asynccontextmanager
@@ -121,7 +121,7 @@ class Target:
                 yield Caller(client)
 
     async def raw(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> "Answer":
-        """A plain request, for what the official client cannot send or does not show."""
+        """Sends a plain request that the official client cannot send or does not show."""
         return await asyncio.to_thread(self.raw_now, method, path, body, headers or {})
 
     def raw_now(self, method: str, path: str, body: object, headers: dict[str, str]) -> "Answer":
@@ -138,7 +138,7 @@ class Target:
 
 @dataclass
 class Answer:
-    """A whole answer to a plain request."""
+    """The whole response to a plain request."""
 
     status: int
     headers: dict[str, str]
@@ -157,7 +157,7 @@ async def agent_id(target: Target, name: str) -> str:
 
 
 async def refused(call: Awaitable[object], error: type[ApiException], text: str = "") -> ApiException:
-    """The error of a call that must be refused in this way, and say this."""
+    """The error of a call that must be refused with this error and this text."""
     try:
         answer = await call
     except ApiException as raised:
@@ -170,7 +170,7 @@ async def refused(call: Awaitable[object], error: type[ApiException], text: str 
 
 
 async def settled(look: Callable[[], Awaitable[object]], *wanted: RunStatus) -> object:
-    """Looks at a run until it has one of these statuses."""
+    """Polls a run until it has one of these statuses."""
     deadline = time.monotonic() + SETTLE_LIMIT
     while True:
         run = await look()

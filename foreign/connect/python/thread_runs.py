@@ -150,7 +150,7 @@ async def cancel_thread_run(target: Target) -> None:
         await refused(client.get_thread_run(thread_id, run.run_id), NotFoundException)
         equal((await client.get_thread(thread_id)).values, {"total": 3}, "values")
         await refused(client.cancel_thread_run(thread_id, NOBODY), NotFoundException)
-        # One that waits can be given up too.
+        # A waiting run can be cancelled too.
         run = (await client.create_and_wait_for_thread_run_output(thread_id, stateful(MOCK, INTERRUPT))).run
         await client.cancel_thread_run(thread_id, run.run_id, wait=True)
         equal((await client.get_thread(thread_id)).status, ThreadStatus.IDLE, "status")
@@ -162,7 +162,7 @@ async def rollback_undoes_a_finished_run(target: Target) -> None:
         thread_id = await new_thread(client)
         for count in [2, 3]:
             answer = await client.create_and_wait_for_thread_run_output(thread_id, stateful(COUNTER, counting(count)))
-        # The run has ended: there is nothing to stop, and it is no error to try.
+        # The run has ended: cancelling it has no effect and is allowed.
         equal(await client.cancel_thread_run(thread_id, answer.run.run_id, wait=True), None, "answer")
         equal((await client.get_thread(thread_id)).values, {"total": 5}, "values")
 
@@ -243,10 +243,10 @@ async def runs_of_several_agents(target: Target) -> None:
     async with target.client() as client:
         thread_id = await new_thread(client)
         await client.create_and_wait_for_thread_run_output(thread_id, stateful(target.echo, human("x")))
-        # The counter declares what its state is, and this is another.
+        # The counter declares the form of its state, and this state has another one.
         call = client.create_thread_run(thread_id, stateful(COUNTER, counting(1)))
         await refused(call, UnprocessableEntityException)
-        # The others take any.
+        # The other agents accept any state.
         answer = await client.create_and_wait_for_thread_run_output(thread_id, stateful(MOCK, {"message": "y"}))
         equal((await client.get_thread(thread_id)).values, target.undeclared({"message": "y"}), "values")
         equal(answer.run.agent_id, MOCK, "agent")

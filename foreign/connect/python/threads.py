@@ -33,7 +33,7 @@ async def create_thread(target: Target) -> None:
         await refused(client.create_thread(again), ConflictException)
         kept = await client.create_thread(ThreadCreate(thread_id=name, metadata={"b": 2}, if_exists="do_nothing"))
         equal(kept.to_dict(), named.to_dict(), "thread")
-        # What the client's node for graphs calls its thread.
+        # The thread's name in the client's node for graphs.
         free = await client.create_thread(ThreadCreate(thread_id=f"abc {name}", if_exists="do_nothing"))
         equal((await client.get_thread(free.thread_id)).thread_id, f"abc {name}", "thread")
 
@@ -62,7 +62,7 @@ async def patch_thread(target: Target) -> None:
         equal((patched.values, patched.metadata), ({"total": 100}, {"a": 1, "b": 3, "c": 4}), "thread")
         await counted(client, thread_id, 1)
         equal((await client.get_thread(thread_id)).values, {"total": 101}, "values")
-        # From an older state on, on a branch of its own.
+        # From an older state, on a separate branch.
         history = await client.get_thread_history(thread_id)
         equal([state.values["total"] for state in history], [101, 100, 5, 2], "totals")
         old = ThreadCheckpoint(checkpoint_id=history[3].checkpoint.checkpoint_id)
@@ -105,7 +105,7 @@ async def copy_thread(target: Target) -> None:
         equal((copy.metadata, copy.values, copy.status), ({"a": 1}, {"total": 3}, ThreadStatus.IDLE), "copy")
         history = await client.get_thread_history(copy.thread_id)
         equal([state.values["total"] for state in history], [3, 1], "totals")
-        # Each goes its own way.
+        # The two threads are independent.
         await counted(client, copy.thread_id, 10)
         await counted(client, made.thread_id, 20)
         equal((await client.get_thread(copy.thread_id)).values, {"total": 13}, "values")
@@ -118,7 +118,7 @@ async def delete_thread(target: Target) -> None:
     async with target.client() as client:
         thread_id = (await client.create_thread(ThreadCreate())).thread_id
         run = await client.create_thread_run(thread_id, stateful(COUNTER, endless()))
-        # A busy one stays: the protocol has no 409 here.
+        # A busy thread is not deleted: the protocol has no 409 here.
         await refused(client.delete_thread(thread_id), UnprocessableEntityException)
         equal((await client.get_thread(thread_id)).status, ThreadStatus.BUSY, "status")
         await client.cancel_thread_run(thread_id, run.run_id, wait=True)

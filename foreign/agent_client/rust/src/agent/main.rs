@@ -1,4 +1,4 @@
-//! An agent on the official Rust SDK: what it does is the text of the prompt.
+//! An agent on the official Rust SDK that does what its prompts say.
 //!
 //! `--auth` asks for authentication first, `--state FOLDER` keeps its sessions in files.
 
@@ -111,7 +111,7 @@ async fn main() -> Result<()> {
         )
         .on_receive_request(
             async move |request: PromptRequest, responder, client| {
-                // A turn asks the client things, which must not hold up what the client answers.
+                // A separate task: the turn sends requests to the client, and must not block the client's responses.
                 let turn = Turn::new(Arc::clone(&prompt), client.clone(), &request.session_id.0);
                 client.spawn(async move {
                     let stop = turn.run(&request.prompt).await;
@@ -123,7 +123,7 @@ async fn main() -> Result<()> {
         )
         .on_receive_notification(
             async move |request: CancelNotification, _| {
-                // One of a session that is not open is none of ours.
+                // A cancellation for an unknown session is ignored.
                 let _ = cancel.change(&request.session_id.0, |session| session.cancelled = true);
                 Ok(())
             },

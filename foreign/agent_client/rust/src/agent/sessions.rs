@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// The modes of every session.
 pub const MODES: [&str; 2] = ["ask", "code"];
 
-/// What is kept of a session.
+/// The stored state of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
     pub cwd: String,
@@ -26,7 +26,7 @@ pub struct Session {
     pub cancelled: bool,
 }
 
-/// All sessions, and what was agreed on for all of them.
+/// All sessions, and the capabilities that were negotiated for them.
 #[derive(Debug)]
 pub struct Sessions {
     state: Option<PathBuf>,
@@ -88,7 +88,7 @@ impl Sessions {
         Ok(setup)
     }
 
-    /// What a session says of itself when it is opened.
+    /// The members of a response that opens a session.
     pub fn setup(&self, id: &str) -> Result<Value> {
         let session = self.change(id, |session| session.clone())?;
         let modes: Vec<Value> =
@@ -123,7 +123,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Looks at a session or changes it; reads it from its file when it is not open.
+    /// Reads or changes a session; loads it from its file if it is not open.
     pub fn change<T>(&self, id: &str, change: impl FnOnce(&mut Session) -> T) -> Result<T> {
         let mut open = self.lock();
         if !open.contains_key(id)

@@ -1,4 +1,4 @@
-//! What a prompt asks for: its words, its methods.
+//! The words of a prompt, one method each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::{notification, typed};
 
 /// An image of one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-/// How a turn ends as a rule.
+/// The usual stop reason.
 const END: &str = "end_turn";
 
 /// A turn.
@@ -36,7 +36,7 @@ impl Turn {
         Self { sessions, client, id: id.to_owned() }
     }
 
-    /// Does what the last text of the prompt says; gives the stop reason.
+    /// Follows the last text of the prompt; returns the stop reason.
     pub async fn run(&self, prompt: &[ContentBlock]) -> Result<&'static str> {
         let texts = prompt.iter().filter_map(|block| match block {
             ContentBlock::Text(text) => Some(text.text.as_str()),
@@ -225,7 +225,7 @@ impl Turn {
         self.speak(&[&said])
     }
 
-    /// One message of these pieces.
+    /// Sends one message in these chunks.
     fn speak(&self, pieces: &[&str]) -> Result<&'static str> {
         let message = id();
         for text in pieces {
@@ -255,7 +255,7 @@ impl Turn {
         self.client.send_notification(notification(&self.id, update)?)
     }
 
-    /// Asks the client, in the SDK's types.
+    /// Sends a request to the client, in the SDK's types.
     async fn ask<R: JsonRpcRequest + DeserializeOwned>(
         &self,
         mut params: Value,
@@ -268,7 +268,7 @@ impl Turn {
     }
 }
 
-/// An id of its own.
+/// Returns a new id.
 fn id() -> String {
     Uuid::new_v4().to_string()
 }

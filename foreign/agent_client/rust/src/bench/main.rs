@@ -1,4 +1,4 @@
-//! The official Rust SDK as it is measured: an agent that writes what it is told to, and a client that counts.
+//! Measures the official Rust SDK: an agent that writes the updates that it is asked for, and a client that counts them.
 //!
 //! `official-bench agent` is the agent. `official-bench client UPDATES TURNS -- COMMAND…` launches one, and prints
 //! how many updates and how many turns in a row of one update each there are in a second, as one JSON object.
@@ -124,7 +124,7 @@ async fn prompt(connection: &ConnectionTo<Agent>, session: &str, updates: u64) -
     Ok(())
 }
 
-/// How many updates a prompt asks for.
+/// The number of updates that a prompt requests.
 fn wanted(request: &PromptRequest) -> u64 {
     let text = request.prompt.iter().find_map(|block| match block {
         ContentBlock::Text(text) => text.text.strip_prefix("flood "),

@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use crate::editor::Target;
 
-/// How long one check may take.
+/// The time limit for one check.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 
-/// A check: whether it applies to a target, and what it does with one.
+/// A check: whether it applies to a target, and its function.
 pub struct Check {
     pub name: &'static str,
     pub applies: fn(&Target) -> bool,
@@ -32,7 +32,7 @@ macro_rules! checks {
     };
 }
 
-/// Runs the checks that apply; gives how many ran and how many failed.
+/// Runs the checks that apply; returns how many ran and how many failed.
 pub async fn run(suite: &str, checks: &[Check], target: &Target, only: Option<&str>) -> (u32, u32) {
     let (mut ran, mut failed) = (0, 0);
     for check in checks {
@@ -54,7 +54,7 @@ pub async fn run(suite: &str, checks: &[Check], target: &Target, only: Option<&s
     (ran, failed)
 }
 
-/// Fails unless this is a UUID in small letters.
+/// Fails unless this is a UUID in lower case.
 pub fn is_uuid(seen: &Value, what: &str) -> Result<()> {
     let text = seen.as_str().unwrap_or_default();
     let uuid = Uuid::try_parse(text).with_context(|| format!("{what} is {seen}"))?;
@@ -77,7 +77,7 @@ pub fn refused<T: std::fmt::Debug>(result: Result<T, Error>, code: i32) -> Resul
     }
 }
 
-/// Fails with both sides when they differ.
+/// Fails with both values if they differ.
 #[macro_export]
 macro_rules! equal {
     ($seen:expr, $wanted:expr) => {

@@ -1,4 +1,4 @@
-//! A client: launches an agent, serves it files and terminals, answers its questions, keeps what it said.
+//! A client: launches an agent, serves it files and terminals, answers its questions, records its messages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,38 +23,38 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// How long a wait for a message of the agent may take.
+/// The time limit for a message of the agent.
 const SEE_LIMIT: Duration = Duration::from_secs(20);
-/// How long after a cancel an open question is answered.
+/// The delay between a cancel and the answer to an open question.
 const LATE: Duration = Duration::from_millis(300);
 
-/// The agent under test, and what is expected of it.
+/// The agent under test, and its expected features.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub command: Vec<String>,
     pub cwd: String,
     pub name: Option<String>,
     pub prompt: String,
-    /// Whether it must do all that we promise, and not only what the protocol asks for.
+    /// Whether the agent must do everything that Trilogue promises, not only what the protocol requires.
     pub is_trilogue: bool,
     /// Whether it records the ids of prompts.
     pub has_ids: bool,
-    /// Whether it knows every word that our example agents know.
+    /// Whether it knows every word of our example agents.
     pub has_vocabulary: bool,
 }
 
 /// How questions are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manner {
-    /// The narrowest leave is given, and forms are filled in.
+    /// Gives the narrowest permission, and fills in forms.
     Allow,
-    /// Leave is refused, and forms are declined.
+    /// Refuses permission, and declines forms.
     Refuse,
-    /// The turn is cancelled; the question is answered a little later.
+    /// Cancels the turn, and answers the question a little later.
     Cancel,
 }
 
-/// An agent that was launched and initialised.
+/// A launched and initialised agent.
 #[derive(Clone, Debug)]
 pub struct Editor {
     pub target: Target,
@@ -63,25 +63,25 @@ pub struct Editor {
     seen: Arc<Seen>,
 }
 
-/// What came from an agent.
+/// Messages from an agent.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Everything, in its order.
+    /// All messages, in order.
     messages: Mutex<Vec<Value>>,
     asked: Mutex<Vec<Value>>,
     terminals: Mutex<BTreeMap<String, Terminal>>,
-    /// How many updates the SDK understood.
+    /// The number of updates that the SDK could parse.
     typed: AtomicUsize,
 }
 
-/// A command that the agent asked for: its exit code and its output when it has ended.
+/// A command that the agent requested: its exit code and its output once it has ended.
 #[derive(Debug)]
 struct Terminal {
     ended: watch::Receiver<Option<(Option<i32>, String)>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// The raw result of a prompt, and the raw updates that came during it.
+/// The raw result of a prompt, and the raw updates of its turn.
 #[derive(Debug)]
 pub struct Turn {
     pub result: Value,
@@ -91,7 +91,7 @@ pub struct Turn {
 // === impl Target ===
 
 impl Target {
-    /// Launches the agent, does this with it, and closes it.
+    /// Launches the agent, calls the function with it, and closes it.
     pub async fn open<T>(
         &self,
         manner: Manner,
@@ -233,7 +233,7 @@ impl Target {
 // === impl Editor ===
 
 impl Editor {
-    /// A request in the SDK's types.
+    /// Sends a request in the SDK's types.
     pub async fn call<R: JsonRpcRequest + DeserializeOwned>(
         &self,
         params: Value,
@@ -241,7 +241,7 @@ impl Editor {
         self.connection.send_request(typed::<R>(params)?).block_task().await
     }
 
-    /// A request as it is, for what the SDK cannot send or does not show.
+    /// Sends a raw request that the SDK cannot send or does not show.
     pub async fn raw(&self, method: &str, params: Value) -> Result<Value, Error> {
         self.connection.send_request(UntypedMessage::new(method, params)?).block_task().await
     }
@@ -277,7 +277,7 @@ impl Editor {
         self.connection.send_notification(typed::<CancelNotification>(params)?)
     }
 
-    /// The updates of a session that came behind the first `begun` messages.
+    /// The updates of a session after the first `begun` messages.
     pub fn updates(&self, session: &str, begun: usize) -> Vec<Value> {
         let messages = lock(&self.seen.messages);
         let ours = messages[begun..].iter().filter(|message| {
@@ -290,17 +290,17 @@ impl Editor {
         lock(&self.seen.asked).clone()
     }
 
-    /// How many updates the SDK understood.
+    /// The number of updates that the SDK could parse.
     pub fn understood(&self) -> usize {
         self.seen.typed.load(Ordering::Relaxed)
     }
 
-    /// How many terminals were not released.
+    /// The number of terminals that were not released.
     pub fn terminals(&self) -> usize {
         lock(&self.seen.terminals).len()
     }
 
-    /// Waits until an update has come that this is true of.
+    /// Waits for an update that fulfils this condition.
     pub async fn saw(&self, session: &str, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
         let begun = Instant::now();
         while !self.updates(session, 0).iter().any(&is) {
@@ -401,7 +401,7 @@ fn choose(params: &Value, kinds: &[&str]) -> Value {
     }
 }
 
-/// A form filled in: yes to every question, and a name in every text.
+/// A completed form: yes to every question, and a name in every text.
 fn filled(schema: &Value) -> Value {
     let fields = schema["properties"].as_object().into_iter().flatten();
     let values = fields.map(|(name, field)| {

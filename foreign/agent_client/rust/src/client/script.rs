@@ -1,4 +1,4 @@
-//! What an agent does that takes its orders from the prompt: updates of every kind, questions, files, terminals, cancels.
+//! Checks of an agent that follows its prompts: updates of every kind, questions, files, terminals, cancellations.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn knows_all(target: &Target) -> bool {
     target.has_vocabulary
 }
 
-/// A turn in a session of its own. Where it is promised, the session loaded anew tells the same.
+/// A turn in a new session. If the target promises that, loading the session replays the same.
 async fn take(target: &Target, manner: Manner, prompt: Value) -> Result<(Turn, Editor)> {
     target
         .open(manner, async |editor| {
