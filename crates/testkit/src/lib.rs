@@ -1,6 +1,19 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`], [`limited_server`] and [`scripted_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, [`link`] is a network that can be cut, [`skewed_clock`] a clock that is wrong, [`proxy`] is nginx, [`services`] names the private PostgreSQL and NATS and starts further ones, [`linear`] tells whether what several clients saw has an order, and [`port`] finds ports.
+//! Nothing here replaces a part of Trilogue. The modules are:
+//!
+//! - [`probe`]: a peer with its own protocol.
+//! - [`callback`], [`limited_server`], [`refusing_server`], [`wait_only_server`] and [`faulty_server`]: receivers and servers on real sockets, with few features or with faults.
+//! - [`server`]: starts the real binary.
+//! - [`foreign`] and [`official`]: run the official clients and agents of the protocols.
+//! - [`editor`]: a client of the Agent Client Protocol that hides nothing; [`schema`] validates messages of that protocol against its official schema.
+//! - [`model`]: a model for coding agents.
+//! - [`parts`]: makes cards, messages and runs; [`documents`] has the examples and rules of the protocols.
+//! - [`disk_journal`]: computes the state of a folder after a power cut.
+//! - [`link`]: a network that can be cut; [`skewed_clock`]: a clock that is wrong; [`proxy`]: nginx.
+//! - [`services`]: names the private PostgreSQL and NATS, and starts further ones.
+//! - [`linear`]: checks that the operations of several clients are linearizable.
+//! - [`port`]: reserves ports.
 
 pub mod callback;
 pub mod client;

@@ -106,7 +106,7 @@ async fn a_thread_of_a_dead_node_goes_to_one_that_has_its_agent() {
     .await
     .unwrap();
     cluster.lose(0).await.unwrap();
-    // No node forwards the answer to one that has the agent.
+    // The request goes to c, which lacks the agent; no client contacts a node that has it.
     let path = format!("/api/v1/interrupts/{question}/answer");
     let answer = json!({"value": {"approved": true, "reason": "fine"}});
     post(c, &path, &answer).await;

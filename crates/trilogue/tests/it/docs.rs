@@ -5,7 +5,7 @@
 //! All blocks of a page run in order, in one home, against one demo server: either the page starts it, or the test does.
 //! `$ trilogue demo` and `$ trilogue serve …` start a server, `^C` stops it.
 //! A block marked `console terminal` is a person's view of a terminal of 80 columns, character by character; the text after the cue of a question is the person's input. [`screens`] is for new users: it plays whole pages on terminals, and stores the result.
-//! A command continues after a line that ends with `\`, up to the line `EOF` if it begins with one of `<<'EOF'`, and up to the end of its quotes.
+//! A command continues after a line that ends with `\`, after `<<'EOF'` up to the line `EOF`, and up to the end of its quotes.
 //! All commands of a page are typed into one shell: a variable that one sets is there for the next.
 
 use std::fs;

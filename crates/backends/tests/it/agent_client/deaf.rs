@@ -8,7 +8,7 @@ use super::rig::{Rig, until, until_so};
 
 /// The time limit for sending it a message: the server's own limit of five seconds, and as much for a busy machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
-/// More data than the pipe to the agent holds.
+/// Makes the server write more than the pipe and its own queue hold.
 const SCRIPT: &str = "say:listening\ndeaf:24";
 
 async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_store::rows::RunRow) {

@@ -84,7 +84,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         of_it.iter().for_each(|event| transcript.push(event));
         let message = transcript.into_messages().remove(0);
         assert_eq!((message.text(), message.role.is_user()), (format!("{one}{two}"), false));
-        // The message is found at its start, and a copy that ends with it ends with the turn before it.
+        // The message is found at its start, and a copy up to it ends with the turn.
         let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         let found = rig.store.message_in(row.key, &id).await.unwrap().unwrap();
         assert_eq!((found.position, found.run), (of_it[0].number, run.key));
