@@ -196,12 +196,12 @@ impl ForeignServer {
         Self::start("communication/reference", AGENT).await
     }
 
-    /// The reference server of the Agent Communication Protocol, with the agents of its own suite and of its own example.
+    /// The reference server of the Agent Communication Protocol, with the agents of its own suite and its own example.
     pub async fn official_agents() -> Result<Self> {
         Self::start("communication/reference", "suite_agents.py").await
     }
 
-    /// A server after the document of the Agent Connect Protocol, with the agent `org.example.words`.
+    /// A server written from the document of the Agent Connect Protocol, with the agent `org.example.words`.
     pub async fn connect() -> Result<Self> {
         Self::start("connect/peer", AGENT).await
     }

@@ -1,4 +1,4 @@
-//! Every right, with and without `own`, on every route of every face. The routes come from the registry, so a new one needs a line here.
+//! Every right, with and without `own`, on every route of every protocol. The routes come from the registry, so a new one needs a line here.
 
 use bytes::Bytes;
 use http::Method;
