@@ -11,7 +11,7 @@ const MAX_SIGNATURES = 16;
 // The number of remembered ids: a repeated attempt has the id of the first.
 const MAX_IDS = 10_000;
 
-/** Two secrets, separated by a space, are valid while the server changes its own. */
+/** Reads the secrets. Two, separated by a space, are valid while the server changes its own. */
 function readSecrets(text) {
   const words = text.split(" ").filter((word) => word !== "");
   const secrets = words.map((word) => Buffer.from(word.replace(/^whsec_/, ""), "base64"));

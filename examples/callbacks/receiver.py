@@ -23,7 +23,7 @@ MAX_IDS = 10_000
 
 
 def read_secrets(text):
-    """Two secrets, separated by a space, are valid while the server changes its own."""
+    """Reads the secrets. Two, separated by a space, are valid while the server changes its own."""
     secrets = [base64.b64decode(word.removeprefix("whsec_"), validate=True) for word in text.split()]
     if not secrets or not all(secrets):
         raise ValueError("set CALLBACK_SECRET to what `trilogue webhooks secret URL` prints")
@@ -90,7 +90,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_):
-        """Says nothing of each request."""
+        """Suppresses the log line of each request."""
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ impl SeenIds {
     }
 }
 
-/// Two secrets, separated by a space, are valid while the server changes its own.
+/// Reads the secrets. Two, separated by a space, are valid while the server changes its own.
 fn read_secrets(text: &str) -> Result<Vec<Hmac<Sha256>>, Box<dyn Error>> {
     let read = |word: &str| -> Result<_, Box<dyn Error>> {
         let key = STANDARD.decode(word.strip_prefix("whsec_").unwrap_or(word))?;
@@ -70,7 +70,7 @@ fn read_secrets(text: &str) -> Result<Vec<Hmac<Sha256>>, Box<dyn Error>> {
     Ok(secrets)
 }
 
-/// The id of a callback that was signed with one of the secrets, at most five minutes ago.
+/// Returns the id of a callback that was signed with one of the secrets, at most five minutes ago; otherwise `None`.
 fn genuine_id<'a>(
     secrets: &[Hmac<Sha256>],
     headers: &'a HeaderMap,

@@ -2,8 +2,8 @@
 //
 //     say:TEXT      says it              many:N     N thoughts
 //     slow:N        N words, 30 ms apart code       a plan, tools, a difference, a permission
-//     warn:TEXT     writes it to standard error, with a variable of its own
-//     muse          two thoughts with ids of their own, in pieces
+//     warn:TEXT     writes it to standard error, followed by its variable AGENT_KEY
+//     muse          two thoughts with separate ids, in pieces
 //     wide          texts without a space in every place that an agent can fill, and asks
 //     aside         says something that is not for the user
 //     long          asks for a command whose middle, the text HIDDEN, is far from its ends

@@ -1,7 +1,7 @@
 //! Measures the official Rust SDK: an agent that writes the updates that it is asked for, and a client that counts them.
 //!
-//! `official-bench agent` is the agent. `official-bench client UPDATES TURNS -- COMMAND…` launches one, and prints
-//! how many updates and how many turns in a row of one update each there are in a second, as one JSON object.
+//! `official-bench agent` is the agent. `official-bench client UPDATES TURNS -- COMMAND…` launches one, and prints how
+//! many updates, and how many turns in a row of one update each, it receives in a second, as one JSON object.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Named checks: each runs by itself, prints one line, and fails alone.
+//! Named checks: each runs separately, prints one line, and fails alone.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub struct Check {
     pub run: fn(Target) -> Pin<Box<dyn Future<Output = Result<()>>>>,
 }
 
-/// Checks by their functions; those behind `if` apply to some targets only.
+/// Checks by their functions; those with an `if` apply to some targets only.
 #[macro_export]
 macro_rules! checks {
     ($($name:ident $(if $applies:expr)?),* $(,)?) => {

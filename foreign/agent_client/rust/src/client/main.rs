@@ -1,8 +1,8 @@
 //! Drives an agent with a client on the official SDK: `official-client [OPTIONS] SUITE… -- COMMAND…`.
 //!
-//! `--cwd FOLDER` is where sessions work, `--trilogue` asks for what we promise, `--plain` leaves out the words
-//! that only our example agents know, `--name NAME` is the agent's, `--prompt TEXT` is said to an agent that takes
-//! no orders, `--only TEXT` runs the checks with this in their names.
+//! `--cwd FOLDER` is where sessions work, `--trilogue` requires everything that Trilogue promises, `--plain` skips words
+//! that only our example agents know, `--name NAME` is the agent's name, `--prompt TEXT` is the prompt for an agent that
+//! follows no instructions, `--only TEXT` runs the checks with this text in their names.
 
 mod asking;
 mod auth;
