@@ -216,7 +216,7 @@ async fn a_run_without_a_configuration_has_the_schemas_defaults() {
     assert_eq!(house.result(&run).await, Some(json!({ "length": 3 })));
 
     for (config, seen) in [
-        // A valid value is accepted unchanged.
+        // Given settings are used unchanged.
         (json!({ "style": "terse" }), Ok(json!({ "style": "terse", "length": 0 }))),
         (json!({ "length": -1 }), Err(Code::ConfigInvalid)),
     ] {

@@ -422,7 +422,7 @@ async fn the_runs_of_one_principal_do_not_keep_those_of_another_from_starting() 
         let asks = json!({"agent": "puppet", "input": "begin", "mode": "async"});
         alice.post("/api/v1/runs", &asks).await.unwrap().ok().unwrap();
     }
-    // The number of runs whose agents have begun.
+    // The ids of the running runs whose agents have begun.
     let at_work = async || {
         let runs = alice.get("/api/v1/runs?status=running").await.unwrap().ok().unwrap();
         let mut ids = Vec::new();

@@ -431,7 +431,7 @@ async fn ended(client: &Client, run: &str) -> Result<Value> {
     Ok(answer.json())
 }
 
-/// Whether the run was lost because it was running when the server was killed.
+/// Whether the run was lost: it was running when the server was killed, or while its database was away for too long.
 fn is_lost(answer: &Value) -> bool {
     let output = &answer["output"];
     let is_lost = output["errcode"] == 7 || output["data"]["reason"] == "store_unavailable";
