@@ -16,7 +16,7 @@ use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::native::shown;
 use trilogue_store::Admin;
 
-use crate::access::agent_check::{AgentCheck, ConnectionEnds};
+use crate::access::agent_check::{AgentCheck, ConnectionEnds, refused_agent};
 use crate::access::authenticator::{Authenticator, Caller, no_token, shows_token};
 use crate::access::failed_sign_ins::{self, FailedSignIns};
 use crate::access::origin_guard::OriginGuard;
@@ -267,6 +267,9 @@ impl Pipeline {
         if endpoint.is_for_people() && agent_check.is_of_agent(&head.headers).await {
             return Err(refused_agent(right));
         }
+        if endpoint.new_sign_in {
+            self.authenticator.require_new_sign_in(&caller).await?;
+        }
         let _request = match endpoint.access {
             Access::Open | Access::Public => None,
             Access::Right(_) | Access::Agent(_) => Some(self.take_share(&caller.principal)?),
@@ -398,16 +401,6 @@ impl Pipeline {
         drop(challenge.set(ways));
         error.hint(hint)
     }
-}
-
-/// Returns the error for programs of hosted agents: they have their user's tokens, but must not decide in the user's name.
-fn refused_agent(right: Option<Right>) -> Error {
-    if right == Some(Right::Answer) {
-        let message = "a program of a hosted agent cannot answer questions";
-        return Error::new(Code::Forbidden, message).hint("answer from outside of the agent");
-    }
-    let message = "a program of a hosted agent cannot do this in its user's name";
-    Error::new(Code::Forbidden, message).hint("send the request from outside of the agent")
 }
 
 // === impl RequestIds ===

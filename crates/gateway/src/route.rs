@@ -26,6 +26,8 @@ pub struct Route<S> {
     pub access: Access,
     /// Whether the route decides in a user's name, so that programs of hosted agents are refused. See [`Endpoint::is_for_people`].
     pub for_people: bool,
+    /// Whether a page needs a new sign-in for every such request.
+    pub new_sign_in: bool,
     /// The operation's name in the document, in metrics and in the log.
     pub operation: &'static str,
     pub summary: &'static str,
@@ -49,6 +51,7 @@ pub struct Endpoint {
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     for_people: bool,
+    pub(crate) new_sign_in: bool,
     pub(crate) operation: &'static str,
     pub(crate) query: &'static [Parameter],
     pub(crate) handler: Box<dyn Fn(Request) -> HandlerFuture + Send + Sync>,
@@ -148,6 +151,7 @@ impl<S> Route<S> {
             path: "",
             access: Access::Right(Right::Read),
             for_people: false,
+            new_sign_in: false,
             operation: "",
             summary: "",
             query: &[],
@@ -202,6 +206,11 @@ impl<S> Route<S> {
         Self { for_people: true, ..self }
     }
 
+    /// Refuses pages whose sign-in is not new.
+    pub const fn new_sign_in(self) -> Self {
+        Self { new_sign_in: true, ..self }
+    }
+
     /// Sets the operation and its summary in the document.
     pub const fn named(self, operation: &'static str, summary: &'static str) -> Self {
         Self { operation, summary, ..self }
@@ -245,6 +254,7 @@ impl<S: Send + Sync + 'static> Route<S> {
             path: self.path,
             access: self.access,
             for_people: self.for_people,
+            new_sign_in: self.new_sign_in,
             operation: self.operation,
             query: self.query,
             handler: Box::new(move |request| handler(Call { state: Arc::clone(&state), request })),

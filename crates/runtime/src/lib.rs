@@ -61,4 +61,5 @@ pub use request::{
 };
 pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};
+pub use submit::editor_member;
 pub use turn::{EmitError, Ending, Stopped, Turn};

@@ -124,6 +124,8 @@ pub struct RunRequest {
     pub source: RequestSource,
     /// The folders that its caller has opened on this machine: its configuration can also choose folders below them.
     pub folders: Vec<PathBuf>,
+    /// Whether [`Strategy::Rollback`] may remove runs of other principals.
+    pub may_remove_of_others: bool,
 }
 
 /// The caller of a run, as far as the check of its configuration needs it.
@@ -267,17 +269,24 @@ impl RunRequest {
             token: None,
             source: RequestSource::Network,
             folders: Vec::new(),
+            may_remove_of_others: false,
         }
     }
 
     /// Returns its caller, with this principal.
     pub(crate) fn caller(&self, by: &Principal) -> RunCaller<'_> {
-        RunCaller {
-            source: self.source,
-            // An agent never answers its own questions.
-            can_answer: by.rights.has(Right::Answer) && self.source != RequestSource::Agent,
-            folders: &self.folders,
-        }
+        RunCaller::new(by, self.source, &self.folders)
+    }
+}
+
+// === impl RunCaller ===
+
+impl<'a> RunCaller<'a> {
+    #[must_use]
+    pub fn new(by: &Principal, source: RequestSource, folders: &'a [PathBuf]) -> Self {
+        // An agent never answers its own questions.
+        let can_answer = by.rights.has(Right::Answer) && source != RequestSource::Agent;
+        Self { source, can_answer, folders }
     }
 }
 

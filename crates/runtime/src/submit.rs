@@ -15,7 +15,7 @@ use crate::execute::{check_kept, check_state};
 use crate::handle::Runtime;
 use crate::owner::{Envelope, Owner, stopped};
 use crate::part::{self, names_content, outline_all};
-use crate::request::{ChildOf, NewThread, RunRequest, Settled, Submitted, ThreadChoice};
+use crate::request::{ChildOf, NewThread, RunCaller, RunRequest, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
 use trilogue_domain::Input;
@@ -129,6 +129,17 @@ impl Runtime {
             }
         }
         Err(last.unwrap_or_else(|| Error::new(Code::Internal, "the run was not accepted")))
+    }
+
+    /// Checks that this caller may give runs of the agent a configuration. Fails with `agent_not_found` or `forbidden`.
+    pub async fn authorize_config(
+        &self,
+        caller: &RunCaller<'_>,
+        agent: &AgentName,
+        config: &Json,
+    ) -> Result<()> {
+        let backend = self.registry().backend(agent)?;
+        backend.authorize(caller, config.clone()).await.map(drop)
     }
 
     /// Checks what does not depend on the thread: agent, input, configuration and their sizes. Fails as [`Runtime::submit`].
@@ -246,6 +257,7 @@ impl Runtime {
             native: backend.is_native(),
             create_thread,
             strategy: new.strategy,
+            may_remove_of_others: new.may_remove_of_others,
             when_waiting: new.when_waiting,
             when_holding: new.when_holding,
             idempotency,
@@ -493,15 +505,17 @@ pub(crate) fn check_messages(messages: &[Message], max_part_metadata: usize) -> 
     }
 }
 
-/// Checks the members that decide over what an editor's runs may do, and where: only who runs the server may write them.
-pub(crate) fn check_editor_metadata(by: &Principal, metadata: Option<&Json>) -> Result<()> {
-    let Some(metadata) = metadata.filter(|_| by.require(Right::Server).is_err()) else {
-        return Ok(());
-    };
+/// The first member of a thread's metadata that decides over what its editor's runs may do, and where.
+#[must_use]
+pub fn editor_member(metadata: &Json) -> Option<&'static str> {
     let metadata = metadata.to_value();
-    let Some(member) = EDITOR_MEMBERS.iter().find(|it| metadata.get(**it).is_some()) else {
-        return Ok(());
-    };
+    EDITOR_MEMBERS.into_iter().find(|member| metadata.get(*member).is_some())
+}
+
+/// Checks that only who runs the server writes the members for editors.
+pub(crate) fn check_editor_metadata(by: &Principal, metadata: Option<&Json>) -> Result<()> {
+    let metadata = metadata.filter(|_| by.require(Right::Server).is_err());
+    let Some(member) = metadata.and_then(editor_member) else { return Ok(()) };
     let message = format!("the member '{member}' of a thread's metadata is for its editor");
     Err(Error::new(Code::Forbidden, message)
         .hint("leave it out, or use a token with the right 'server'"))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::OnceCell;
+use trilogue_domain::{Code, Error, Right};
 
 use crate::core::ports::AgentProcesses;
 
@@ -62,6 +63,10 @@ impl AgentCheck {
         if forwarded.contains(&ForwardedCaller::Agent) {
             return true;
         }
+        // Without agents there is nothing to find, and no need for another thread.
+        if self.agents.counts().0 == 0 {
+            return false;
+        }
         let (ends, agents) = (self.ends, Arc::clone(&self.agents));
         // It reads files of the system.
         let checked = tokio::task::spawn_blocking(move || {
@@ -90,6 +95,16 @@ impl AgentCheck {
             headers.append(FORWARDED_CALLER, word);
         }
     }
+}
+
+/// A program of an agent has its user's tokens, and must not decide in the user's name.
+pub(crate) fn refused_agent(right: Option<Right>) -> Error {
+    if right == Some(Right::Answer) {
+        let message = "a program of a hosted agent cannot answer questions";
+        return Error::new(Code::Forbidden, message).hint("answer from outside of the agent");
+    }
+    let message = "a program of a hosted agent cannot do this in its user's name";
+    Error::new(Code::Forbidden, message).hint("send the request from outside of the agent")
 }
 
 /// What other nodes said; `None` if it cannot be read, or is too much.

@@ -16,7 +16,7 @@ use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
 use trilogue_store::rows::TokenRow;
 use trilogue_store::{Note, PeerNews, Tokens};
 
-use super::page_session::session_secret;
+use super::page_session::{require_new_sign_in, session_secret};
 use super::schemes::{self, Challenge};
 use super::secret::hash_secret;
 use crate::core::options::{Access, Options};
@@ -242,6 +242,15 @@ impl Authenticator {
             Some(hash) => self.tokens.token(hash).await,
             None => Ok(None),
         }
+    }
+
+    /// Fails with `forbidden` if the caller is a page whose sign-in is not new.
+    pub(crate) async fn require_new_sign_in(&self, caller: &Caller) -> Result<()> {
+        if !caller.is_page {
+            return Ok(());
+        }
+        let session = self.token(caller).await?;
+        require_new_sign_in(session.as_ref(), self.clock.now())
     }
 
     /// Whether the caller's token still works, at most twice the recheck interval old.

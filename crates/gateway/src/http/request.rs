@@ -8,15 +8,15 @@ use http::{HeaderMap, HeaderName, header};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Code, Error, Principal, RequestSource, RunId, Scope, ThreadId, limits,
+    AgentName, Code, Error, Json, Principal, PrincipalId, RequestSource, Right, RunId, Scope,
+    Strategy, ThreadId, limits,
 };
-use trilogue_runtime::RunRequest;
-use trilogue_store::rows::{InterruptRow, Page};
+use trilogue_runtime::{RunCaller, RunRequest, Runtime};
+use trilogue_store::rows::{InterruptRow, Page, RunRow};
 
 use crate::access::admission::while_admitted;
-use crate::access::agent_check::AgentCheck;
+use crate::access::agent_check::{AgentCheck, refused_agent};
 use crate::access::authenticator::{Authenticator, Caller, no_token};
-use crate::access::page_session::require_new_sign_in;
 use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
@@ -74,18 +74,72 @@ impl Request {
         while_admitted(&self.authenticator, &self.caller, wait).await
     }
 
-    /// Adds the caller's identity to a run request: it decides what the run's configuration can contain.
-    pub(crate) async fn identified(&self, new: RunRequest) -> RunRequest {
-        let new = RunRequest { token: self.caller.token.clone(), ..new };
-        // Only a configuration can request something that is refused, and checking processes takes time.
-        if new.config.is_none() {
-            return RunRequest { source: RequestSource::Network, ..new };
+    /// The run with what is known of its caller, which decides over what its configuration may say and which runs it may replace.
+    /// Fails with `forbidden` if a program of an agent asks for a run that removes others.
+    pub(crate) async fn identified(&self, new: RunRequest) -> Result<RunRequest> {
+        let removes = new.strategy == Strategy::Rollback;
+        if removes {
+            self.require_person().await?;
         }
-        let is_of_agent = self.agent_check.is_of_agent(&self.headers).await;
-        RunRequest {
-            source: if is_of_agent { RequestSource::Agent } else { RequestSource::Network },
+        Ok(RunRequest {
+            token: self.caller.token.clone(),
+            source: self.source().await,
             folders: self.opened_folders.of(self.principal()),
+            may_remove_of_others: removes && self.require_removal_of(None).await.is_ok(),
             ..new
+        })
+    }
+
+    /// Fails as a run with this configuration would, if its caller may not give it.
+    pub(crate) async fn check_run_config(
+        &self,
+        runtime: &Runtime,
+        agent: &AgentName,
+        config: &Json,
+    ) -> Result<()> {
+        let folders = self.opened_folders.of(self.principal());
+        let caller = RunCaller::new(self.principal(), self.source().await, &folders);
+        runtime.authorize_config(&caller, agent, config).await
+    }
+
+    async fn source(&self) -> RequestSource {
+        match self.agent_check.is_of_agent(&self.headers).await {
+            true => RequestSource::Agent,
+            false => RequestSource::Network,
+        }
+    }
+
+    /// Fails with `forbidden` if a program of a hosted agent sent the request: for routes of which only a part is for people.
+    pub(crate) async fn require_person(&self) -> Result<()> {
+        match self.agent_check.is_of_agent(&self.headers).await {
+            true => Err(refused_agent(None)),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails with `forbidden` if the caller may not remove what this principal made. What others made, or an unknown owner, needs the right `admin`, and a new sign-in of a page.
+    pub(crate) async fn require_removal_of(&self, owner: Option<&PrincipalId>) -> Result<()> {
+        if owner == Some(&self.principal().id) {
+            return Ok(());
+        }
+        self.principal().require(Right::Admin)?;
+        self.require_new_sign_in().await
+    }
+
+    /// Fails with `forbidden` if metadata for a thread has settings or folders of its editor, and the caller is a program of an agent or a page whose sign-in is not new. The runtime checks the right. Returns whether it has such members.
+    pub(crate) async fn check_thread_metadata(&self, metadata: Option<&Json>) -> Result<bool> {
+        if metadata.and_then(trilogue_runtime::editor_member).is_none() {
+            return Ok(false);
+        }
+        self.require_person().await?;
+        self.require_new_sign_in().await?;
+        Ok(true)
+    }
+
+    /// Writes an audit line of the editor's settings that the caller has written, if it has.
+    pub(crate) fn audit_editor_settings(&self, has_written: bool, thread: &ThreadId) {
+        if has_written {
+            self.audit(AuditEvent::EditorSettingsWritten, thread.as_str(), "");
         }
     }
 
@@ -98,6 +152,12 @@ impl Request {
     /// Writes an audit line of the caller's answer.
     pub(crate) fn audit_answer(&self, row: &InterruptRow) {
         self.audit(AuditEvent::QuestionAnswered, row.interrupt.id.as_str(), &answer_detail(row));
+    }
+
+    /// Writes an audit line of the run that the caller removed.
+    pub(crate) fn audit_removal(&self, row: &RunRow, how: &str) {
+        let detail = format!("of {}; {how}", row.principal);
+        self.audit(AuditEvent::RunRemoved, row.id.as_str(), &detail);
     }
 
     pub fn principal(&self) -> &Principal {
@@ -119,11 +179,7 @@ impl Request {
 
     /// Fails with `forbidden` if the caller is a page that has not signed in recently.
     pub(crate) async fn require_new_sign_in(&self) -> Result<()> {
-        if !self.caller.is_page {
-            return Ok(());
-        }
-        let session = self.authenticator.token(&self.caller).await?;
-        require_new_sign_in(session.as_ref(), self.authenticator.clock.now())
+        self.authenticator.require_new_sign_in(&self.caller).await
     }
 
     /// # Errors

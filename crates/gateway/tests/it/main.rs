@@ -73,6 +73,7 @@ mod notify;
 mod openapi;
 mod page_sessions;
 mod peers;
+mod removals;
 mod revocation;
 mod rig;
 mod rights_matrix;

@@ -17,8 +17,8 @@ use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, T
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
-    CallbackDelivery, CallbackOwner, CallbackSecrets, ClientOptions, ConnectOptions, HistoryFetch,
-    Mount, Options, Ports, Server,
+    AgentProcesses, CallbackDelivery, CallbackOwner, CallbackSecrets, ClientOptions,
+    ConnectOptions, HistoryFetch, Mount, Options, Ports, Server,
 };
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::{Backend, Runtime};
@@ -27,6 +27,7 @@ use trilogue_store::rows::TokenRow;
 use trilogue_store::{Admin, Configurations, Queue, Read, Store, Tokens};
 use trilogue_testkit::Client;
 use trilogue_testkit::client::Stream;
+use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
 use crate::agent::Puppet;
 use crate::client_editor::Door;
@@ -81,6 +82,34 @@ pub(crate) struct Setup {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) interrupt_deadline: Option<Duration>,
     pub(crate) max_running: Option<usize>,
+    /// Which callers are programs of agents; none if it is not given.
+    pub(crate) agent_processes: Option<Arc<dyn AgentProcesses>>,
+}
+
+/// Every caller is a program of a hosted agent.
+#[derive(Debug)]
+pub(crate) struct EveryPeer;
+
+impl AgentProcesses for EveryPeer {
+    fn has_process(&self, _: u32) -> bool {
+        true
+    }
+
+    fn has_peer(&self, _: SocketAddr, _: SocketAddr) -> bool {
+        true
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (1, 0)
+    }
+
+    fn list(&self) -> Vec<AgentProcess> {
+        Vec::new()
+    }
+
+    fn stderr(&self, _: u32) -> Option<ProcessStderr> {
+        None
+    }
 }
 
 impl From<Options> for Setup {
@@ -140,7 +169,10 @@ impl Rig {
                 .unwrap_or(trilogue_runtime::Options::default().max_running),
             ..trilogue_runtime::Options::default()
         };
-        let ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress.clone()).await;
+        let mut ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress.clone()).await;
+        if let Some(processes) = setup.agent_processes {
+            ports.agent_processes = processes;
+        }
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = TcpListener::bind(setup.listen.unwrap_or(any)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -176,14 +208,19 @@ impl Rig {
         self.store.put_token(token_row(&secret, tenant, principal, rights, own)).await.unwrap();
     }
 
-    /// A page's session with all rights that began long ago: its cookie and the page's secret.
-    pub(crate) async fn old_session(&self, tenant: &str, principal: &str) -> (String, String) {
+    /// A page's session with all rights that began long ago: the headers of its requests.
+    pub(crate) async fn old_session(
+        &self,
+        tenant: &str,
+        principal: &str,
+    ) -> [(&'static str, String); 2] {
         let (cookie, page) = ("old-cookie".to_owned(), "old-page".to_owned());
         let secret = format!("{cookie}.{page}");
         let session_of = Some(TokenId::generate());
         let row = token_row(&secret, tenant, principal, Rights::all(), false);
         self.store.put_token(TokenRow { session_of, ..row }).await.unwrap();
-        (cookie, page)
+        let cookie = format!("trilogue-{}={cookie}", self.address.port());
+        [("cookie", cookie), ("trilogue-page", page)]
     }
 
     /// A client with a separate token, and the path that revokes the token.

@@ -1,12 +1,14 @@
 //! Every right, with and without `own`, on every route of every protocol. The routes come from the registry, so a new one needs a line here.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 use trilogue_domain::{Right, Rights};
 use trilogue_gateway::protocols;
 
-use crate::rig::Rig;
+use crate::rig::{EveryPeer, Rig, Setup};
 
 /// An id that no object has, valid in every protocol.
 const NOBODY: &str = "99999999-2222-4333-8444-000000000001";
@@ -165,6 +167,88 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
     ),
 ];
 
+/// What a route demands of its caller beside a right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Guard {
+    /// Nothing, or what its handler demands by what the request is about.
+    Nothing,
+    /// Not to be a program of a hosted agent.
+    Person,
+    /// The same, and that a page has signed in lately.
+    NewSignIn,
+}
+
+/// The guard of each operation that changes something. Those that erase, make credentials, answer, or write settings with which agents ask less need one.
+const GUARDS: &[(Guard, &[&str])] = &[
+    (
+        Guard::NewSignIn,
+        &[
+            "create_token",
+            "revoke_token",
+            "create_sign_in_link",
+            "back_up",
+            "drain_node",
+            "undrain_node",
+        ],
+    ),
+    (
+        Guard::Person,
+        &[
+            "delete_run",
+            "erase_thread",
+            "hand_over_thread",
+            "answer_interrupt",
+            "answer_run",
+            "redeliver",
+            "communication_resume_run",
+            "connect_resume_run",
+            "connect_resume_thread_run",
+            "connect_delete_run",
+            "connect_delete_thread_run",
+            "connect_delete_thread",
+            "connect_patch_configuration",
+            "connect_delete_configuration",
+        ],
+    ),
+    (
+        Guard::Nothing,
+        &[
+            // Only for pages, which no agent is.
+            "sign_in",
+            "look_up_sign_in_link",
+            "sign_out",
+            // They read.
+            "draw",
+            "list_callback_keys",
+            "connect_search_configurations",
+            "connect_search_runs",
+            "connect_search_threads",
+            "connect_search_agents",
+            // Their handlers look at the settings, the strategy and the action of the request.
+            "create_run",
+            "cancel_run",
+            "create_thread",
+            "patch_thread",
+            "copy_thread",
+            "communication_create_run",
+            "communication_cancel_run",
+            "connect_create_configuration",
+            "connect_create_configuration_alias",
+            "connect_create_run",
+            "connect_create_run_and_wait",
+            "connect_create_run_and_stream",
+            "connect_create_thread_run",
+            "connect_create_thread_run_and_wait",
+            "connect_create_thread_run_and_stream",
+            "connect_create_thread",
+            "connect_patch_thread",
+            "connect_copy_thread",
+            "connect_cancel_run",
+            "connect_cancel_thread_run",
+        ],
+    ),
+];
+
 /// A route with its path filled in.
 pub(crate) struct RegisteredRoute {
     pub(crate) method: Method,
@@ -184,6 +268,15 @@ impl RegisteredRoute {
             path: filled.collect::<Vec<_>>().join("/"),
             needs: *needs,
             operation: operation.to_owned(),
+        }
+    }
+
+    fn guard(&self) -> Guard {
+        let operation = self.operation.as_str();
+        match GUARDS.iter().find(|(_, names)| names.contains(&operation)) {
+            Some((guard, _)) => *guard,
+            None if self.method == Method::GET => Guard::Nothing,
+            None => panic!("{operation} needs a line in GUARDS"),
         }
     }
 
@@ -233,6 +326,40 @@ async fn every_right_opens_exactly_its_routes_on_every_face() {
                 assert_ne!(reply.status, 401, "{name} on {operation} {path}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn every_route_that_decides_for_a_person_refuses_programs_of_agents() {
+    let agent_processes = Some(Arc::new(EveryPeer) as _);
+    let rig = Rig::of(Setup { agent_processes, ..Setup::default() }).await;
+    let client = rig.alice();
+    for route in &routes() {
+        let RegisteredRoute { method, path, operation, .. } = route;
+        let reply = client.send(method.clone(), path, &[], Bytes::new()).await.unwrap();
+        let told = String::from_utf8_lossy(&reply.body);
+        let is_refused = told.contains("a program of a hosted agent");
+        assert_eq!(is_refused, route.guard() != Guard::Nothing, "{operation}: {told}");
+        assert_eq!(is_refused, reply.status == 403, "{operation}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn every_route_that_outlives_a_session_needs_a_new_sign_in() {
+    let rig = Rig::start().await;
+    let old = rig.old_session("alpha", "alice").await;
+    let headers = old.each_ref().map(|(name, value)| (*name, value.as_str()));
+    // Signing out would end the session before the others are asked.
+    for route in routes().iter().filter(|route| route.operation != "sign_out") {
+        let RegisteredRoute { method, path, operation, .. } = route;
+        let client = rig.stranger();
+        let reply = client.send(method.clone(), path, &headers, Bytes::new()).await.unwrap();
+        let told = String::from_utf8_lossy(&reply.body);
+        let is_refused = told.contains("this needs a sign-in of the last");
+        let is_page_route = !path.starts_with("/connect") && !path.starts_with("/communication");
+        // A thread that is not found may be another principal's.
+        let expected = route.guard() == Guard::NewSignIn || operation == "erase_thread";
+        assert_eq!(is_refused, expected && is_page_route, "{operation}: {told}");
     }
 }
 

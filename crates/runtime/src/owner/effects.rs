@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use trilogue_domain::{Code, Failure, RunKey};
 
 use super::{Envelope, Owner, Task, Watched};
+use crate::audit::{AuditActor, AuditEvent, audit};
 use crate::context::{SharedRun, SharedRunParts};
 use crate::execute::{StartMode, execute};
 use crate::step::{Effect, StartTurn};
@@ -38,6 +39,12 @@ impl Owner {
                     if let Ok(agent) = self.agents.backend(&agent).cloned() {
                         tokio::spawn(async move { agent.abandon(saved).await });
                     }
+                }
+                Effect::AuditRollBack { removed, of, by } => {
+                    let token = by.audit.as_ref().and_then(|audit| audit.token.as_ref());
+                    let actor = AuditActor { tenant: &by.tenant, principal: &by.principal, token };
+                    let detail = format!("of {of}; rolled back for the run {}", by.id);
+                    audit(AuditEvent::RunRemoved, Some(actor), removed.as_str(), &detail);
                 }
                 Effect::Gone => (self.gone, self.is_erased) = (true, true),
             }

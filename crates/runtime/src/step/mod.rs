@@ -25,7 +25,8 @@ mod thread;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     AgentName, Answer, CheckpointId, CheckpointKey, ClientHistory, Code, Failure, Interrupt,
-    InterruptId, Json, Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
+    InterruptId, Json, Message, MessageId, Principal, PrincipalId, Resolution, Role, RunId, RunKey,
+    Timestamp,
 };
 use trilogue_store::rows::{
     BindingRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
@@ -114,6 +115,8 @@ pub(crate) struct Submit {
     /// Whether it contains a client-chosen id, which may be taken.
     pub(crate) claims_ids: bool,
     pub(crate) strategy: trilogue_domain::Strategy,
+    /// Whether the strategy may remove runs of other principals.
+    pub(crate) may_remove_of_others: bool,
     pub(crate) when_waiting: WhenWaiting,
     pub(crate) when_holding: WhenHolding,
     pub(crate) idempotency: Option<IdempotencyRow>,
@@ -204,6 +207,8 @@ pub(crate) enum Effect {
     Watch { interrupt: InterruptId, patience: std::time::Duration },
     /// Notify a run's agent that no client waits for it any more.
     Abandon { agent: AgentName, saved: Json },
+    /// Say in the log that a run was removed in favour of another, and at whose request.
+    AuditRollBack { removed: RunId, of: PrincipalId, by: Box<RunRow> },
     /// The thread was removed.
     Gone,
 }

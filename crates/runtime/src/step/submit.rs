@@ -7,7 +7,7 @@ use trilogue_store::rows::{MessageRow, QueueItem, QueueKind, RunRow};
 use trilogue_store::{Change, Draft};
 
 use super::output::StepOutput;
-use super::{Reply, Submit};
+use super::{Effect, Reply, Submit};
 use crate::request::{WhenHolding, WhenWaiting};
 use crate::state::RunState;
 use trilogue_domain::Input;
@@ -46,7 +46,7 @@ impl StepOutput<'_> {
         if let Some(row) = submit.idempotency {
             self.change(Change::Idempotency(row));
         }
-        self.make_way(gives_way);
+        self.make_way(gives_way, run);
         if not_before.is_some_and(|at| at > self.now) {
             self.schedule(run);
         } else {
@@ -96,6 +96,9 @@ impl StepOutput<'_> {
             Strategy::Enqueue => self.check_room(is_scheduled || holder.is_some())?,
             Strategy::Interrupt | Strategy::Rollback => {
                 gives_way.roll_back = submit.strategy == Strategy::Rollback;
+                if gives_way.roll_back && !submit.may_remove_of_others {
+                    self.check_removes_own(&submit.row)?;
+                }
                 gives_way.in_flight = self.in_flight().map(|run| run.row.key).collect();
                 gives_way.in_flight.sort_by_key(|run| (self.state.turn == Some(*run), *run));
             }
@@ -112,6 +115,17 @@ impl StepOutput<'_> {
             }
             _ => Ok(gives_way),
         }
+    }
+
+    /// Checks that a rollback removes no run of another principal.
+    fn check_removes_own(&self, new: &RunRow) -> Result<()> {
+        let mut others = self.in_flight().filter(|run| run.row.principal != new.principal);
+        let Some(other) = others.next() else { return Ok(()) };
+        let message =
+            format!("a rollback would remove the run '{}' of another principal", other.row.id);
+        Err(Error::new(Code::Forbidden, message).hint(
+            "use the strategy 'interrupt', or a token with the right 'admin'; a page signs in again with: trilogue ui",
+        ))
     }
 
     /// Returns the runs that a strategy applies to: queued, scheduled, active, being cancelled, or waiting with the turn.
@@ -169,17 +183,28 @@ impl StepOutput<'_> {
         }
     }
 
-    fn make_way(&mut self, gives_way: GivesWay) {
+    fn make_way(&mut self, gives_way: GivesWay, by: RunKey) {
         for run in gives_way.waiting {
             self.cancel(run, Some(Code::RunSuperseded));
         }
         for run in gives_way.in_flight {
             if gives_way.roll_back {
+                self.audit_roll_back(run, by);
                 self.roll_back(run);
             } else {
                 self.cancel(run, None);
             }
         }
+    }
+
+    fn audit_roll_back(&mut self, removed: RunKey, by: RunKey) {
+        let (Some(removed), Some(by)) = (self.state.runs.get(&removed), self.state.runs.get(&by))
+        else {
+            return;
+        };
+        let (id, of) = (removed.row.id.clone(), removed.row.principal.clone());
+        let by = Box::new(by.row.clone());
+        self.effect(Effect::AuditRollBack { removed: id, of, by });
     }
 
     /// Offers a run to the worker that submits it when it falls due.

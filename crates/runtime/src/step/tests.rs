@@ -73,6 +73,7 @@ impl Table {
             create_thread: false,
             claims_ids: false,
             strategy: Strategy::Enqueue,
+            may_remove_of_others: false,
             when_waiting: WhenWaiting::Start,
             when_holding: WhenHolding::Refuse,
             idempotency: None,
@@ -205,6 +206,7 @@ fn told(step: &Step) -> Vec<String> {
         Effect::Settled(row) => format!("settled {} {}", row.key, row.status.as_str()),
         Effect::Watch { interrupt, .. } => format!("watch {interrupt}"),
         Effect::Abandon { agent, saved } => format!("abandon {agent} with {}", saved.as_str()),
+        Effect::AuditRollBack { removed, by, .. } => format!("audit {removed} for {}", by.id),
         Effect::Gone => "gone".to_owned(),
     }));
     words

@@ -371,6 +371,8 @@ fn an_agent_decides_nothing_in_its_users_name() {
         r#"{"agent":"runner","input":"say:x","config":{"permissions":[{"decision":"allow"}]}}"#;
     let connect = r#"{"agent_id":"runner","input":{"messages":[{"role":"user","content":"say:x"}]},"config":{"configurable":{"permissions":[{"decision":"allow"}]}}}"#;
     let communication = r#"{"agent_name":"runner","mode":"sync","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"say:x"}]}],"config":{"permissions":[{"decision":"allow"}]}}"#;
+    let settings = r#"{"metadata":{"trilogue.config":{"permissions":[{"decision":"allow"}]}}}"#;
+    let rollback = r#"{"agent":"runner","input":"say:x","thread_id":"kept","strategy":"rollback"}"#;
     let requests = [
         ("POST", "/api/v1/tokens", r#"{"label":"mine"}"#, "create_token"),
         ("POST", "/api/v1/sign-in-links", "", "create_sign_in_link"),
@@ -378,6 +380,14 @@ fn an_agent_decides_nothing_in_its_users_name() {
         ("DELETE", "/api/v1/threads/kept", "", "erase_thread"),
         ("DELETE", "/connect/threads/kept", "", "connect_delete_thread"),
         ("POST", "/api/v1/nodes/here/drain", "", "drain_node"),
+        ("DELETE", "/api/v1/runs/kept", "", "delete_run"),
+        ("DELETE", "/connect/runs/kept", "", "connect_delete_run"),
+        ("DELETE", "/connect/agents/runner/configurations/x", "", "connect_delete_configuration"),
+        ("PATCH", "/connect/agents/runner/configurations/x", "{}", "connect_patch_configuration"),
+        ("PATCH", "/api/v1/threads/kept", settings, "patch_thread"),
+        ("POST", "/api/v1/threads", settings, "create_thread"),
+        ("POST", "/connect/threads", settings, "connect_create_thread"),
+        ("POST", "/api/v1/runs", rollback, "create_run"),
         ("POST", "/api/v1/runs", allow, "create_run"),
         ("POST", "/connect/runs", connect, "connect_create_run"),
         ("POST", "/communication/runs", communication, "communication_create_run"),

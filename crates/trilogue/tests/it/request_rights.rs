@@ -54,10 +54,25 @@ fn run_everywhere(home: &Home, server: &Server, token: &str, config: &Value) -> 
 
 /// The body of a response.
 fn post(home: &Home, server: &Server, token: &str, path: &str, body: &Value) -> String {
+    send(home, server, token, "POST", path, body)
+}
+
+/// The same, with this method; without a body where it is null.
+fn send(
+    home: &Home,
+    server: &Server,
+    token: &str,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> String {
     let mut command = home.program("curl");
-    command.args(["--silent", "--show-error", "--header"]);
+    command.args(["--silent", "--show-error", "--request", method, "--header"]);
     command.arg(format!("Authorization: Bearer {token}"));
-    command.args(["--json", &body.to_string()]).arg(format!("{}{path}", server.url()));
+    if !body.is_null() {
+        command.args(["--json", &body.to_string()]);
+    }
+    command.arg(format!("{}{path}", server.url()));
     finish(command, "").expect(0).out
 }
 
@@ -266,4 +281,96 @@ fn settings_of_an_editor_cannot_be_written_over_the_network() {
         let told = post("/api/v1/runs", &run);
         assert!(told.contains("forbidden") && told.contains(member), "{told}");
     }
+}
+
+#[test]
+fn a_saved_configuration_holds_only_what_its_writer_may_give() {
+    let home = Home::new();
+    let server = serve(&home, "");
+    let secret = |principal: &str, rights: &[&str]| {
+        let rights = rights.iter().flat_map(|right| ["--right", right]);
+        let create = ["token", "create", "--label", "t", "--principal", principal, "--json"];
+        let create: Vec<_> = create.into_iter().chain(rights).collect();
+        let made = server.run(&create).expect(0).json();
+        made["secret"].as_str().unwrap().to_owned()
+    };
+    // What the agent can be configured with is known when it has started.
+    server.run(&["run", "reviewer", "say:hi"]).expect(0);
+    let other = secret("other", &["read", "run"]);
+    let owner = secret("owner", &["read", "run", "answer"]);
+    let all = "/connect/agents/reviewer/configurations";
+    let config = |config: &Value| json!({ "config": { "configurable": config } });
+    let saved = post(&home, &server, &owner, all, &config(&json!({ "mode": "ask" })));
+    let saved: Value = serde_json::from_str(&saved).unwrap();
+    let path = format!("{all}/{}", saved["configuration_id"].as_str().unwrap());
+    for wide in [
+        json!({ "permissions": [{ "decision": "allow" }] }),
+        json!({ "mode": "bypassPermissions" }),
+        json!({ "cwd": "/etc" }),
+    ] {
+        let made = post(&home, &server, &other, all, &config(&wide));
+        let is_refused = |told: &str| told.contains("'answer'") || told.contains(".roots`");
+        assert!(is_refused(&made), "{wide}: {made}");
+        let changed = send(&home, &server, &other, "PATCH", &path, &config(&wide));
+        assert!(is_refused(&changed), "{wide}: {changed}");
+    }
+    let kept = send(&home, &server, &owner, "GET", &path, &Value::Null);
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), saved);
+    // It narrows, and who may answer widens.
+    let deny = json!({ "permissions": [{ "decision": "deny" }] });
+    let changed = send(&home, &server, &other, "PATCH", &path, &config(&deny));
+    assert!(changed.contains("deny"), "{changed}");
+    let allow = json!({ "permissions": [{ "decision": "allow" }] });
+    let changed = send(&home, &server, &owner, "PATCH", &path, &config(&allow));
+    assert!(changed.contains("allow"), "{changed}");
+    let run = json!({ "configuration_id": saved["configuration_id"], "input": { "messages": [{ "role": "user", "content": "say:x" }] } });
+    let refused = post(&home, &server, &other, "/connect/runs", &run);
+    assert!(refused.contains("lacks the right 'answer'"), "{refused}");
+    send(&home, &server, &other, "DELETE", &path, &Value::Null);
+
+    let log = home.log();
+    let changes = ["created", "changed", "changed", "removed"];
+    for (change, principal) in changes.iter().zip(["owner", "other", "owner", "other"]) {
+        let lines = audits(&log, &format!("configuration_{change}"));
+        let found = lines.iter().any(|line| {
+            line["subject"] == saved["configuration_id"] && line["principal"] == principal
+        });
+        assert!(found, "{change} by {principal}: {log}");
+    }
+}
+
+#[test]
+fn what_is_removed_and_written_for_an_editor_is_in_the_log() {
+    let home = Home::new();
+    let server = serve(&home, "");
+    let secret = std::fs::read_to_string(server.token_file()).unwrap();
+    let secret = secret.trim();
+    let run = |thread: &str, more: &Value| {
+        let mut body = json!({ "agent": "reviewer", "input": "say:x", "thread_id": thread, "create_thread": true, "mode": "async" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let told = post(&home, &server, secret, "/api/v1/runs", &body);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        told["id"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned()
+    };
+    let delete = |path: &str| send(&home, &server, secret, "DELETE", path, &Value::Null);
+    let native = run("a", &json!({ "mode": "wait" }));
+    assert_eq!(delete(&format!("/api/v1/runs/{native}")), "");
+    let connect = run("b", &json!({ "mode": "wait" }));
+    assert_eq!(delete(&format!("/connect/runs/{connect}")), "");
+    let replaced = run("c", &json!({ "input": "permission:edit:/a" }));
+    run("c", &json!({ "strategy": "rollback", "mode": "wait" }));
+    let settings = json!({ "metadata": { "trilogue.config": { "mode": "ask" } } });
+    send(&home, &server, secret, "PATCH", "/api/v1/threads/a", &settings);
+    let log = home.log();
+    let removed = audits(&log, "run_removed");
+    for (run, how) in [(&native, "deleted"), (&connect, "deleted"), (&replaced, "rolled back for")]
+    {
+        let line = removed.iter().find(|line| line["subject"] == **run);
+        let line = line.unwrap_or_else(|| panic!("{run}: {log}"));
+        assert_eq!(line["principal"], "owner");
+        assert!(line["token"].is_string(), "{line}");
+        assert!(line["detail"].as_str().unwrap().contains(how), "{line}");
+    }
+    let [written] = &audits(&log, "editor_settings_written")[..] else { panic!("{log}") };
+    assert_eq!(written["subject"], "a");
 }

@@ -34,7 +34,7 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
     let mut body: RunCreateRequest = call.message_body()?;
     call.reach(&agent(&call, &body.agent_name)?.name)?;
     let (mode, session_id, session) = (body.mode, body.session_id, body.session.take());
-    let mut new = call.identified(new_run(&call, body)?).await;
+    let mut new = call.identified(new_run(&call, body)?).await?;
     if let (Some(session), ThreadChoice::Ensure(thread)) = (session_id, &mut new.thread) {
         thread.id = Some(Box::pin(call.session_id(session.get())).await?);
     }

@@ -32,6 +32,7 @@ const CANCEL: ConnectRoute = BASE
 
 const DELETE: ConnectRoute = CANCEL
     .delete("/runs/{run_id}", |call| Box::pin(delete(call)))
+    .for_people()
     .named("connect_delete_run", "Remove a run; one that has not ended is cancelled first")
     .query(&[ANYTHING])
     .answers(&[crate::route::no_content("It is gone.")])
@@ -65,7 +66,13 @@ async fn cancel(call: ConnectCall) -> Result<Reply> {
     }
     match action {
         CancelAction::Interrupt => stop(&call, &row, wait).await?,
-        CancelAction::Rollback => drop(roll_back(&call, &row, wait).await?),
+        CancelAction::Rollback => {
+            call.require_person().await?;
+            call.require_removal_of(Some(&row.principal)).await?;
+            if roll_back(&call, &row, wait).await? {
+                call.audit_removal(&row, "rolled back");
+            }
+        }
     }
     Ok(Reply::no_content())
 }
@@ -119,10 +126,12 @@ fn gone_is_stopped(settled: Result<()>) -> Result<()> {
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
+    call.require_removal_of(Some(&row.principal)).await?;
     // Clients that wait for the active run learn that it is removed.
-    if !row.status.is_terminal() && roll_back(&call, &row, true).await? {
-        return Ok(Reply::no_content());
+    let is_rolled_back = !row.status.is_terminal() && roll_back(&call, &row, true).await?;
+    if !is_rolled_back {
+        call.state.runtime.remove_run(call.principal(), &row.id).await?;
     }
-    call.state.runtime.remove_run(call.principal(), &row.id).await?;
+    call.audit_removal(&row, if is_rolled_back { "rolled back" } else { "deleted" });
     Ok(Reply::no_content())
 }

@@ -13,6 +13,7 @@ use trilogue_wire::agent_connect as wire;
 
 use super::parsed_request::{NO_RECURSION_LIMIT, warned};
 use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request};
+use crate::core::audit::AuditEvent;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
@@ -47,6 +48,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .named("connect_create_configuration_alias", "The same with the agent's id in the body"),
     ONE.verb(Verb::Patch)
         .handler(|call| Box::pin(patch(call)))
+        .for_people()
         .access(Access::Agent(Right::Run))
         .named(
             "connect_patch_configuration",
@@ -56,6 +58,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .errors(&[Code::AgentNotFound, Code::ConfigurationNotFound, Code::ConfigInvalid]),
     ONE.verb(Verb::Delete)
         .handler(|call| Box::pin(delete(call)))
+        .for_people()
         .access(Access::Agent(Right::Run))
         .named("connect_delete_configuration", "Remove an instance")
         .answers(&[no_content("It is gone.")]),
@@ -75,9 +78,13 @@ async fn create(call: ConnectCall) -> Result<Reply> {
     let keep = body.if_exists == Some(wire::IfExists::DoNothing);
     let mut warnings = Vec::new();
     let row = new_row(&call, card, body, &mut warnings)?;
+    call.check_run_config(&call.state.runtime, &card.name, &row.config).await?;
     let port = &call.state.configurations;
     match port.create_configuration(row.clone()).await {
-        Ok(()) => Ok(warned(shown(card, &row), &warnings)),
+        Ok(()) => {
+            audit(&call, AuditEvent::ConfigurationCreated, &row);
+            Ok(warned(shown(card, &row), &warnings))
+        }
         Err(error) if error.code() == Code::AlreadyExists => {
             let existing = look_up::instance(&call, row.id.as_str()).await?;
             match existing.filter(|existing| keep && existing.agent == card.name) {
@@ -104,6 +111,8 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     let mut warnings = Vec::new();
     if let Some(config) = &body.config {
         row.config = checked(&call, card, Some(config), &mut warnings)?;
+        // Others run with it: what its writer may not do itself, it does not do through them.
+        call.check_run_config(&call.state.runtime, &card.name, &row.config).await?;
     }
     if let Some(metadata) = request::metadata(body.metadata)? {
         row.metadata = request::merged(&row.metadata, &metadata)?;
@@ -116,6 +125,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     if !port.update_configuration(&call.scope(), row.clone()).await? {
         return Err(look_up::no_configuration(row.id.as_str()));
     }
+    audit(&call, AuditEvent::ConfigurationChanged, &row);
     Ok(warned(shown(card, &row), &warnings))
 }
 
@@ -125,7 +135,13 @@ async fn delete(call: ConnectCall) -> Result<Reply> {
     if !port.remove_configuration(&call.scope(), &row.id).await? {
         return Err(look_up::no_configuration(row.id.as_str()));
     }
+    audit(&call, AuditEvent::ConfigurationRemoved, &row);
     Ok(Reply::no_content())
+}
+
+fn audit(call: &ConnectCall, event: AuditEvent, row: &ConfigurationRow) {
+    let detail = format!("agent {}; of {}", row.agent, row.owner);
+    call.audit(event, row.id.as_str(), &detail);
 }
 
 async fn search(call: ConnectCall) -> Result<Reply> {

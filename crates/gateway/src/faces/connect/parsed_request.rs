@@ -96,8 +96,9 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
         token: None,
         source: RequestSource::Network,
         folders: Vec::new(),
+        may_remove_of_others: false,
     };
-    let new = call.identified(new).await;
+    let new = call.identified(new).await?;
     let ends_with_connection = ends && mode != ReplyMode::Later;
     Ok(ParsedRequest { new, modes, ends_with_connection, warnings })
 }

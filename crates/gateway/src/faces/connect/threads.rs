@@ -65,8 +65,12 @@ async fn create(call: ConnectCall) -> Result<Reply> {
     let id = body.thread_id.as_deref().map(ThreadId::parse).transpose()?;
     let known = id.clone();
     let new = NewThread { id, metadata: request::metadata(body.metadata)? };
+    let has_settings = call.check_thread_metadata(new.metadata.as_ref()).await?;
     let row = match call.state.runtime.create_thread(call.principal(), new).await {
-        Ok(row) => row,
+        Ok(row) => {
+            call.audit_editor_settings(has_settings, &row.id);
+            row
+        }
         Err(error) if error.code() == Code::AlreadyExists => {
             let existing = match (body.if_exists, known) {
                 (Some(wire::IfExists::DoNothing), Some(id)) => {
@@ -98,6 +102,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     let body: wire::ThreadPatch = request::body_or_empty(&call)?;
     let row = look_up::thread(&call).await?;
     let metadata = request::metadata(body.metadata)?;
+    let has_settings = call.check_thread_metadata(metadata.as_ref()).await?;
     let values = body.values.map(read_json).transpose()?;
     let messages = body.messages;
     let sets = values.is_some() || messages.is_some();
@@ -128,6 +133,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     let from = from.map(|row| row.id);
     let patch = ThreadPatch { metadata, values, from, if_idle, only_where_set: true };
     let row = call.state.runtime.patch_thread(call.principal(), &row.id, patch).await?;
+    call.audit_editor_settings(has_settings, &row.id);
     whole(&call, &row).await
 }
 
@@ -185,12 +191,13 @@ fn hidden() -> Error {
 }
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
-    let id = match look_up::thread(&call).await {
-        Ok(row) => row.id,
+    let (id, owner) = match look_up::thread(&call).await {
+        Ok(row) => (row.id, Some(row.owner)),
         // A damaged thread cannot be read but can be erased.
-        Err(error) if error.code() == Code::ThreadQuarantined => call.thread_id()?,
+        Err(error) if error.code() == Code::ThreadQuarantined => (call.thread_id()?, None),
         Err(error) => return Err(error),
     };
+    call.require_removal_of(owner.as_ref()).await?;
     match call.state.runtime.erase_idle_thread(call.principal(), &id).await {
         Ok(()) => {
             call.audit(AuditEvent::ThreadErased, id.as_str(), "");

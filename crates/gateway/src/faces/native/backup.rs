@@ -20,6 +20,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(ba
     .verb(Verb::Post)
     .path("/api/v1/backup")
     .access(Access::Right(Right::Server))
+    .new_sign_in()
     .named(
         "back_up",
         "A consistent copy of the store of all tenants, made while the server goes on",
@@ -32,7 +33,6 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(ba
     .errors(&[Code::InvalidRequest])];
 
 async fn back_up(call: NativeCall) -> Result<Reply> {
-    call.require_new_sign_in().await?;
     // The folder has mode 0700 and is removed when the response is complete or aborted.
     let folder = tempfile::Builder::new()
         .prefix("trilogue-backup-")

@@ -20,6 +20,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.named("list_nodes", "The servers that share the store, by name; none where one holds it")
         .answers(&[json_response(200, "All of them, on one page.", of::<List<Node>>)]),
     BASE.post("/api/v1/nodes/{name}/drain", |call| Box::pin(drain(call, true)))
+        .new_sign_in()
         .named(
             "drain_node",
             "Have a server hand its threads over, each when it has nothing to do, and take no others",
@@ -27,11 +28,13 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .answers(&[json_response(200, "The server.", of::<Node>)])
         .errors(&[Code::NotFound, Code::PeerUnavailable]),
     BASE.delete("/api/v1/nodes/{name}/drain", |call| Box::pin(drain(call, false)))
+        .new_sign_in()
         .named("undrain_node", "Have a server take threads again")
         .answers(&[json_response(200, "The server.", of::<Node>)])
         .errors(&[Code::NotFound, Code::PeerUnavailable]),
     BASE.post("/api/v1/threads/{thread_id}/hand-over", |call| Box::pin(hand_over(call)))
         .access(Access::Right(Right::Run))
+        .for_people()
         .named(
             "hand_over_thread",
             "Give a thread to another server. Waits up to ten seconds for its run to end",
@@ -47,7 +50,6 @@ async fn list(call: NativeCall) -> Result<Reply> {
 }
 
 async fn drain(call: NativeCall, is_wanted: bool) -> Result<Reply> {
-    call.require_new_sign_in().await?;
     let name = call.param("name");
     let nodes = call.state.admin.nodes().await?;
     if !nodes.is_empty() {
@@ -86,6 +88,9 @@ fn elsewhere(node: &NodeRow) -> Error {
 async fn hand_over(call: NativeCall) -> Result<Reply> {
     let body: ThreadHandOver = call.json()?;
     let thread = call.thread_id()?;
+    if call.caller.is_page && super::thread(&call).await?.owner != call.principal().id {
+        call.require_new_sign_in().await?;
+    }
     call.state.runtime.hand_over(&call.scope(), &thread, &body.node).await?;
     call.audit(AuditEvent::ThreadHandedOver, thread.as_str(), &format!("to {}", body.node));
     Ok(Reply::no_content())

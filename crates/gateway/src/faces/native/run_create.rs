@@ -55,7 +55,15 @@ async fn create(call: NativeCall) -> Result<Reply> {
     let mode = body.mode;
     call.reach(&agent_name(&body.agent)?)?;
     let new = new_run(&call, body)?;
-    let submitted = call.state.runtime.submit(call.principal(), call.identified(new).await).await?;
+    let new = call.identified(new).await?;
+    let has_settings = match &new.thread {
+        ThreadChoice::Ensure(thread) => {
+            call.check_thread_metadata(thread.metadata.as_ref()).await?
+        }
+        _ => false,
+    };
+    let submitted = call.state.runtime.submit(call.principal(), new).await?;
+    call.audit_editor_settings(has_settings && submitted.created, &submitted.run.thread_id);
     let replayed = !submitted.created;
     let reply = match mode {
         RunMode::Wait => wait(&call, submitted).await?,
@@ -141,5 +149,6 @@ fn new_run(call: &NativeCall, body: RunCreate) -> Result<RunRequest> {
         token: None,
         source: RequestSource::Network,
         folders: Vec::new(),
+        may_remove_of_others: false,
     })
 }

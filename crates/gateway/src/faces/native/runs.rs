@@ -151,14 +151,10 @@ async fn cancel(call: NativeCall) -> Result<Reply> {
 }
 
 async fn remove(call: NativeCall) -> Result<Reply> {
-    let id = call.run_id()?;
-    if call.caller.is_page {
-        let row = call.state.read.run(&call.scope(), &id).await;
-        if !matches!(row, Ok(Some(row)) if row.principal == call.principal().id) {
-            call.require_new_sign_in().await?;
-        }
-    }
-    call.state.runtime.remove_run(call.principal(), &id).await?;
+    let row = run(&call).await?;
+    call.require_removal_of(Some(&row.principal)).await?;
+    call.state.runtime.remove_run(call.principal(), &row.id).await?;
+    call.audit_removal(&row, "deleted");
     Ok(Reply::no_content())
 }
 

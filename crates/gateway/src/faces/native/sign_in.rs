@@ -10,9 +10,7 @@ use trilogue_store::rows::{SignInLinkRow, TokenRow};
 use trilogue_wire::native::{Caller, PageSession, SignIn, SignInLink, SignInOwner};
 
 use super::{NativeCall, NativeRoute};
-use crate::access::page_session::{
-    LINK_LIFE, PAGE, SESSION_LIFE, SessionSecret, require_new_sign_in, set_cookie,
-};
+use crate::access::page_session::{LINK_LIFE, PAGE, SESSION_LIFE, SessionSecret, set_cookie};
 use crate::access::secret::{hash_secret, new_secret};
 use crate::core::audit::{AuditActor, AuditEvent, audit};
 use crate::core::options::is_encrypted;
@@ -30,6 +28,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .answers(&[json_response(200, "The caller.", of::<Caller>)]),
     BASE.post("/api/v1/sign-in-links", |call| Box::pin(link(call)))
         .for_people()
+        .new_sign_in()
         .named(
             "create_sign_in_link",
             "Make a link that signs a browser in to the inspector with the caller's rights, once and within ten minutes",
@@ -84,7 +83,6 @@ async fn link(call: NativeCall) -> Result<Reply> {
     };
     let page = format!("{base}{prefix}/");
     let token = call.authenticator.token(&call.caller).await?;
-    require_new_sign_in(token.as_ref(), call.state.clock.now())?;
     let link = match token {
         None => SignInLink { url: page, expires_at: None },
         Some(token) => {

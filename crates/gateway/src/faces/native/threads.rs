@@ -67,7 +67,9 @@ async fn create(call: NativeCall) -> Result<Reply> {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
     };
+    let has_settings = call.check_thread_metadata(new.metadata.as_ref()).await?;
     let row = call.state.runtime.create_thread(call.principal(), new).await?;
+    call.audit_editor_settings(has_settings, &row.id);
     Ok(Reply::json(StatusCode::CREATED, &rows::thread(&row)))
 }
 
@@ -120,8 +122,10 @@ async fn patch(call: NativeCall) -> Result<Reply> {
         return Err(Error::new(Code::InvalidRequest, "'from' is given without 'values'"));
     }
     let from = body.from.as_deref().map(checkpoint_id).transpose()?;
+    let has_settings = call.check_thread_metadata(metadata.as_ref()).await?;
     let patch = ThreadPatch { metadata, values, from, ..ThreadPatch::default() };
     let row = call.state.runtime.patch_thread(call.principal(), &id, patch).await?;
+    call.audit_editor_settings(has_settings, &row.id);
     Ok(Reply::ok(&whole(&call, &row).await?))
 }
 
@@ -132,6 +136,7 @@ async fn copy(call: NativeCall) -> Result<Reply> {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
     };
+    let has_settings = call.check_thread_metadata(new.metadata.as_ref()).await?;
     let (runtime, by) = (&call.state.runtime, call.principal());
     let row = match (&body.until_message, body.until_event) {
         (None, None) => runtime.copy_thread(by, &id, new).await?,
@@ -155,6 +160,7 @@ async fn copy(call: NativeCall) -> Result<Reply> {
             runtime.copy_thread_until(by, &id, &until, new).await?
         }
     };
+    call.audit_editor_settings(has_settings, &row.id);
     Ok(Reply::json(StatusCode::CREATED, &whole(&call, &row).await?))
 }
 
@@ -180,10 +186,8 @@ async fn erase(call: NativeCall) -> Result<Reply> {
     let id = call.thread_id()?;
     // A damaged thread cannot be read but can be erased. Programs need no lookup.
     if call.caller.is_page {
-        let row = call.state.read.named_thread(&call.scope(), &id).await;
-        if !matches!(row, Ok(Some(row)) if row.owner == call.principal().id) {
-            call.require_new_sign_in().await?;
-        }
+        let row = call.state.read.named_thread(&call.scope(), &id).await.ok().flatten();
+        call.require_removal_of(row.as_ref().map(|row| &row.owner)).await?;
     }
     call.state.runtime.erase_thread(call.principal(), &id).await?;
     call.audit(AuditEvent::ThreadErased, id.as_str(), "");

@@ -37,6 +37,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE,
     BASE.verb(Verb::Post)
         .handler(|call| Box::pin(create(call)))
+        .new_sign_in()
         .named("create_token", "Make a token in the caller's tenant")
         .query(&[])
         .request(of::<TokenCreate>)
@@ -46,6 +47,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             of::<TokenCreated>,
         )]),
     BASE.delete("/api/v1/tokens/{token_id}", |call| Box::pin(revoke(call)))
+        .new_sign_in()
         .query(&[])
         .named(
             "revoke_token",
@@ -77,7 +79,6 @@ async fn visible_tokens(call: &NativeCall) -> Result<Vec<TokenRow>> {
 }
 
 async fn create(call: NativeCall) -> Result<Reply> {
-    call.require_new_sign_in().await?;
     let body: TokenCreate = call.json()?;
     if body.label.len() > MAX_LABEL_BYTES || body.label.chars().any(char::is_control) {
         return Err(Error::new(

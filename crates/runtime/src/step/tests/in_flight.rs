@@ -81,6 +81,10 @@ fn everything_in_flight_gives_way_and_nothing_of_it_starts_meanwhile() {
         assert!(!told.iter().any(|word| word.starts_with("start")), "{told:?}");
         let ended: Vec<_> = told.iter().filter(|word| word.starts_with("settled")).collect();
         assert_eq!(ended, ["settled 2 cancelled", "settled 3 cancelled"]);
+        // The log of the server names what was removed: its agent's work is gone.
+        let audited: Vec<_> = told.iter().filter(|word| word.starts_with("audit")).collect();
+        let expected = ["audit run-2 for run-4", "audit run-3 for run-4", "audit run-1 for run-4"];
+        assert_eq!(audited, if is_removed { &expected[..] } else { &[] });
         let removed = step.changes.iter().filter(|one| matches!(one, Change::RemoveRun(_)));
         assert_eq!(removed.count(), if is_removed { 2 } else { 0 });
         let withdrawn = Change::Withdraw(QueueKind::ScheduledRun, "run-3".to_owned());
