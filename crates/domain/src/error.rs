@@ -220,6 +220,8 @@ codes! {
     RunRolledBack = "run_rolled_back", Conflict;
     /// The run that called this one has ended, or was lost with its server.
     ParentEnded = "parent_ended", Conflict;
+    /// The run had not ended when its store was backed up or copied, and was not to continue in another store.
+    RunNotRestored = "run_not_restored", Conflict;
     /// An agent may not call this agent now: the chain of calls is too long, or it already contains the agent.
     CallRefused = "call_refused", Unprocessable;
     /// An outbound address is not allowed.

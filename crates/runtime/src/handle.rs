@@ -82,7 +82,10 @@ impl Runtime {
             .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(services, thread))
             .await;
         services.set_recovered();
-        workers::start(&runtime);
+        // A store whose runs are only cancelled keeps everything else: retention follows the settings of its server.
+        if !runtime.services().options.cancels_open_runs {
+            workers::start(&runtime);
+        }
         Ok(runtime)
     }
 
@@ -534,6 +537,26 @@ impl Runtime {
 impl WeakRuntime {
     pub(crate) fn upgrade(&self) -> Option<Runtime> {
         self.0.upgrade().map(Runtime)
+    }
+}
+
+/// Cancels every run of a store that has not ended, as `run_not_restored`. No agent is there, so nothing of them starts. For a store that was restored or copied: its runs were accepted elsewhere, with the rights, rules and folders of there.
+///
+/// Fails as loading a thread, and with `run_not_ended` if a run is still open then.
+pub async fn cancel_open_runs(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    originals: Arc<dyn ReadOriginal>,
+) -> Result<()> {
+    let options = Options { cancels_open_runs: true, ..Options::default() };
+    let runtime = Runtime::start(options, Arc::clone(&store), Vec::new(), clock, originals).await?;
+    runtime.drain(RECOVERY_LIMIT).await;
+    match store.open_threads().await?.len() {
+        0 => Ok(()),
+        left => Err(Error::new(
+            Code::RunNotEnded,
+            format!("runs of {left} threads could not be cancelled"),
+        )),
     }
 }
 

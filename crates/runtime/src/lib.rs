@@ -50,7 +50,7 @@ mod workers;
 pub use backend::{Availability, Backend, Input, Rewind};
 pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
-pub use handle::Runtime;
+pub use handle::{Runtime, cancel_open_runs};
 pub use history::{ConversationReader, NewestMessages, ReferenceReader, StateAt, StateReader};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::{ActivePresence, Presence};

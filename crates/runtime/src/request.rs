@@ -62,6 +62,8 @@ pub struct Options {
     pub trace_ratio: Option<f64>,
     /// Receives the runs that end, including those that a start ends.
     pub ended_runs: Option<Arc<dyn EndedRuns>>,
+    /// Whether the open runs that a thread has when it is loaded are cancelled as `run_not_restored`: see [`crate::cancel_open_runs`].
+    pub cancels_open_runs: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -346,6 +348,7 @@ impl Default for Options {
             max_remote_bytes: trilogue_domain::limits::DEFAULT_MAX_REMOTE_BYTES,
             trace_ratio: None,
             ended_runs: None,
+            cancels_open_runs: false,
         }
     }
 }

@@ -128,7 +128,7 @@ pub fn of_code(code: Code) -> &'static Definition {
         Code::InterruptNotFound => "not_found",
         Code::AlreadyExists | Code::ThreadWaiting | Code::RunNotEnded => "conflict",
         Code::CallRefused => "validation_error",
-        Code::ParentEnded => "conflict",
+        Code::ParentEnded | Code::RunNotRestored => "conflict",
         Code::RunEnded | Code::InterruptResolved | Code::InterruptMismatch => "run_not_interrupted",
         Code::BodyTooLarge
         | Code::JsonTooComplex

@@ -36,6 +36,9 @@ impl Owner {
         let open = state.runs.values().map(|run| (&run.row, run.pending.len()));
         self.services.monitor.loaded(self.thread, open);
         let has_open = !state.runs.is_empty();
+        if self.services.options.cancels_open_runs {
+            cancel_all(&mut state);
+        }
         self.look_for_open_messages(&mut state).await;
         self.state = Some(state);
         if has_open {
@@ -239,4 +242,13 @@ fn error_of_run(error: &Error) -> Error {
     // A failure has no hint, so the message says what to do.
     let message = "another server has taken the run's thread over, because this one was silent for too long; what the agent did last could not be stored: look at the run before you ask for the same again";
     Error::new(Code::OwnershipLost, message)
+}
+
+/// Has the recovery cancel every run, and tell no receiver of a callback: neither is known to be wanted where the store is now.
+fn cancel_all(state: &mut ThreadState) {
+    for run in state.runs.values_mut() {
+        run.is_orphan = true;
+        run.row.cancel_reason.get_or_insert(Code::RunNotRestored);
+        run.row.callback = None;
+    }
 }

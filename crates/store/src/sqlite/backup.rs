@@ -39,10 +39,12 @@ pub struct RestoreOptions {
     pub overwrite: bool,
     /// Take the backup's tokens too: they admit their holders.
     pub with_tokens: bool,
+    /// Take runs that have not ended: they continue when a server opens the store.
+    pub with_runs: bool,
 }
 
 /// Replaces a store that no process uses by a verified backup.
-/// Errors: `already_exists` when there is a store and it may not be replaced; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
+/// Errors: `run_not_ended` when the backup has open runs and they are not to be taken; `already_exists` when there is a store and it may not be replaced; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
 pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<VerifyReport> {
     let lock = FileLock::take(to)?;
     let to = lock.path();
@@ -66,9 +68,11 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
     let copy = beside(to, DRAFT);
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
-    vacuum_into(backup, &copy)
-        .and_then(|()| settle_copy(&copy, options))
-        .map_err(|fail| backup_error(fail, &copy, &Health::new(backup)))?;
+    vacuum_into(backup, &copy).and_then(|()| settle_copy(&copy, options)).map_err(|fail| {
+        // It may hold tokens.
+        drop(remove(&copy));
+        backup_error(fail, &copy, &Health::new(backup))
+    })?;
     fs::File::open(&copy)
         .and_then(|file| file.sync_all())
         .map_err(|error| cannot("synchronise", &copy, &error))?;
@@ -80,7 +84,18 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
 
 /// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes what does not belong to the new store.
 fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> {
-    drop(scan::open(copy)?);
+    let (conn, _) = scan::open(copy)?;
+    if !options.with_runs {
+        let sql = "SELECT count(*) FROM runs WHERE ended_at IS NULL";
+        let open: i64 = conn.query_row(sql, [], |row| row.get(0))?;
+        if open > 0 {
+            let message = format!("{open} runs of the backup have not ended");
+            return Err(Error::new(Code::RunNotEnded, message)
+                .hint("cancel them first, or restore with --with-runs")
+                .into());
+        }
+    }
+    drop(conn);
     if options.with_tokens {
         return Ok(());
     }

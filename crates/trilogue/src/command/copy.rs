@@ -9,6 +9,7 @@ use trilogue::config;
 use trilogue_store::{CopyOptions, CopyProgress, CopyReport, CopyStep};
 
 use crate::command::globals::Globals;
+use crate::command::restore::cancel_open_runs;
 use crate::terminal::exit::Result;
 use crate::terminal::render::rich::Frame;
 use crate::terminal::rows::ScreenRow;
@@ -30,6 +31,9 @@ pub(crate) struct CopyCommand {
     /// Copy the tokens too. Only from a store that no other person could change: the holder of one of its tokens can use the server of the copy.
     #[arg(long)]
     with_tokens: bool,
+    /// Copy the runs that have not ended too: they continue, with their rules and folders, when a server opens the copy. Only from a store that no other person could change. Without it they are cancelled in the copy.
+    #[arg(long)]
+    with_runs: bool,
 }
 
 /// Draws how far the copy is, on a terminal.
@@ -54,6 +58,9 @@ impl CopyCommand {
         };
         let options = CopyOptions { store: store.to_options()?, with_tokens: self.with_tokens };
         let report = trilogue_store::copy(&self.from, &self.to, options, progress).await?;
+        if !self.with_runs {
+            cancel_open_runs(&self.to, store.to_options()?).await?;
+        }
         self.tell(&report, globals)
     }
 
@@ -79,6 +86,11 @@ impl CopyCommand {
         if !self.with_tokens {
             print::note(
                 "tokens were left out: make new ones with `trilogue token create --label LABEL`, or copy with --with-tokens",
+            );
+        }
+        if !self.with_runs {
+            print::note(
+                "runs that had not ended were cancelled in the copy; --with-runs keeps them",
             );
         }
         print::hint("name this store in `store.url` of the configuration, and start the server");

@@ -1,11 +1,15 @@
 //! `trilogue restore`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
 use trilogue::local::token_file;
 use trilogue::local::user_options;
+use trilogue_domain::port::SystemClock;
+use trilogue_domain::{Code, Error};
+use trilogue_mapping::agent_client::Originals;
 use trilogue_store::sqlite::{self, RestoreOptions, VerifyReport};
 
 use crate::command::globals::Globals;
@@ -30,6 +34,9 @@ pub(crate) struct Restore {
     /// Take the backup's tokens too. Only for a backup that no other person could change: the holder of one of its tokens can use the restored server.
     #[arg(long, conflicts_with = "verify")]
     with_tokens: bool,
+    /// Take the runs that have not ended too: they continue, with their rules and folders, when a server opens the store. Only for a backup that no other person could change. Without it they are cancelled.
+    #[arg(long, conflicts_with = "verify")]
+    with_runs: bool,
 }
 
 // === impl Restore ===
@@ -57,10 +64,27 @@ impl Restore {
             }
         };
         let target = to.clone();
-        let options = RestoreOptions { overwrite: self.force, with_tokens: self.with_tokens };
-        let report = blocking(move || sqlite::restore(&backup, &target, options)).await?;
+        let options = RestoreOptions {
+            overwrite: self.force,
+            with_tokens: self.with_tokens,
+            with_runs: self.with_runs,
+        };
+        let restored = restore(backup.clone(), target.clone(), options).await;
+        let has_cancelled = matches!(&restored, Err(error) if error.code() == Code::RunNotEnded);
+        let report = match restored {
+            Err(_) if has_cancelled => restore_without_runs(backup, target, options).await?,
+            restored => restored?,
+        };
         tell(&report, globals)?;
         print::note(&format!("restored: {}", to.display()));
+        if has_cancelled {
+            print::note(
+                "runs that had not ended were cancelled: the backup may come from elsewhere",
+            );
+            print::hint(
+                "if no other person could change the backup, keep them: restore again with --force --with-runs",
+            );
+        }
         if report.tokens > 0 && !self.with_tokens {
             print::note(&format!("{} tokens of the backup were left out", report.tokens));
             print::hint(
@@ -74,11 +98,52 @@ impl Restore {
 /// Reads and writes files outside the event loop.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> trilogue_domain::error::Result<T> + Send + 'static,
-) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Ok(done?),
-        Err(error) => Err(CliError::failed(format!("cannot read the backup: {error}"))),
-    }
+) -> trilogue_domain::error::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(Error::new(Code::Internal, format!("cannot read the backup: {error}")))
+    })
+}
+
+async fn restore(
+    backup: PathBuf,
+    to: PathBuf,
+    options: RestoreOptions,
+) -> trilogue_domain::error::Result<VerifyReport> {
+    blocking(move || sqlite::restore(&backup, &to, options)).await
+}
+
+/// Restores a backup whose open runs are cancelled first, in a copy: a store with runs that could start is never in place.
+async fn restore_without_runs(
+    backup: PathBuf,
+    to: PathBuf,
+    options: RestoreOptions,
+) -> Result<VerifyReport> {
+    let folder = std::path::absolute(&to).ok().and_then(|to| to.parent().map(PathBuf::from));
+    let folder = tempfile::Builder::new()
+        .prefix(".restoring-runs-")
+        .tempdir_in(folder.unwrap_or_default())
+        .map_err(|error| CliError::failed(format!("cannot write the copy: {error}")))?;
+    let copy = folder.path().join("store.db");
+    let draft = RestoreOptions { overwrite: false, with_runs: true, ..options };
+    let report = restore(backup, copy.clone(), draft).await?;
+    let store = trilogue_store::Options::new(Arc::new(Originals));
+    cancel_open_runs(&format!("sqlite:{}", copy.display()), store).await?;
+    // What is left of the tokens is wanted.
+    restore(copy, to, RestoreOptions { with_tokens: true, ..options }).await?;
+    Ok(report)
+}
+
+/// Cancels the open runs of a store that no server uses.
+pub(super) async fn cancel_open_runs(url: &str, options: trilogue_store::Options) -> Result {
+    let store = trilogue_store::open(url, options).await?;
+    let done = trilogue_runtime::cancel_open_runs(
+        Arc::clone(&store),
+        Arc::new(SystemClock),
+        Arc::new(Originals),
+    )
+    .await;
+    store.close().await?;
+    Ok(done?)
 }
 
 /// Prints what a backup holds; fails where it is damaged.

@@ -34,7 +34,7 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     assert_eq!((&report["threads"], &report["runs"]), (&2.into(), &2.into()), "{report}");
 
     assert!(server.stop(Signal::TERM).success());
-    let copied = home.run(&["copy", &from, &to, "--with-tokens"]).expect(0);
+    let copied = home.run(&["copy", &from, &to, "--with-tokens", "--with-runs"]).expect(0);
     assert!(copied.out.starts_with("copied: 2 threads, 2 runs, "), "{}", copied.out);
     assert!(copied.err.contains("verified: ") && copied.err.contains("`store.url`"), "{copied:?}");
     assert!(!copied.err.contains("sesame"), "{}", copied.err);

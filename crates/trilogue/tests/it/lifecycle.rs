@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, kill_process};
 
 use crate::approval::waiting;
-use crate::harness::{BINARY, Home, demo, finish, lasting_address, pid, until};
+use crate::harness::{BINARY, Home, Server, demo, finish, lasting_address, pid, until};
 
 const CONFIG: &str = "[store]\nurl = \"sqlite:t.db\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.writer]\nkind = \"builtin\"\nbuiltin = \"researcher\"\n";
 
@@ -165,6 +165,41 @@ fn a_backup_admits_the_holders_of_its_tokens_only_on_demand() {
         server.run(&["threads"]).expect(0);
         assert!(server.stop(Signal::TERM).success());
     }
+}
+
+#[test]
+fn runs_of_a_backup_start_only_on_demand() {
+    let (home, server) = demo();
+    let curl = |server: &Server, path: &str, body: Option<&str>| {
+        let secret = fs::read_to_string(server.token_file()).unwrap();
+        let mut command = home.program("curl");
+        command.args(["--silent", "--show-error", "--header"]);
+        command.arg(format!("Authorization: Bearer {}", secret.trim()));
+        command.args(body.iter().flat_map(|body| ["--json", body]));
+        command.arg(format!("{}{path}", server.url()));
+        finish(command, "").expect(0).json()
+    };
+    let later = r#"{"agent_id":"echo","after_seconds":3600,"on_completion":"keep","input":{"messages":[{"role":"user","content":"later"}]}}"#;
+    let scheduled = curl(&server, "/connect/runs", Some(later));
+    let run = format!("/api/v1/runs/{}", scheduled["run_id"].as_str().unwrap());
+    server.run(&["backup", "b.db"]).expect(0);
+    assert!(server.stop(Signal::TERM).success());
+    let restore = ["restore", "b.db", "--to", "restored.db", "--force"];
+    for (more, status) in [(&[][..], "cancelled"), (&["--with-runs"], "queued")] {
+        let restored = home.run(&[&restore[..], more].concat()).expect(0);
+        assert_eq!(restored.err.contains("were cancelled"), more.is_empty(), "{restored:?}");
+        let store = "sqlite:restored.db";
+        let server = home.start(&["demo", "--listen", "127.0.0.1:0", "--store", store]);
+        let found = curl(&server, &run, None);
+        assert_eq!(found["status"], status, "{found}");
+        if more.is_empty() {
+            assert!(found["outcome"].to_string().contains("run_not_restored"), "{found}");
+        }
+        assert!(server.stop(Signal::TERM).success());
+    }
+    // Nothing of the copy in which they were cancelled is left.
+    let left = fs::read_dir(home.work()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("restoring")));
 }
 
 #[test]

@@ -133,12 +133,23 @@ async fn a_backup_under_load_is_whole_and_restores() {
     assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap_err().code(), Code::StoreLocked);
     store.close().await.unwrap();
     assert_eq!(
-        restore(&copy, &folder.path, RestoreOptions::default()).unwrap_err().code(),
+        restore(
+            &copy,
+            &folder.path,
+            RestoreOptions { with_runs: true, ..RestoreOptions::default() }
+        )
+        .unwrap_err()
+        .code(),
         Code::AlreadyExists
     );
     restore(&copy, &folder.path, OVERWRITE).unwrap();
     let elsewhere = Folder::new();
-    restore(&copy, &elsewhere.path, RestoreOptions::default()).unwrap();
+    restore(
+        &copy,
+        &elsewhere.path,
+        RestoreOptions { with_runs: true, ..RestoreOptions::default() },
+    )
+    .unwrap();
     for folder in [&folder, &elsewhere] {
         assert_eq!(mode(&folder.path), 0o600);
         let store = folder.open().await;
@@ -313,7 +324,13 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
     // Another restore finishes the one before it first.
     let left = left(&[decided]);
     assert_eq!(
-        restore(&backup, &left.path, RestoreOptions::default()).unwrap_err().code(),
+        restore(
+            &backup,
+            &left.path,
+            RestoreOptions { with_runs: true, ..RestoreOptions::default() }
+        )
+        .unwrap_err()
+        .code(),
         Code::AlreadyExists
     );
     restore(&backup, &left.path, OVERWRITE).unwrap();

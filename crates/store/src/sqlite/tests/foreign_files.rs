@@ -146,7 +146,11 @@ async fn a_changed_backup_is_refused_or_harmless() {
             }));
             assert!(!has_tokens, "{case}");
         }
-        let Ok(report) = restore(&backup, &folder.path, RestoreOptions::default()) else {
+        let Ok(report) = restore(
+            &backup,
+            &folder.path,
+            RestoreOptions { with_runs: true, ..RestoreOptions::default() },
+        ) else {
             refused += 1;
             assert!(!folder.path.exists(), "{case}");
             continue;

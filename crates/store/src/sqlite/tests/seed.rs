@@ -33,7 +33,8 @@ impl Random {
 }
 
 /// Replaces a store, without the tokens of the backup.
-pub(super) const OVERWRITE: RestoreOptions = RestoreOptions { overwrite: true, with_tokens: false };
+pub(super) const OVERWRITE: RestoreOptions =
+    RestoreOptions { overwrite: true, with_tokens: false, with_runs: true };
 
 pub(super) struct Folder {
     pub(super) path: PathBuf,
