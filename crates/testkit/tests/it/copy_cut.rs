@@ -26,7 +26,7 @@ async fn an_interrupted_copy_is_no_store_and_says_so() {
     let shim = Shim::build(target.path(), &home.store_dir()).unwrap();
     let store = home.store_dir().join("trilogue.db");
     let to = format!("sqlite:{}", store.display());
-    let copy = ["copy", &from, &to];
+    let copy = ["copy", &from, &to, "--with-runs"];
     let under_shim = home.clone().with_environment(shim.environment());
     let mut interrupted = 0;
     for cut in CUTS {
