@@ -282,7 +282,7 @@ fn strategies_decide_what_a_new_run_does_to_the_one_at_work() {
     let cases: [(Strategy, &[&str]); 3] = [
         (Strategy::Enqueue, &[]),
         (Strategy::Interrupt, &["10 1.6 run.cancelling", "stop 1"]),
-        (Strategy::Rollback, &["10 1.6 run.cancelling", "stop 1"]),
+        (Strategy::Rollback, &["10 1.6 run.cancelling", "audit run-1 for run-2", "stop 1"]),
     ];
     for (strategy, expected) in cases {
         let mut table = Table::new();
