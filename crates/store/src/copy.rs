@@ -16,10 +16,10 @@ use crate::port::Admin;
 use crate::postgres::PostgresStore;
 use crate::sqlite::{self, StoreSnapshot};
 
-/// The most parts that were read and wait to be written.
+/// The most parts that were read and are not written yet.
 const PARTS: usize = 4;
 
-/// What was copied.
+/// The counts of a finished copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyReport {
     pub threads: u64,
@@ -46,8 +46,8 @@ enum CopySource {
     Database(PostgresStore),
 }
 
-/// Copies a store into an empty one of SQLite or PostgreSQL, as of one moment. The source is a SQLite file, a backup of one, or a PostgreSQL database. The copy is committed when both hold the same, else nothing is stored.
-/// Errors: `invalid_request` for other engines; `already_exists` when there is anything in the target; `thread_quarantined` and `store_corrupt` when the source is damaged; and as [`crate::open()`].
+/// Copies a store into an empty SQLite or PostgreSQL store, as of one moment. The source is a SQLite file, a backup of one, or a PostgreSQL database. The copy is committed if both stores have the same content; otherwise nothing is stored.
+/// Errors: `invalid_request` for other engines; `already_exists` if the target is not empty; `thread_quarantined` and `store_corrupt` if the source is damaged; and as [`crate::open()`].
 pub async fn copy(
     from: &str,
     to: &str,
@@ -89,7 +89,7 @@ pub async fn copy(
             copied
         }
     };
-    // A reader that fails ends the parts, and so the writer.
+    // A reader that fails closes the channel, and so ends the writer.
     read?;
     let ImportEnd { sums, events } = written?;
     let [threads, runs, frames, blobs] =
@@ -102,7 +102,7 @@ pub async fn copy(
 // === impl CopySource ===
 
 impl CopySource {
-    /// How many rows it has, about.
+    /// The approximate number of its rows.
     async fn total(&self) -> Result<u64> {
         match self {
             Self::File(snapshot) => Ok(snapshot.total()),
@@ -136,7 +136,7 @@ async fn into_file(
 ) -> Result<ImportEnd> {
     let (tell, mut told) = mpsc::channel(PARTS);
     let writing = blocking(move || {
-        // Nobody listens when the copy is given up.
+        // The receiver is gone if the caller gives the copy up.
         let tell = |progress| tell.blocking_send(progress).unwrap_or_default();
         sqlite::import(&path, &options, parts, total, tell)
     });

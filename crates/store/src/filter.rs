@@ -7,12 +7,12 @@ use crate::rows::ThreadRow;
 pub struct ThreadFilter {
     /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
     pub metadata: Vec<(String, String)>,
-    /// Top-level members of the state at the head that must be equal, likewise. A state that is derived from messages matches nothing.
+    /// Top-level members of the state at the head that must be equal, in the same form. A state that is derived from messages matches nothing.
     pub values: Vec<(String, String)>,
     pub activity: Option<ThreadActivity>,
-    /// Only those of this agent: their metadata names it as [`AGENT_MEMBER`], or a run of it is in them.
+    /// Only threads of this agent: their metadata names it as [`AGENT_MEMBER`], or they contain a run of it.
     pub agent: Option<AgentName>,
-    /// Damaged threads too, whose rows can still be read: [`crate::port::Read::damage`] says which.
+    /// Also damaged threads whose rows can still be read: [`crate::port::Read::damage`] tells them apart.
     pub with_damaged: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct ConfigurationFilter {
 pub struct RunFilter {
     pub thread: Option<ThreadId>,
     pub agent: Option<AgentName>,
-    /// Only in one of these statuses; in any where there is none.
+    /// Only runs in one of these statuses. Empty means any status.
     pub statuses: Vec<RunStatus>,
     /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
     pub metadata: Vec<(String, String)>,

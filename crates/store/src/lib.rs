@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Numbers of a thread's log are assigned without gaps and never reused.
-//! - A batch that [`port::Append::append`] acknowledged is durable and visible; a refused one is neither.
+//! - A batch that [`port::Append::append`] acknowledged is durable and visible. A refused one is neither.
 //! - Only this crate contains SQL, and only [`record`] knows the persisted form.
 
 mod copy;

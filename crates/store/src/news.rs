@@ -1,4 +1,4 @@
-//! What processes that share a store tell each other beside the log: see [`Peers`].
+//! The messages between processes that share a store, in addition to the log: see [`Peers`].
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use trilogue_domain::{
     AgentName, InterruptId, PrincipalId, RunId, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp,
 };
 
-/// The most notes that wait for one listener; it is told that it missed some when there are more.
+/// The most notes that wait for one listener. Beyond that it loses some, and is notified that it did.
 pub(crate) const MAX_HEARD: usize = 1_024;
 
-/// What the processes that share a store tell each other. Each word of it may be lost, so nothing that must be right rests on it.
+/// The messages between processes that share a store. Best effort: correctness must not depend on delivery.
 pub trait Peers: Send + Sync + fmt::Debug {
-    /// Whether others may hear what is told.
+    /// Whether other processes may receive what this one publishes.
     fn has_peers(&self) -> bool {
         false
     }
 
-    /// Tells the others. Never waits. What does not fit into one message is lost.
+    /// Publishes a note to the others. Never waits. Drops what does not fit into one message.
     fn tell(&self, _note: Note) {}
 
-    /// What others tell from now on; `None` where one process holds the store.
+    /// Subscribes to what others publish after this call. `None` if one process holds the store.
     fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
         None
     }
@@ -29,13 +29,13 @@ pub trait Peers: Send + Sync + fmt::Debug {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerNews {
     Note(Note),
-    /// Some of what others told was lost, or they cannot be heard now.
+    /// Some messages of others were lost, or their messages cannot be received now.
     Missed,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// What an append has changed.
+    /// The rows that an append has changed.
     Rows(Vec<RowChange>),
     Shown(ShownQuestion),
     /// Threads on which a client that may answer is connected to the sender.
@@ -44,7 +44,7 @@ pub enum Note {
     Revoked([u8; 32]),
 }
 
-/// A row that changed. Whoever sees things of this tenant and principal may know.
+/// A row that changed, with the tenant and principal whose readers may learn of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowChange {
     pub tenant: TenantId,
@@ -55,7 +55,7 @@ pub struct RowChange {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChangedRow {
-    /// The thread is new, or something of it changed: also that one of its runs was removed.
+    /// The thread is new, or some of it changed: this includes the removal of one of its runs.
     Thread,
     /// The thread was removed with everything in it.
     NoThread,
@@ -71,12 +71,12 @@ pub enum ChangedRow {
     },
 }
 
-/// The question of a run that a principal was shown.
+/// The question of a run that was shown to a principal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShownQuestion {
     pub principal: PrincipalId,
     pub run: RunId,
     pub interrupt: InterruptId,
-    /// When, by the sender's clock, and behind everything that it had heard.
+    /// When it was shown, by the sender's clock, but after everything that the sender had received.
     pub at: Timestamp,
 }

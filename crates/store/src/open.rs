@@ -10,7 +10,7 @@ use crate::postgres::{self, PostgresStore};
 use crate::sqlite::SqliteStore;
 
 /// Opens the store that a URL names: `memory:`, `sqlite:PATH` or `postgres://…`.
-/// Errors: `invalid_request` for another URL; `store_locked` when another process holds the file, `store_unavailable` when the database cannot be reached; `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` when it cannot be read or written.
+/// Errors: `invalid_request` for another URL; `store_locked` if another process holds the file; `store_unavailable` if the database cannot be reached; `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` if the store cannot be read or written.
 pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
     match StoreUrl::parse(url)? {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(memory::Options {
@@ -30,7 +30,7 @@ pub fn check_url(url: &str) -> Result<()> {
     }
 }
 
-/// A store's URL without the secrets that it may hold, for people.
+/// A store's URL for people, without the secrets that it may hold.
 #[must_use]
 pub fn shown_url(url: &str) -> String {
     match StoreUrl::parse(url) {
@@ -40,7 +40,7 @@ pub fn shown_url(url: &str) -> String {
     }
 }
 
-/// Whether a URL asks for a connection to another machine's database that is not encrypted.
+/// Whether a URL requests an unencrypted connection to a database on another machine.
 #[must_use]
 pub fn is_unencrypted(url: &str) -> bool {
     matches!(StoreUrl::parse(url), Ok(StoreUrl::Postgres)) && postgres::is_unencrypted(url)

@@ -8,47 +8,47 @@ use trilogue_domain::port::ReadOriginal;
 pub struct Options {
     /// How durable an append is when it returns. `memory:` ignores it.
     pub durability: Durability,
-    /// Reads typed bodies from the originals of stored events.
+    /// Reads typed bodies from the original bytes of stored events.
     pub reader: Arc<dyn ReadOriginal>,
-    /// The most bytes of committed frames that are kept in memory for attached readers, all threads together.
+    /// The most bytes of committed frames in memory for attached readers, for all threads together.
     pub tail_cache_bytes: usize,
     /// How many connections read at once, at least 1.
     pub readers: usize,
     /// The page cache of the database, in bytes: one half for the writer, the other shared by the readers.
     pub page_cache_bytes: usize,
-    /// The size of the file that is given up when the disk is full, in bytes: the room in which runs can still be ended.
+    /// The size of the reserve file in bytes. It is released when the disk is full, so that runs can still be ended.
     pub reserve_bytes: u64,
-    /// The largest size of the database file, in bytes; reaching it is a full disk. The last `reserve_bytes` of it serve as the reserve.
+    /// The largest size of the database file, in bytes. Reaching it counts as a full disk. Its last `reserve_bytes` serve as the reserve.
     pub max_bytes: Option<u64>,
     /// The most changes that wait for the writer.
     pub write_queue: usize,
     /// The most bytes of changes that wait for the writer.
     pub write_queue_bytes: usize,
-    /// The longest that opening waits until a long write-ahead log of the last life was moved into the database. Then the store opens and moves the rest beside its first work.
+    /// The longest wait of opening while a long write-ahead log of the last life is moved into the database. After it the store opens and moves the rest in the background.
     pub start_wait: Duration,
-    /// PostgreSQL only: the password, where the URL holds none.
+    /// PostgreSQL only: the password, if the URL holds none.
     pub password: Option<Password>,
     /// PostgreSQL only: the longest wait for a connection.
     pub connect_wait: Duration,
-    /// PostgreSQL only: how long a change is tried again while the database cannot be reached. Whether it was stored by an earlier try is found out, never guessed.
+    /// PostgreSQL only: how long a change is retried while the database cannot be reached. The retry checks whether an earlier try was stored; it never guesses.
     pub retry_for: Duration,
-    /// PostgreSQL only: where large content goes. `None`: into the database.
+    /// PostgreSQL only: where large content is stored. `None`: in the database.
     pub bucket: Option<BucketOptions>,
-    /// PostgreSQL only: this process as a node beside others. `None` owns threads without a sign of life: for tools and tests.
+    /// PostgreSQL only: the settings of this process as one of several nodes. `None` owns threads without a sign of life: for tools and tests.
     pub node: Option<NodeOptions>,
-    /// `memory:` only: the most runs that are kept; then the oldest finished ones go.
+    /// `memory:` only: the most runs that are kept. Beyond that, the oldest finished ones are removed.
     pub memory_runs: usize,
-    /// `memory:` only: the most bytes that are kept; then the oldest finished runs go.
+    /// `memory:` only: the most bytes that are kept. Beyond that, the oldest finished runs are removed.
     pub memory_bytes: usize,
 }
 
-/// A bucket for large content, in a store that speaks the protocol of Amazon S3.
+/// A bucket for large content, in a store with the Amazon S3 protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BucketOptions {
-    /// `https://HOST:PORT/BUCKET`, or `s3://BUCKET` for Amazon's own.
+    /// `https://HOST:PORT/BUCKET`, or `s3://BUCKET` for Amazon S3.
     pub url: String,
     pub region: String,
-    /// The id of the access key and its secret. `None` for both: they are found as Amazon's own programs find them.
+    /// The id of the access key and its secret. `None` for both: they are found in the same way as by Amazon's programs.
     pub key_id: Option<String>,
     pub secret: Option<Password>,
     /// Content of at least this size goes there, in bytes.
@@ -58,17 +58,17 @@ pub struct BucketOptions {
 /// A process among those that share a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeOptions {
-    /// Its name; two live nodes cannot have the same.
+    /// Its name, unique among live nodes.
     pub name: String,
-    /// Where the other nodes reach it: a web address.
+    /// The web address at which the other nodes reach it.
     pub address: String,
     /// How often it gives a sign of life.
     pub heartbeat: Duration,
     /// After this long without a sign of life it counts as dead. Time in which no node reaches the database does not count.
     pub dead_after: Duration,
-    /// How often it looks for changes that others have made and nobody has told of.
+    /// How often it checks for changes of others that no message announced.
     pub poll: Duration,
-    /// The NATS server by which nodes tell each other of changes. `None`: they look only.
+    /// The NATS server over which nodes publish changes. `None`: they only poll.
     pub news: Option<String>,
 }
 
@@ -76,13 +76,13 @@ pub struct NodeOptions {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
-/// What an append has survived when it returns.
+/// The failures that an append survives once it has returned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Durability {
     /// A power loss: the log was synchronised to the disk.
     #[default]
     Fsync,
-    /// The end of the process, however sudden. A power loss may take the last moments, in order, and damages nothing.
+    /// The sudden end of the process. A power loss may take the last moments, in order, and damages nothing.
     Buffered,
 }
 
@@ -143,7 +143,7 @@ impl NodeOptions {
         }
     }
 
-    /// How long a sign of life may take before it is given on another connection. Two fit into the time after which the node counts as dead.
+    /// How long a sign of life may take before it is repeated on another connection. Two fit into the time after which the node counts as dead.
     pub(crate) fn sign_limit(&self) -> Duration {
         self.dead_after / 2
     }

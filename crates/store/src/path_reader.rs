@@ -1,4 +1,4 @@
-//! Reading a path as far as it is needed.
+//! Reads a path in parts, only as much as the caller needs.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use trilogue_domain::{CheckpointKey, Scope, ThreadId};
 use crate::port::Read;
 use crate::rows::CheckpointRow;
 
-/// The most checkpoints that are read at once: each may hold a state.
+/// The most checkpoints of one read: each may hold a state.
 const MAX_PART: usize = 64;
-/// How much longer each part is than the one before. The first is one checkpoint: the head usually has the state.
+/// The factor by which each part is longer than the one before. The first is one checkpoint, because the head usually has the state.
 const GROWTH: usize = 4;
-/// A part behind one whose states have more bytes than this is shorter than it.
+/// If the states of a part exceed this many bytes, the next part is shorter.
 const PART_BYTES: usize = 1024 * 1024;
 
-/// Reads the path of a visible thread, newest first, in parts: it costs as much as is asked of it, and has no end but the thread's beginning.
+/// Reads the path of a visible thread, newest first, in parts. The cost depends on how much the caller reads; the path ends only at the thread's beginning.
 #[derive(Debug)]
 pub struct PathReader<'a> {
     read: &'a dyn Read,
@@ -25,13 +25,13 @@ pub struct PathReader<'a> {
     next: NextPart,
     part: usize,
     read_count: usize,
-    /// A checkpoint that was read, and how many were read when it is replaced: meeting it again is a damaged link that leads in a circle.
+    /// A checkpoint that was read, and the count at which it is replaced. Reading it again means a damaged link that leads in a circle.
     mark: (Option<CheckpointKey>, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum NextPart {
-    /// The part that begins with this checkpoint, or with the head.
+    /// The part that begins with this checkpoint, or with the head for `None`.
     From(Option<CheckpointKey>),
     End,
 }
@@ -39,7 +39,7 @@ enum NextPart {
 // === impl PathReader ===
 
 impl<'a> PathReader<'a> {
-    /// From a checkpoint, or from the head, back to the beginning.
+    /// Starts at a checkpoint, or at the head for `None`, and reads back to the beginning.
     #[must_use]
     pub fn new(
         read: &'a dyn Read,
@@ -51,7 +51,7 @@ impl<'a> PathReader<'a> {
         Self { read, scope, thread, ready, next, part: 1, read_count: 0, mark: (None, 1) }
     }
 
-    /// Whether the path goes on there, and not in a circle. Keys do not tell: a newer checkpoint may have the smaller one.
+    /// Whether the path continues there without a circle. Keys cannot decide this: a newer checkpoint may have the smaller key.
     fn is_ahead(&mut self, parent: CheckpointKey, count: usize) -> bool {
         if self.mark.0 == Some(parent) {
             return false;
@@ -63,7 +63,7 @@ impl<'a> PathReader<'a> {
         true
     }
 
-    /// The next older checkpoint; `None` behind the first of the thread. Fails as reading the store.
+    /// The next older checkpoint. `None` after the first checkpoint of the thread. Fails like a read of the store.
     pub async fn next(&mut self) -> Result<Option<CheckpointRow>> {
         if self.ready.is_empty()
             && let NextPart::From(from) = self.next

@@ -45,7 +45,7 @@ pub struct Batch {
     pub epoch: u64,
     /// The last thread number before this; the frames continue it.
     pub expected_last: u64,
-    /// The frames, in order. May be empty. At most [`trilogue_domain::limits::MAX_BATCH_BYTES`], beside one that [`Frame::is_large`].
+    /// The frames, in order. May be empty. At most [`trilogue_domain::limits::MAX_BATCH_BYTES`], not counting one that [`Frame::is_large`].
     pub frames: Vec<Arc<Frame>>,
     pub changes: Vec<Change>,
     /// Blobs that the frames name; stored before with [`Append::put_blob`].
@@ -60,9 +60,9 @@ pub enum Change {
     Thread(ThreadRow),
     /// Writes a run row; search rows follow its metadata.
     Run(Box<RunRow>),
-    /// Writes a message row. An id that another run of the thread holds is left there and this row is dropped.
+    /// Writes a message row. Does nothing if another run of the thread already holds the id.
     Message(MessageRow),
-    /// Gives the thread's message with the first id the second one as its alias. Does nothing when there is no such message.
+    /// Gives the thread's message with the first id the second one as its alias. Does nothing if the message does not exist.
     Alias(MessageId, MessageId),
     Checkpoint(CheckpointRow),
     Interrupt(Box<InterruptRow>),
@@ -71,39 +71,39 @@ pub enum Change {
     Offer(QueueItem),
     /// Removes an item of the thread's tenant from the queue even if a worker holds it.
     Withdraw(QueueKind, String),
-    /// Removes a run with its frames, messages, interrupts, idempotency, queue items, and blobs that nothing else names.
-    /// Checkpoints that it made stay as links of the path, without value.
+    /// Removes a run with its frames, messages, interrupts, idempotency, queue items, and the blobs that nothing else names.
+    /// Checkpoints that the run made stay as links of the path, without a value.
     RemoveRun(RunKey),
     RemoveThread,
 }
 
 #[async_trait]
 pub trait Append: Send + Sync + fmt::Debug {
-    /// A new thread key, never reused. Keys tell nothing of age: a later one may be smaller, from another process.
+    /// A new thread key, never reused. Keys do not order threads by age: another process may give a smaller key later.
     fn next_thread_key(&self) -> ThreadKey;
     /// A new run key, never reused.
     fn next_run_key(&self) -> RunKey;
     /// A new checkpoint key, never reused.
     fn next_checkpoint_key(&self) -> CheckpointKey;
 
-    /// The id under which this process owns threads, where the store lists its processes.
+    /// The id under which this process owns threads. `None` if the store does not list its processes.
     fn node(&self) -> Option<&str> {
         None
     }
 
     /// Appends atomically: the only compare-and-swap. When it returns, the batch is as durable as the store promises, and readers can see it.
-    /// Errors: `ownership_lost` when epoch or expected number do not fit; `disk_full`, `store_read_only`, `store_corrupt`, `thread_quarantined`; `already_exists` when an id is taken. Nothing of the batch is stored then.
+    /// Errors: `ownership_lost` if the epoch or the expected number does not match; `disk_full`, `store_read_only`, `store_corrupt`, `thread_quarantined`; `already_exists` if an id is taken. After an error, nothing of the batch is stored.
     async fn append(&self, batch: Batch) -> Result<()>;
 
     /// Stores large content before the frame that names it. Storing the same bytes again is free.
     /// Errors: `blob_too_large`, and as [`Append::append`].
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef>;
 
-    /// Takes a thread over for `node`: the epoch grows when another node held it.
-    /// Errors: `thread_not_found`; `thread_elsewhere`, naming the address, when a live node owns the thread; and as [`Append::append`].
+    /// Takes a thread over for `node`. The epoch grows if another node held it.
+    /// Errors: `thread_not_found`; `thread_elsewhere`, naming the address, if a live node owns the thread; and as [`Append::append`].
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
 
-    /// Takes a thread over for this node, which has an agent, from another one that lives and does not have it, so that a run of the agent can begin here. Does nothing where the owner has the agent.
+    /// Takes a thread over for this node, which has the agent, from a live node that does not have it, so that a run of the agent can begin here. Does nothing if the owner has the agent.
     /// Errors: `thread_elsewhere` without an address while the thread has an open run; and as [`Append::append`].
     async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
         let _ = (thread, agent);
@@ -111,36 +111,36 @@ pub trait Append: Send + Sync + fmt::Debug {
     }
 }
 
-/// What the nodes of a store arrange among themselves. Where one process holds the store there is nothing to arrange.
+/// What the nodes of a store arrange among themselves. A store that one process holds needs none of it.
 #[async_trait]
 pub trait Nodes: Send + Sync + fmt::Debug {
-    /// Whether this node hands its threads over and takes no others, as [`Self::set_draining`] had it.
+    /// Whether this node hands its threads over and takes no others, as last set by [`Self::set_draining`].
     fn is_draining(&self) -> bool {
         false
     }
 
-    /// Has this node hand its threads over, or take threads again. While no other node can take them, it goes on as before.
-    /// Errors: `invalid_request` where one process holds the store; and as [`Append::append`].
+    /// Starts or ends draining: a draining node hands its threads over. No effect while no other node can take over.
+    /// Errors: `invalid_request` if one process holds the store; and as [`Append::append`].
     async fn set_draining(&self, draining: bool) -> Result<()> {
         let _ = draining;
         Err(no_nodes())
     }
 
-    /// Passes where this node may take a thread that nobody owns.
+    /// Succeeds if this node may take a thread without an owner.
     /// Errors: `thread_elsewhere`, naming the address of a node that takes it, while this one drains.
     async fn check_takes(&self, thread: ThreadKey) -> Result<()> {
         let _ = thread;
         Ok(())
     }
 
-    /// Gives a thread up that this node owns under this epoch: to the live node of this name, or to whoever asks for it next.
-    /// Errors: `not_found` where no live node that takes threads has the name; `invalid_request` where one process holds the store; `ownership_lost`; and as [`Append::append`].
+    /// Gives up a thread that this node owns under this epoch: to the live node of this name, or to the next node that receives a request for it.
+    /// Errors: `not_found` if no live node that takes threads has the name; `invalid_request` if one process holds the store; `ownership_lost`; and as [`Append::append`].
     async fn hand_over(&self, thread: ThreadKey, epoch: u64, to: Option<&str>) -> Result<()> {
         let _ = (thread, epoch, to);
         Err(no_nodes())
     }
 
-    /// Gives all threads up that this node owns, but for these. Returns how many.
+    /// Gives up all threads that this node owns, except these. Returns how many.
     /// Fails as [`Append::append`].
     async fn hand_over_all_but(&self, but: &[ThreadKey]) -> Result<u64> {
         let _ = but;
@@ -159,9 +159,9 @@ pub struct OwnedThread {
     pub thread: ThreadRow,
     /// The last number of its log; zero when it is empty.
     pub last: u64,
-    /// Its runs that have not ended, oldest first, with [`RunRow::last_run_number`] as the log has it now.
+    /// Its runs that have not ended, oldest first. [`RunRow::last_run_number`] is the log's current value.
     pub open_runs: Vec<RunRow>,
-    /// Its interrupts that are pending, oldest first.
+    /// Its pending interrupts, oldest first.
     pub pending: Vec<InterruptRow>,
     /// Whether another node owned it before.
     pub is_taken_over: bool,
@@ -169,19 +169,19 @@ pub struct OwnedThread {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Range {
-    /// Only events of this run; its run numbers count then.
+    /// Returns only events of this run. `after` then counts run numbers.
     pub run: Option<RunKey>,
     /// Events after this number; thread numbers, or run numbers when `run` is set.
     pub after: u64,
-    /// Stop after the frame with which the sum of frame sizes passes this many bytes; at least one frame is given.
+    /// The bound on the sum of frame sizes, in bytes. Reading stops after the frame that exceeds it, so at least one frame is returned.
     pub max_bytes: usize,
 }
 
-/// Reading, always through a scope. Faces have only this.
+/// Reads, always through a scope. Faces have only this trait.
 #[async_trait]
 pub trait Read: Send + Sync + fmt::Debug {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>>;
-    /// The thread that a caller names: by its id, or by the caller's own name for it ([`Scope::own_thread_id`]).
+    /// The thread that a caller names: by its id, or by the caller's alias for it ([`Scope::own_thread_id`]).
     async fn named_thread(&self, scope: &Scope, name: &ThreadId) -> Result<Option<ThreadRow>> {
         if let Some(row) = self.thread(scope, name).await? {
             return Ok(Some(row));
@@ -191,9 +191,9 @@ pub trait Read: Send + Sync + fmt::Debug {
             None => Ok(None),
         }
     }
-    /// A thread by key, as a row that names it has it.
+    /// A thread by the key in a row that names it.
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>>;
-    /// Threads, newest first; ephemeral ones are left out.
+    /// Threads, newest first, without ephemeral ones.
     /// Errors: `filter_too_broad`.
     async fn threads(
         &self,
@@ -201,11 +201,11 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &ThreadFilter,
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
-    /// Why a thread that was listed is closed. `None` when it is not damaged.
+    /// Why a listed thread is closed. `None` if it is not damaged.
     fn damage(&self, _thread: ThreadKey) -> Option<String> {
         None
     }
-    /// A damaged thread whose row can still be read, so that it can be shown and erased. `None` for any other.
+    /// A damaged thread whose row can still be read, so that it can be shown and erased. `None` for every other thread.
     async fn damaged_thread(&self, _scope: &Scope, _id: &ThreadId) -> Result<Option<ThreadRow>> {
         Ok(None)
     }
@@ -213,7 +213,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
     -> Result<Vec<ThreadActivity>>;
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
-    /// A run by key, as an event that names it has it.
+    /// A run by the key in an event that names it.
     async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>>;
     /// Runs, newest first.
     /// Errors: `filter_too_broad`.
@@ -226,8 +226,8 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &InterruptFilter,
         page: &Page,
     ) -> Result<Listing<InterruptRow>>;
-    /// The visible ids that an abbreviation means, ephemeral threads' too, at most `limit`. One that equals it is the only one.
-    /// By their last group, ids are looked for among the newest [`trilogue_domain::limits::MAX_SHORT_ID_CANDIDATES`] UUIDs of the tenant, by the times in them.
+    /// The visible ids that an abbreviation matches, those of ephemeral threads included, at most `limit`. An exact match is the only result.
+    /// Ids are matched by their last group among the newest [`trilogue_domain::limits::MAX_SHORT_ID_CANDIDATES`] UUIDs of the tenant, by the times in the UUIDs.
     async fn meant_ids(
         &self,
         scope: &Scope,
@@ -235,14 +235,14 @@ pub trait Read: Send + Sync + fmt::Debug {
         short: &ShortId,
         limit: usize,
     ) -> Result<Vec<String>>;
-    /// The message of a thread with this id, if its run is visible. The thread itself need not be.
+    /// The thread's message with this id, if its run is visible. The thread itself need not be visible.
     async fn message(
         &self,
         scope: &Scope,
         thread: &ThreadId,
         id: &MessageId,
     ) -> Result<Option<MessageRow>>;
-    /// A message of a thread that the caller has looked up: by its id, else by its alias.
+    /// A message of a thread that the caller has looked up: by its id, otherwise by its alias.
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>>;
     async fn checkpoint(
         &self,
@@ -250,7 +250,7 @@ pub trait Read: Send + Sync + fmt::Debug {
         thread: &ThreadId,
         id: &CheckpointId,
     ) -> Result<Option<CheckpointRow>>;
-    /// The path of a visible thread from `from` (or the head) back to its beginning, newest first, at most `limit` checkpoints. A path of unknown length is read with a [`crate::PathReader`].
+    /// The path of a visible thread from `from` (or the head) back to its beginning, newest first, at most `limit` checkpoints. Use a [`crate::PathReader`] for a path of unknown length.
     async fn path(
         &self,
         scope: &Scope,
@@ -266,20 +266,20 @@ pub trait Read: Send + Sync + fmt::Debug {
     ) -> Result<Option<BindingRow>>;
 
     /// Committed frames of a thread that the caller has looked up, oldest first; empty at the end of the log.
-    /// The first frame may begin before the range: the caller skips those events.
-    /// Errors: `thread_quarantined` when a frame does not match its checksum.
+    /// The first frame may begin before the range. The caller skips those events.
+    /// Errors: `thread_quarantined` if a frame does not match its checksum.
     async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>>;
 
-    /// The last number of a thread's log, also when another process wrote it; zero when it is empty. A read that begins later includes it.
+    /// The last number of a thread's log, also if another process wrote it. Zero if the log is empty. A read that begins later includes this number.
     async fn last_number(&self, thread: ThreadKey) -> Result<u64>;
 
-    /// Attaches a reader: its thread's newest frames stay in memory until the tail is dropped, and it is woken by commits.
+    /// Attaches a reader. The thread's newest frames stay in memory until the tail is dropped, and commits wake the reader.
     fn tail(&self, thread: ThreadKey) -> Tail;
 
     /// A blob that a frame of this visible thread names.
-    /// Errors: `thread_quarantined` when its bytes do not match its hash.
+    /// Errors: `thread_quarantined` if its bytes do not match its hash.
     async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>>;
-    /// A blob by its hash alone, when a frame of this visible thread names it.
+    /// A blob by its hash alone, if a frame of this visible thread names it.
     async fn blob_by_hash(
         &self,
         thread: ThreadKey,
@@ -291,60 +291,60 @@ pub trait Read: Send + Sync + fmt::Debug {
 
 #[derive(Debug)]
 pub struct Tail {
-    /// The last committed thread number; changes after every commit. Closed when the thread is removed while it is read.
-    /// It may begin with zero: an engine looks the number up behind the call, and wakes the reader then. [`Read::last_number`] waits for it.
+    /// The last committed thread number; it changes after every commit. The channel closes if the thread is removed.
+    /// The value may start at zero: the engine looks the number up in the background and then wakes the reader. [`Read::last_number`] waits for it.
     pub committed: watch::Receiver<u64>,
     pub guard: Box<dyn TailGuard>,
 }
 
 pub trait TailGuard: Send + Sync + fmt::Debug {}
 
-/// What recovery, queue workers and retention need: not bound to a scope, and handed to the runtime only.
+/// What recovery, queue workers and retention need. It is not bound to a scope, so only the runtime gets it.
 #[async_trait]
 pub trait Housekeeping: Send + Sync + fmt::Debug {
-    /// Threads that have a run which has not ended, and that no other live node owns.
+    /// Threads with a run that has not ended, except threads that another live node owns.
     async fn open_threads(&self) -> Result<Vec<ThreadKey>>;
-    /// Those of [`Self::open_threads`] whose owner is gone: nobody carries their runs on.
+    /// The threads of [`Self::open_threads`] whose owner is gone, so that their runs make no progress.
     async fn abandoned_threads(&self) -> Result<Vec<ThreadKey>> {
         Ok(Vec::new())
     }
     async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>>;
     async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>>;
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>>;
-    /// The use of an idempotency key that is not older than [`trilogue_domain::limits::IDEMPOTENCY_KEPT`].
+    /// The use of an idempotency key, if it is not older than [`trilogue_domain::limits::IDEMPOTENCY_KEPT`].
     async fn idempotency(
         &self,
         key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<IdempotencyRow>>;
-    /// The idempotency keys that a run was created or answered under, in no order.
+    /// The idempotency keys that created or answered a run, in no order.
     async fn idempotency_of_run(
         &self,
         thread: ThreadKey,
         run: &RunId,
     ) -> Result<Vec<IdempotencyRow>>;
-    /// Terminal runs that the policy removes, oldest first, at most `limit`; and forgets idempotency rows that are too old.
+    /// Terminal runs that the policy removes, oldest first, at most `limit`. Also deletes idempotency rows that are too old.
     async fn expired_runs(
         &self,
         policy: &RetentionPolicy,
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<RunRow>>;
-    /// Removes a quarantined thread with all its data, without reading the damaged part, and returns its key. `None` when no thread of this id is quarantined in the scope.
+    /// Removes a quarantined thread with all its data, without reading the damaged part, and returns its key. `None` if no thread with this id is quarantined in the scope.
     /// Fails as [`Append::append`].
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>>;
-    /// Removes those of these threads that are ephemeral, undamaged and without an open run, with all their data, in one transaction. Returns them.
+    /// Removes the given threads that are ephemeral, undamaged and without an open run, with all their data, in one transaction. Returns the removed ones.
     /// An owner that still has such a thread in memory gets `ownership_lost` for its next append.
     /// Fails as [`Append::append`].
     async fn remove_ephemeral(&self, threads: &[ThreadKey]) -> Result<Vec<ThreadKey>>;
-    /// Quarantines a damaged thread: it is not read or written until the next start.
+    /// Quarantines a damaged thread: it is neither read nor written until the next start.
     fn quarantine(&self, thread: ThreadKey, why: &str);
 }
 
 /// The durable queue. Items are offered with [`Change::Offer`].
 #[async_trait]
 pub trait Queue: Send + Sync + fmt::Debug {
-    /// Claims items that are due, oldest first, until `lease_until`.
+    /// Claims due items, oldest first, until `lease_until`.
     async fn claim(
         &self,
         kind: QueueKind,
@@ -352,17 +352,17 @@ pub trait Queue: Send + Sync + fmt::Debug {
         lease_until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Claim>>;
-    /// `false` when the claim no longer holds the item.
+    /// Extends a claim. Returns `false` if the claim no longer holds the item.
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool>;
-    /// Removes a finished item. `false` when the claim no longer holds it.
+    /// Removes a finished item. Returns `false` if the claim no longer holds it.
     async fn finish(&self, claim: &Claim) -> Result<bool>;
-    /// Schedules a retry or gives the item up. `false` when the claim no longer holds it.
+    /// Schedules a retry, or gives the item up. Returns `false` if the claim no longer holds it.
     async fn abandon(&self, claim: &Claim, how: RetryDecision, error: &str) -> Result<bool>;
     /// When the next item of this kind falls due or its lease ends.
     async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>>;
-    /// Puts a dead item of this scope's tenant back, due now. `false` when there is none.
+    /// Puts a dead item of this scope's tenant back, due now. Returns `false` if the tenant has no dead item with this id.
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool>;
-    /// Makes every live item due earlier by this: the clock was set back, and the items have times from before.
+    /// Makes every live item due earlier by this duration: after the clock was set back, items still have times from before.
     async fn bring_forward(&self, _by: Duration) -> Result<()> {
         Ok(())
     }
@@ -373,23 +373,23 @@ pub trait Queue: Send + Sync + fmt::Debug {
 #[async_trait]
 pub trait Tokens: Send + Sync + fmt::Debug {
     async fn put_token(&self, token: TokenRow) -> Result<()>;
-    /// The token with this hash, expired ones included.
+    /// The token with this hash, even if it has expired.
     async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
     async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>>;
-    /// Removes a token. `None` when there is none of this id in the tenant.
+    /// Removes a token. `None` if the tenant has no token with this id.
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>>;
-    /// Keeps a link for signing in until it is used or expires; unless the store is of one process, they outlive this one.
-    /// Errors: `overloaded` when [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] wait to be used.
+    /// Keeps a sign-in link until it is used or expires. Links outlive this process, unless one process holds the store.
+    /// Errors: `overloaded` if [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] unused links exist.
     async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()>;
-    /// The link with the hash of this code, which stays. `None` if it is unknown or has expired.
+    /// The link with the hash of this code, without using it up. `None` if it is unknown or has expired.
     async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>>;
-    /// Takes the link with the hash of this code: it works no more, in any process. `None` where there is none, or it has expired.
+    /// Takes the link with the hash of this code; it then works in no process any more. `None` if it is unknown or has expired.
     async fn take_sign_in_link(
         &self,
         code: &[u8; 32],
         now: Timestamp,
     ) -> Result<Option<SignInLinkRow>>;
-    /// Whether a principal still has a token with any right; scheduled work is checked with it.
+    /// Whether a principal still has a token with any right. Scheduled work is checked with it.
     async fn rights_of(
         &self,
         tenant: &TenantId,
@@ -398,13 +398,13 @@ pub trait Tokens: Send + Sync + fmt::Debug {
     ) -> Result<trilogue_domain::Rights>;
 }
 
-/// Configured instances of agents. One that has expired is not there.
+/// Configured instances of agents. An expired instance counts as missing.
 #[async_trait]
 pub trait Configurations: Send + Sync + fmt::Debug {
     /// Stores a new instance.
-    /// Errors: `already_exists` when its tenant has the id; as [`Append::append`].
+    /// Errors: `already_exists` if its tenant has the id; and as [`Append::append`].
     async fn create_configuration(&self, row: ConfigurationRow) -> Result<()>;
-    /// Changes an instance of the scope as a whole. `false` when there is none.
+    /// Replaces an instance of the scope. Returns `false` if the scope has no instance with this id.
     async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool>;
     async fn configuration(
         &self,
@@ -419,7 +419,7 @@ pub trait Configurations: Send + Sync + fmt::Debug {
         page: &Page,
         now: Timestamp,
     ) -> Result<Listing<ConfigurationRow>>;
-    /// Removes an instance. `false` when there is none in the scope.
+    /// Removes an instance. Returns `false` if the scope has no instance with this id.
     async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool>;
     /// Removes up to `limit` expired instances, the longest expired first. Returns how many.
     async fn expire_configurations(&self, now: Timestamp, limit: usize) -> Result<usize>;
@@ -429,56 +429,56 @@ pub trait Configurations: Send + Sync + fmt::Debug {
 pub trait Admin: Send + Sync + fmt::Debug {
     /// How durable a returned append is: `fsync`, `buffered` or `memory`.
     fn durability(&self) -> &'static str;
-    /// Fails when the store takes no writes, with the reason.
+    /// Fails if the store takes no writes, with the reason.
     /// Errors: `store_read_only`, `store_corrupt`, `disk_full`.
     fn health(&self) -> Result<()>;
-    /// What a store that takes writes still has to do before it is ready for a usual load, in a few words.
+    /// What a store that takes writes still has to do before it is ready for a normal load, in a few words. `None` if it is ready.
     fn waits_for(&self) -> Option<String> {
         None
     }
-    /// The time that everyone who shares the store agrees on: what is due is due by it. It advances evenly while the machine's clock jumps.
+    /// The time that all processes of the store agree on: it decides what is due. It advances evenly while the machine's clock jumps.
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(SteadyClock::system())
     }
     async fn stats(&self) -> Result<Stats>;
-    /// The nodes that share the store, by name; none where one process holds it.
+    /// The nodes that share the store, by name. Empty if one process holds it.
     async fn nodes(&self) -> Result<Vec<NodeRow>> {
         Ok(Vec::new())
     }
-    /// Tells the other nodes which agents this one has, in place of what it told before. Does nothing where one process holds the store.
-    /// Errors: `store_unavailable`; it is told with the next sign of life then.
+    /// Publishes this node's agents to the other nodes and replaces the earlier list. Does nothing if one process holds the store.
+    /// Errors: `store_unavailable`; the next sign of life then publishes the list.
     async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
         let _ = agents;
         Ok(())
     }
-    /// Another live node that has an agent by this name, or by another text that means it.
+    /// Another live node that has an agent with this name, or with another text that means the agent.
     async fn node_with_agent(&self, agent: &str) -> Result<Option<NodeAddress>> {
         let _ = agent;
         Ok(None)
     }
-    /// The name of the live node with this id, as a thread's row has it; `None` while only one node uses the store. It may be as old as a sign of life.
+    /// The name of the live node with this id, as in a thread's row. `None` while only one node uses the store. The answer may be as old as one sign of life.
     fn node_name(&self, id: &str) -> Option<String> {
         let _ = id;
         None
     }
     /// Writes a consistent copy to a new file while the store is in use.
-    /// Errors: `invalid_request` where the engine has no file; `already_exists` when `to` exists.
+    /// Errors: `invalid_request` if the engine has no file; `already_exists` if `to` exists.
     async fn backup(&self, to: &Path) -> Result<()>;
-    /// Makes everything durable and closes. Later calls fail.
+    /// Makes everything durable and closes the store. Later calls fail.
     async fn close(&self) -> Result<()>;
 }
 
 /// A node that shares the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeRow {
-    /// Made anew at each start.
+    /// Created anew at each start.
     pub id: String,
     /// Unique among live nodes.
     pub name: String,
-    /// Where the other nodes reach it: a web address.
+    /// The web address at which the other nodes reach it.
     pub address: String,
     pub version: String,
-    /// Since its last sign of life, by the database's clock.
+    /// The time since its last sign of life, by the database's clock.
     pub silent_for: Duration,
     pub is_alive: bool,
     /// Whether it hands its threads over and takes no others.
@@ -487,7 +487,7 @@ pub struct NodeRow {
     pub is_this: bool,
     /// How many threads with an open run it owns.
     pub open_threads: u64,
-    /// The agents that it has, by name; `None` where it has not told them.
+    /// Its agents, by name. `None` if it has not published them.
     pub agents: Option<Vec<NodeAgent>>,
 }
 
@@ -503,7 +503,7 @@ pub struct NodeAddress {
 // === impl NodeAddress ===
 
 impl NodeAddress {
-    /// The error of a request that belongs to this node; `message` says why, with its name.
+    /// The error of a request that belongs to this node. `message` gets the node's name and returns the reason.
     pub(crate) fn elsewhere(self, message: fn(&str) -> String) -> Error {
         let Self { name, address } = self;
         Error::new(Code::ThreadElsewhere, message(&name.escape_debug().to_string()))
@@ -512,27 +512,27 @@ impl NodeAddress {
     }
 }
 
-/// An agent, as the node that has it tells the others.
+/// An agent, as its node publishes it to the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeAgent {
     pub name: String,
-    /// A digest of what clients see of it and rely on; `None` where lists leave it out, so that nodes need not agree about it.
+    /// A digest of what clients see of the agent and rely on. `None` if lists leave the agent out: then nodes need not agree about it.
     pub digest: Option<String>,
-    /// Other texts that mean it in a request, ids in lower case.
+    /// Other texts that mean the agent in a request. Ids are in lower case.
     pub also: Vec<String>,
 }
 
-/// An agent that only some live nodes have, or that some describe in another way.
+/// An agent that only some live nodes have, or that nodes describe differently.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentDifference {
     pub agent: String,
-    /// The names of the nodes that have it; those that describe it in the same way are together.
+    /// The names of the nodes that have it, grouped by equal description.
     pub variants: Vec<Vec<String>>,
     /// The names of the nodes that lack it.
     pub missing_on: Vec<String>,
 }
 
-/// What the live ones of these nodes do not agree about. A node that has not told its agents is left out.
+/// What the live ones of these nodes do not agree about. A node that has not published its agents is left out.
 #[must_use]
 pub fn agent_differences(nodes: &[NodeRow]) -> Vec<AgentDifference> {
     let told = |node: &'_ NodeRow| node.is_alive && node.agents.is_some();
@@ -555,7 +555,7 @@ pub struct Stats {
     pub bytes: u64,
     pub cache_bytes: u64,
     pub quarantined: u64,
-    /// Acknowledged commits that a start did not find again, and when it last missed some.
+    /// Acknowledged commits that a start did not find again, and when a start last missed some.
     pub lost_commits: u64,
     pub lost_at: Option<Timestamp>,
     /// Commits since the start.

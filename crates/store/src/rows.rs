@@ -1,4 +1,4 @@
-//! Rows: the primary data beside the log, changed only in an append's transaction and only at boundaries.
+//! Rows: the primary data in addition to the log. They change only in an append's transaction, and only at boundaries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct ThreadRow {
     pub created_at: Timestamp,
     /// When one of its rows changed last.
     pub updated_at: Timestamp,
-    /// The checkpoint that history leads to.
+    /// The checkpoint at the end of the thread's history.
     pub head: Option<CheckpointKey>,
     pub owner_node: String,
     /// Grows by one with every change of owner; a writer with an older epoch is refused.
@@ -59,34 +59,34 @@ pub struct RunRow {
     /// The state that a suspended agent resumes from.
     pub saved: Option<Json>,
     pub has_turn: bool,
-    /// The answered interrupt whose answer the agent has not got yet: the run still has to be started.
+    /// The answered interrupt whose answer the agent has not received yet: the run must still be started.
     pub pending_answer: Option<InterruptId>,
     /// Whether any of its interrupts was ever resolved.
     pub ever_resolved: bool,
-    /// Not before this time.
+    /// Earliest start.
     pub not_before: Option<Timestamp>,
-    /// The last of its run numbers when this row was written.
+    /// The last of its run numbers at the time of writing this row.
     pub last_run_number: u64,
-    /// The rules that its agent's output is held to, by name; none when `None`.
+    /// The name of the rules for its agent's output. `None` means no rules.
     pub rules: Option<Arc<str>>,
     pub callback: Option<Callback>,
-    /// The creating request, in the words of its face; at most [`trilogue_domain::limits::MAX_KEPT_REQUEST_BYTES`] bytes.
+    /// The creating request, in the form of its face; at most [`trilogue_domain::limits::MAX_KEPT_REQUEST_BYTES`] bytes.
     pub request: Option<Json>,
-    /// Whether its thread was made for it, is not listed and keeps no state: retention has an age of its own for such runs.
+    /// Whether its thread was made for it, is not listed and keeps no state. Retention has a separate age for such runs.
     pub stateless: bool,
-    /// The reason while it is being cancelled; with `run_rolled_back` it is removed when it has ended.
+    /// The reason while it is being cancelled. With `run_rolled_back` it is removed once it has ended.
     pub cancel_reason: Option<Code>,
-    /// The run whose agent called this one's: it lasts no longer than that one's turn.
+    /// The run whose agent called this one's. This run ends at the latest with that agent's turn.
     pub parent: Option<ParentRun>,
-    /// What other servers are told that the run leads to.
+    /// The provenance that other servers receive for this run.
     pub provenance: Option<Box<Provenance>>,
-    /// The prefix of the mount that created it, if its callbacks lead there.
+    /// The prefix of the mount that created it, if its callbacks use that mount.
     pub mount: Option<Arc<str>>,
-    /// Who asked for it.
+    /// Who requested it.
     pub audit: Option<Box<RunAudit>>,
 }
 
-/// A configured instance: settings of an agent under an id of their own.
+/// A configured instance: settings of an agent under a separate id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigurationRow {
     /// Its id; unique in the tenant.
@@ -101,11 +101,11 @@ pub struct ConfigurationRow {
     pub metadata: Json,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Absent from this time on.
+    /// From this time the instance counts as missing.
     pub expires_at: Option<Timestamp>,
 }
 
-/// The position of a message in the log, which holds its content. The row is written when the message is complete, or earlier when its run ends or suspends or the message gets an alias.
+/// The position of a message in the log, which holds its content. The row is written once the message is complete, or earlier if its run ends or suspends or the message gets an alias.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageRow {
     /// Its id; unique in the thread.
@@ -114,7 +114,7 @@ pub struct MessageRow {
     pub thread: ThreadKey,
     pub run: RunKey,
     pub role: Role,
-    /// A thread number at or before that of its last event: where a search for it starts.
+    /// A thread number at or before that of its last event. A search for the message starts there.
     pub position: u64,
     /// Its agent's id for it.
     pub alias: Option<MessageId>,
@@ -128,14 +128,14 @@ pub struct CheckpointRow {
     pub thread: ThreadKey,
     /// The checkpoint before it on the path.
     pub parent: Option<CheckpointKey>,
-    /// The run that made it; a patch when `None`.
+    /// The run that made it. `None` for a patch.
     pub run: Option<RunKey>,
-    /// The thread number up to which the log was folded in.
+    /// The thread number up to which the log is folded into it.
     pub position: u64,
-    /// The state; `None` when it is derived from the messages on the path.
+    /// The state. `None` if it is derived from the messages on the path.
     pub value: Option<Json>,
     pub created_at: Timestamp,
-    /// The history that a client sent; on the path it precedes the run's messages.
+    /// The history that a client sent. On the path it precedes the run's messages.
     pub client_history: Option<ClientHistory>,
 }
 
@@ -151,7 +151,7 @@ pub struct InterruptRow {
     pub run_id: RunId,
     pub agent: AgentName,
     pub raised_at: Timestamp,
-    /// How it ended; `None` while it is pending.
+    /// How it ended. `None` while it is pending.
     pub resolution: Option<Resolution>,
     pub resolved_at: Option<Timestamp>,
 }
@@ -173,7 +173,7 @@ pub struct IdempotencyRow {
     pub request: [u8; 32],
     /// The run that the request created or answered.
     pub run: RunId,
-    /// The message that the request brought, where it brought one.
+    /// The message of the request, if it had one.
     pub message: Option<MessageId>,
     /// The thread, for erasure.
     pub thread: ThreadKey,
@@ -201,12 +201,12 @@ pub struct TokenRow {
     pub principal: PrincipalId,
     /// What it may do.
     pub rights: Rights,
-    /// Whether it sees only what its principal created.
+    /// Whether it sees only rows that its principal created.
     pub own: bool,
     pub created_at: Timestamp,
     /// Invalid from this time on.
     pub expires_at: Option<Timestamp>,
-    /// The token that a browser signed in with, where this one is of its session: they end together.
+    /// The browser's sign-in token, if this token belongs to its session. Both end together.
     pub session_of: Option<TokenId>,
 }
 
@@ -215,7 +215,7 @@ pub struct TokenRow {
 pub struct SignInLinkRow {
     /// SHA-256 of its code.
     pub code: [u8; 32],
-    /// The hash of the token in whose name the session will be.
+    /// The hash of the token that the session will act for.
     pub token: [u8; 32],
     pub expires_at: Timestamp,
 }
@@ -223,12 +223,12 @@ pub struct SignInLinkRow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueItem {
     pub kind: QueueKind,
-    /// Unique within the tenant and kind: offering the key again replaces the item. A callback whose reference has `run` and `number` is claimed only when it is the first of its run's by number, dead ones aside; offered again while it is held, it waits until its holder is done.
-    /// An item is removed with its run when its key is the id of the run or of one of its interrupts, or its reference is an object with the run's key as `run`.
+    /// Unique within the tenant and kind: offering the key again replaces the item. A callback whose reference has `run` and `number` can be claimed only when it has the lowest number of its run's callbacks, not counting dead ones. If it is offered again while it is held, the offer waits until its holder is done.
+    /// An item is removed with its run if its key is the id of the run or of one of its interrupts, or if its reference is an object with the run's key as `run`.
     pub key: String,
     pub due: Timestamp,
     pub tenant: TenantId,
-    /// The principal in whose name it is done; its rights are checked again when it falls due.
+    /// The principal that the work acts for. Its rights are checked again when the item falls due.
     pub principal: PrincipalId,
     /// The thread it belongs to, for erasure.
     pub thread: Option<ThreadKey>,
@@ -237,9 +237,9 @@ pub struct QueueItem {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum QueueKind {
-    /// A run whose time comes.
+    /// A run whose start time has come.
     ScheduledRun,
-    /// An interrupt whose deadline comes.
+    /// An interrupt whose deadline has come.
     Deadline,
     Callback,
     /// Runs to remove by age or count.
@@ -252,9 +252,9 @@ pub enum QueueKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
     pub id: i64,
-    /// Grows with every claim: an older holder cannot finish it.
+    /// Grows with every claim, so that an older holder cannot finish the item.
     pub fence: u64,
-    /// How often it was claimed, this time included.
+    /// How often it was claimed, including this time.
     pub attempts: u32,
     pub item: QueueItem,
 }
@@ -272,7 +272,7 @@ pub struct DeadLetter {
 pub enum RetryDecision {
     /// Try again at this time.
     RetryAt(Timestamp),
-    /// Claim it again at this time: it was not attempted, so the claim does not count as an attempt.
+    /// Claim it again at this time. The item was not attempted, so the claim does not count as an attempt.
     Postpone(Timestamp),
     /// Keep it on the dead-letter list.
     Dead,
@@ -283,16 +283,16 @@ pub enum RetryDecision {
 pub struct Page {
     /// At most this many rows, up to [`trilogue_domain::limits::MAX_PAGE_ROWS`].
     pub limit: usize,
-    /// Begin after the row with this key: the `next` of the page before.
+    /// Begin after the row with this key: the `next` of the previous page.
     pub after: Option<i64>,
-    /// Leave out this many rows that match, from there on.
+    /// Leave out this many matching rows from there.
     pub skip: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing<T> {
     pub rows: Vec<T>,
-    /// Give this as [`Page::after`] for the next page; `None` on the last.
+    /// Pass this as [`Page::after`] for the next page. `None` on the last page.
     pub next: Option<i64>,
 }
 
@@ -307,7 +307,7 @@ pub struct RetentionPolicy {
 // === impl ThreadRow ===
 
 impl ThreadRow {
-    /// A thread without metadata, in the first epoch of no node.
+    /// A thread without metadata, in its first epoch and owned by no node.
     pub fn new(
         key: ThreadKey,
         id: ThreadId,
@@ -334,13 +334,13 @@ impl ThreadRow {
 // === impl RunRow ===
 
 impl RunRow {
-    /// Since when its agent could have begun.
+    /// The time from which its agent could have begun.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         self.not_before.map_or(self.created_at, |at| at.max(self.created_at))
     }
 
-    /// A queued run of this thread, without anything that may be absent.
+    /// A queued run of this thread, without any optional member.
     pub fn new(
         key: RunKey,
         id: RunId,
@@ -431,7 +431,7 @@ impl ConfigurationRow {
 // === impl TokenRow ===
 
 impl TokenRow {
-    /// Who acts with it.
+    /// The principal that acts with it.
     #[must_use]
     pub fn to_principal(&self) -> Principal {
         Principal {

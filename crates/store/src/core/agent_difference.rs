@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::port::{AgentDifference, NodeAgent};
 
-/// What a node has told of itself.
+/// What a node has published about itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeAgents<'a> {
     pub(crate) node: &'a str,
@@ -12,7 +12,7 @@ pub(crate) struct NodeAgents<'a> {
     pub(crate) agents: &'a [NodeAgent],
 }
 
-/// The agents, by name, that only some of these nodes have or that some describe in another way. Agents that lists leave out are not compared, nor are the descriptions of two versions of the program: they may have different forms.
+/// The agents, by name, that only some of these nodes have or that nodes describe differently. Agents that lists leave out are not compared. Descriptions by two versions of the program are not compared either, because their forms may differ.
 pub(crate) fn differences(nodes: &[NodeAgents<'_>]) -> Vec<AgentDifference> {
     let mut found: BTreeMap<&str, Vec<(&NodeAgents<'_>, &str)>> = BTreeMap::new();
     for node in nodes {
@@ -36,7 +36,7 @@ pub(crate) fn differences(nodes: &[NodeAgents<'_>]) -> Vec<AgentDifference> {
     found.into_iter().filter_map(difference).collect()
 }
 
-/// The names of the nodes that describe an agent in the same way, together.
+/// The names of the nodes that have an agent, grouped by equal description.
 fn variants(on: &[(&NodeAgents<'_>, &str)]) -> Vec<Vec<String>> {
     let of_version = |version: &str| {
         let same = on.iter().filter(|(node, _)| node.version == version);

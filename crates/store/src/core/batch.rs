@@ -31,8 +31,8 @@ impl Batch {
     pub(crate) const MAX_BYTES: usize =
         limits::MAX_BATCH_BYTES + limits::MAX_ORIGINAL_BYTES + limits::MAX_METADATA_BYTES;
 
-    /// Checks the batch by itself. Returns the bytes of its frames.
-    /// Errors: `ownership_lost` when its frames do not continue the number that it expects; `internal` when rows belong elsewhere or frames have too many bytes.
+    /// Checks the batch alone, without the thread's state. Returns the bytes of its frames.
+    /// Errors: `ownership_lost` if its frames do not continue the expected number; `internal` if rows belong elsewhere or the frames have too many bytes.
     pub(crate) fn check_form(&self) -> Result<usize> {
         let mut last = self.expected_last;
         for frame in &self.frames {
@@ -53,9 +53,9 @@ impl Batch {
         self.frame_bytes().ok_or_else(|| self.malformed("its frames have too many bytes"))
     }
 
-    /// The compare of the compare-and-swap: `head` is the thread's, `None` when there is no such thread. Fails with `ownership_lost`.
+    /// The compare of the compare-and-swap. `head` is the thread's head, `None` if the thread does not exist. Fails with `ownership_lost`.
     pub(crate) fn check_head(&self, head: Option<Head>) -> Result<()> {
-        // Where one process writes, appends have no stamps and are tried once.
+        // A single writing process gives appends no stamps and tries each once.
         let end = head.map(|Head { epoch, last }| LogEnd { epoch, last, stamp: 0 });
         match verdict(&self.attempt(1, false), end) {
             AppendVerdict::Fits => Ok(()),
@@ -63,7 +63,7 @@ impl Batch {
         }
     }
 
-    /// What [`verdict`] compares of it. `is_again` says that an earlier try may have been stored.
+    /// The members of the batch that [`verdict`] compares. `is_again` says that an earlier try may have been stored.
     pub(crate) fn attempt(&self, stamp: i64, is_again: bool) -> AppendAttempt {
         AppendAttempt {
             epoch: self.epoch,
@@ -76,12 +76,12 @@ impl Batch {
         }
     }
 
-    /// Whether it makes its thread where there is none.
+    /// Whether it creates its thread if the thread does not exist.
     pub(crate) fn may_create(&self) -> bool {
         self.expected_last == 0 && self.new_thread().is_some_and(|row| row.epoch == self.epoch)
     }
 
-    /// The error where another writer was faster, with the head that it left.
+    /// The error if another writer was faster, with the head that it left.
     pub(crate) fn late(&self, head: Option<Head>) -> Error {
         let (thread, epoch, expected) = (self.thread, self.epoch, self.expected_last);
         // The numbers help an operator; a client can do nothing with them.
@@ -114,7 +114,7 @@ impl Batch {
         self.changes.iter().any(is_removal)
     }
 
-    /// Whether it removes its thread: a damaged thread can still be erased.
+    /// Whether it removes its thread. Even a damaged thread can be erased.
     pub(crate) fn removes_thread(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::RemoveThread))
     }
@@ -123,7 +123,7 @@ impl Batch {
         self.frames.last().map_or(self.expected_last, |frame| frame.last())
     }
 
-    /// The runs whose frames name a blob of the batch: the blob is removed with the last of them. `None` stands for frames of no run.
+    /// The runs whose frames name a blob of the batch: the blob is removed with the last of them. `None` means frames of no run.
     pub(crate) fn runs_naming(&self, blob: &BlobRef) -> BTreeSet<Option<RunKey>> {
         let mut runs: BTreeSet<_> = self.frames.iter().map(|frame| frame.run()).collect();
         if runs.len() > 1 {
@@ -150,13 +150,13 @@ impl Batch {
         self.malformed(&format!("it names a blob of {} bytes that is not stored", blob.length))
     }
 
-    /// The error of a batch with a bug of the runtime in it.
+    /// The error of a malformed batch, which is a bug of the runtime.
     pub(crate) fn malformed(&self, why: &str) -> Error {
         let message = format!("the change of thread {} is malformed: {why}", self.thread);
         Error::new(Code::Internal, message)
     }
 
-    /// The error of an append that was tried again, and whose thread went on without a trace of it.
+    /// The error of a retried append whose thread has continued without a trace of it.
     pub(crate) fn uncertain(&self) -> Error {
         let (thread, epoch, expected) = (self.thread, self.epoch, self.expected_last);
         tracing::info!(%thread, epoch, expected, "an append may have been stored");
@@ -167,7 +167,7 @@ impl Batch {
         .hint("look at the thread before you send the request again")
     }
 
-    /// The bytes of its frames; `None` when they are more than a batch has.
+    /// The bytes of its frames. `None` if they exceed the bound of a batch.
     fn frame_bytes(&self) -> Option<usize> {
         let bytes = |frame: &Arc<Frame>| frame.bytes().len();
         let all: usize = self.frames.iter().map(bytes).sum();
@@ -200,13 +200,13 @@ impl Change {
     }
 }
 
-/// Permits of a write queue of this many bytes; never fewer than the largest change needs.
+/// The permits of a write queue with this many bytes: at least enough for the largest change.
 pub(crate) fn queue_permits(bytes: usize) -> usize {
     let least = limits::MAX_BLOB_BYTES.max(Batch::MAX_BYTES) / PERMIT_BYTES;
     (bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 
-/// Whether stored content is what its name says.
+/// Whether stored content matches its name.
 pub(crate) fn is_blob_whole(hash: &[u8], length: i64, crc: i64, data: &[u8]) -> bool {
     data.len() as u64 == length.cast_unsigned()
         && i64::from(crc32c::crc32c(data)) == crc

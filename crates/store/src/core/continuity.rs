@@ -4,7 +4,7 @@ use trilogue_domain::error::{Error, Result};
 use super::damaged;
 use crate::record::Frame;
 
-/// Run numbers have no holes: a run is removed whole.
+/// Checks that run numbers have no holes: a run is removed whole.
 #[derive(Debug)]
 pub(crate) struct RunContinuity {
     thread: ThreadKey,
@@ -15,7 +15,7 @@ pub(crate) struct RunContinuity {
 // === impl RunContinuity ===
 
 impl RunContinuity {
-    /// For the frames of a run behind this run number.
+    /// Starts a check of a run's frames after this run number.
     pub(crate) fn new(thread: ThreadKey, after: u64) -> Self {
         Self { thread, after, next: None }
     }

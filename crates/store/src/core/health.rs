@@ -1,4 +1,4 @@
-//! The store's state when its disk fails, and threads that nobody reads: damaged ones, and removed ones whose rows are still being deleted.
+//! The store's state when its disk fails, and the threads that readers must not see: damaged ones, and removed ones whose rows are still being deleted.
 //!
 //! ```text
 //! healthy ⇄ full           the disk is full; back when there is room again
@@ -23,7 +23,7 @@ use crate::rows::{InterruptRow, RunRow, ThreadRow};
 /// The shortest interval between two probes of a full disk.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// The state of the whole store; a later one is worse.
+/// The state of the whole store. The variants are ordered; a later one is worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum StoreState {
@@ -44,10 +44,10 @@ pub(crate) struct Health {
     pub(crate) hidden: HiddenThreads,
 }
 
-/// Removed threads whose rows are deleted in parts: they exist for nobody.
+/// Removed threads whose rows are deleted in parts. Readers and writers treat them as missing.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenThreads {
-    /// Lets a store without such a thread pass without a lock.
+    /// The number of hidden threads. A store without one skips the lock.
     count: AtomicUsize,
     threads: Mutex<HashSet<ThreadKey>>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct HiddenThreads {
 /// Threads with damaged data, with the first damage that was found.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// Lets a store without damage pass without a lock.
+    /// Whether any thread is damaged. A store without damage skips the lock.
     is_used: AtomicBool,
     threads: Mutex<HashMap<ThreadKey, String>>,
 }
@@ -136,7 +136,7 @@ impl Health {
         &self.path
     }
 
-    /// Moves to a worse state; only [`Health::recover`] leads back.
+    /// Moves to a worse state. Only [`Health::recover`] leads back.
     pub(crate) fn worsen(&self, to: StoreState, detail: &str) {
         let before = self.state.fetch_max(to as u8, Ordering::AcqRel);
         if before >= to as u8 {
@@ -167,7 +167,7 @@ impl Health {
         }
     }
 
-    /// Whether a full store may probe for room now; at most once per interval.
+    /// Whether a full store may probe for room now. Returns `true` at most once per interval.
     pub(crate) fn may_probe(&self) -> bool {
         let mut probed = lock(&self.probed);
         let due = probed.is_none_or(|last| last.elapsed() >= PROBE_EVERY);
@@ -213,7 +213,7 @@ impl Health {
         }
     }
 
-    /// Fails when the write is not admitted; a vital one makes room or ends something.
+    /// Fails if the write is not admitted. A vital write makes room or ends something.
     pub(crate) fn check_write(&self, is_vital: bool) -> Result<()> {
         match self.state() {
             StoreState::Full if is_vital => Ok(()),
@@ -221,7 +221,7 @@ impl Health {
         }
     }
 
-    /// Fails with `thread_quarantined`; with `thread_not_found` for a removed thread.
+    /// Fails with `thread_quarantined`, or with `thread_not_found` for a removed thread.
     pub(crate) fn check_thread(&self, thread: ThreadKey) -> Result<()> {
         if self.hidden.contains(thread) {
             return Err(no_thread(thread));
@@ -254,7 +254,7 @@ impl HiddenThreads {
         self.count.store(threads.len(), Ordering::Release);
     }
 
-    /// Forgets a thread of which nothing is left, or whose removal was rolled back.
+    /// Forgets a thread that was deleted completely, or whose removal was rolled back.
     pub(crate) fn forget(&self, thread: ThreadKey) {
         let mut threads = lock(&self.threads);
         threads.remove(&thread);

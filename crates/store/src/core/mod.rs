@@ -2,7 +2,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `batch` | whether a batch makes sense, whether its writer still owns the thread, whose its blobs are |
+//! | `batch` | whether a batch is well formed, whether its writer still owns the thread, which runs own its blobs |
 //! | `continuity` | whether frames that were read follow each other |
 //! | `ownership` | who may continue a thread, and what became of an append |
 //! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |

@@ -1,25 +1,25 @@
-//! Who may continue a thread: the decisions of the nodes that share a store, as functions of what they know.
+//! Decides which node may continue a thread: pure functions of what the nodes that share a store know.
 //!
-//! A thread has an owner and an epoch. Appends compare the epoch and the last number with the thread's head, so that a node that was replaced writes nothing.
-//! Whether a node is alive is decided by the database, in the statement that looks it up. The nodes' signs of life also measure how long the database can be reached, and a silent node is dead after a length of that time: see [`counted_gap`].
+//! A thread has an owner and an epoch. Appends compare the epoch and the last number with the thread's head, so that a replaced node writes nothing.
+//! The database decides whether a node is alive, in the statement that looks the node up. The nodes' signs of life also measure how long the database can be reached. A node that is silent for a certain length of that time is dead: see [`counted_gap`].
 
 use std::time::Duration;
 
 use trilogue_domain::error::Code;
 
-/// What a node finds about the owner of a thread that it is asked for.
+/// What a node finds about the owner of a requested thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ownership {
-    /// Whether this node owns it. One that was handed over to it is taken over first.
+    /// Whether this node owns it. A thread that was handed over to this node is taken over first.
     pub is_ours: bool,
     /// Whether another node that owns it is alive.
     pub is_owner_alive: bool,
-    /// Whether this node drains, and another one takes threads.
+    /// Whether this node drains and another one takes threads.
     pub has_stand_in: bool,
     pub epoch: u64,
 }
 
-/// What a node may do with a thread that it is asked for.
+/// What a node may do with a requested thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquisition {
     /// It owns the thread.
@@ -28,7 +28,7 @@ pub enum Acquisition {
     TakeOver { epoch: u64 },
     /// A live node owns the thread: the request belongs there.
     Elsewhere,
-    /// It gives the thread up, where it owns it: the request belongs to the node that stands in.
+    /// It gives the thread up if it owns it: the request belongs to the node that takes over.
     GiveUp,
 }
 
@@ -43,21 +43,21 @@ pub struct LogEnd {
     pub stamp: i64,
 }
 
-/// An append that the end of its thread's log did not fit, or that is to be compared with it.
+/// An append that did not match the end of its thread's log, or that is to be compared with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendAttempt {
     pub epoch: u64,
     /// The last number that its writer knows.
     pub expected_last: u64,
-    /// The last number behind it.
+    /// The last number of the log after this append.
     pub last: u64,
-    /// No other append has it, however often this one is tried.
+    /// The stamp of this append: unique, and the same for all its tries.
     pub stamp: i64,
     /// Whether it makes its thread.
     pub creates: bool,
     /// Whether it removes its thread.
     pub removes: bool,
-    /// Whether an earlier try may have been stored: its connection broke before the answer.
+    /// Whether an earlier try may have been stored because its connection broke before the answer.
     pub is_again: bool,
 }
 
@@ -68,18 +68,18 @@ pub enum AppendVerdict {
     Fits,
     /// An earlier try was stored.
     Stored,
-    /// Another writer was faster: nothing of it is stored.
+    /// Another writer was faster. Nothing of the append is stored.
     Late,
-    /// The log went on, and an earlier try may be in it: its frames tell, see [`verdict_of_frames`].
+    /// The log has grown, and may contain an earlier try. Its frames decide, see [`verdict_of_frames`].
     Uncertain,
 }
 
-/// How an owner ends after a failed append, once it has looked at its thread again.
+/// How an owner ends after a failed append, after it has read its thread's row again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// Waiting work is looked at again later: nobody may ask for it.
+    /// Waiting work is checked again later, because no request may arrive that wakes it.
     WakeLater,
-    /// There is no thread.
+    /// The thread does not exist.
     Gone,
     /// Another node owns the thread now. It is not taken back.
     StepDown,
@@ -87,19 +87,19 @@ pub enum Departure {
     Stuck,
 }
 
-/// What happens to a request that was sent to the owner of its thread and got no answer.
+/// What happens to a request that was sent to the owner of its thread and got no response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextTry {
-    /// It is tried again: the thread may be taken over meanwhile.
+    /// It is tried again: another node may take the thread over meanwhile.
     Again,
-    /// It fails; nothing was taken.
+    /// It fails. The owner did not accept it.
     NothingTaken,
-    /// It fails, and is not sent again: it may have been taken.
+    /// It fails and is not sent again: the owner may have accepted it.
     MayBeTaken,
 }
 
-/// How much of the time between two signs of life, of any nodes, the database counts as reachable: at most one heartbeat.
-/// In a longer gap no node reached the database, so it makes no node look dead. Nor does a clock that was set; `None` says that it went back.
+/// The part of the time between two signs of life, of any nodes, during which the database counts as reachable: at most one heartbeat.
+/// In a longer gap no node reached the database, so the gap makes no node look dead. The same holds for a clock that was set; `None` says that it went back.
 #[must_use]
 pub fn counted_gap(gap: Option<Duration>, heartbeat: Duration) -> Duration {
     gap.map_or(Duration::ZERO, |gap| gap.min(heartbeat))
@@ -116,7 +116,7 @@ pub fn acquisition(found: Ownership) -> Acquisition {
     }
 }
 
-/// Compares an append with the end of its thread's log; `None` where there is no thread.
+/// Compares an append with the end of its thread's log. `end` is `None` if the thread does not exist.
 #[must_use]
 pub fn verdict(append: &AppendAttempt, end: Option<LogEnd>) -> AppendVerdict {
     let Some(end) = end else {
@@ -132,7 +132,7 @@ pub fn verdict(append: &AppendAttempt, end: Option<LogEnd>) -> AppendVerdict {
     if end.epoch == append.epoch && end.last == append.expected_last {
         return AppendVerdict::Fits;
     }
-    // The end never moves back: an append that was stored has moved it at least to its own last number.
+    // The end never moves back: a stored append has moved it at least to the append's last number.
     if append.is_again && end.last >= append.last {
         AppendVerdict::Uncertain
     } else {
@@ -140,7 +140,7 @@ pub fn verdict(append: &AppendAttempt, end: Option<LogEnd>) -> AppendVerdict {
     }
 }
 
-/// Decides about an append by the frame that has its first number: whether that is its own; `None` where there is no such frame.
+/// Decides about an append by the frame that has its first number. `is_own` says whether the append wrote that frame, `None` if the frame does not exist.
 #[must_use]
 pub fn verdict_of_frames(is_own: Option<bool>) -> AppendVerdict {
     match is_own {
@@ -150,19 +150,19 @@ pub fn verdict_of_frames(is_own: Option<bool>) -> AppendVerdict {
     }
 }
 
-/// Whether an owner looks at its thread again after an append that failed in this way.
+/// Whether an owner reads its thread's row again after an append that failed with this code.
 #[must_use]
 pub fn may_look_again(failed: Code) -> bool {
     !matches!(failed, Code::StoreReadOnly | Code::StoreCorrupt | Code::ThreadQuarantined)
 }
 
-/// Whether a thread that could not be loaded can be later, with nothing done here.
+/// Whether loading a thread can succeed later, without any action here.
 #[must_use]
 pub fn may_pass(failed: Code) -> bool {
     matches!(failed, Code::DiskFull | Code::StoreUnavailable)
 }
 
-/// Decides how an owner ends that looked at its thread again.
+/// Decides how an owner ends, from the outcome of reading its thread's row again.
 #[must_use]
 pub fn departure(looked: Result<(), Code>) -> Departure {
     match looked {
@@ -174,7 +174,7 @@ pub fn departure(looked: Result<(), Code>) -> Departure {
     }
 }
 
-/// Decides about a request without an answer: whether its node was reached, and whether the time for a take-over has passed.
+/// Decides about a request that got no response: from whether its node was reached, and whether the time for a take-over has passed.
 #[must_use]
 pub fn next_try(is_reached: bool, is_time_over: bool) -> NextTry {
     match (is_reached, is_time_over) {

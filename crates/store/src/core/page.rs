@@ -6,14 +6,14 @@ use crate::rows::{ConfigurationRow, DeadLetter, InterruptRow, Listing, Page, Run
 
 /// A row of a listing.
 pub(crate) trait PageRow {
-    /// A page ends with the row that passes this many bytes.
+    /// A page ends with the row that exceeds this many bytes.
     const MAX_PAGE_BYTES: usize = limits::MAX_PAGE_BYTES;
 
-    /// The bytes of what clients and agents gave it.
+    /// The bytes that clients and agents stored in the row.
     fn bytes(&self) -> usize;
 }
 
-/// The page that fills. A row has an integer key, which grows with its age.
+/// Collects the rows of a page. A row has an integer key; a newer row has a greater key.
 #[derive(Debug)]
 pub(crate) struct PageBuilder<T> {
     limit: usize,
@@ -21,7 +21,7 @@ pub(crate) struct PageBuilder<T> {
     rows: Vec<(i64, T)>,
     /// Bytes of the rows.
     bytes: usize,
-    /// Whether it ends before its last row.
+    /// Whether it ended before its last row.
     is_cut: bool,
 }
 
@@ -33,14 +33,14 @@ impl<T: PageRow> PageBuilder<T> {
         Self { limit, skip, rows: Vec::new(), bytes: 0, is_cut: false }
     }
 
-    /// Whether the next matching row precedes the page; it then counts as skipped.
+    /// Whether the next matching row precedes the page. The row then counts as skipped.
     pub(crate) fn leaves_out(&mut self) -> bool {
         let leaves_out = self.skip > 0;
         self.skip = self.skip.saturating_sub(1);
         leaves_out
     }
 
-    /// Adds a row that matches; `false` when there is one more than the page takes.
+    /// Adds a row that matches. Returns `false` if the page is already full.
     pub(crate) fn add(&mut self, key: i64, row: T) -> bool {
         if self.bytes > T::MAX_PAGE_BYTES {
             self.is_cut = true;
@@ -69,7 +69,7 @@ impl Page {
         self.limit.clamp(1, limits::MAX_PAGE_ROWS)
     }
 
-    /// Keys of the page are below this.
+    /// The exclusive upper bound of the page's keys.
     pub(crate) fn before(&self) -> i64 {
         self.after.unwrap_or(i64::MAX)
     }

@@ -7,7 +7,7 @@
 //!    └── in line: blocked until it is the first of its run
 //! ```
 //!
-//! An item that is in line and held is not replaced by what is offered under its key: that waits as `next` until the worker is done, or its lease ends.
+//! An offer under the key of an item that is in line and held does not replace it. The offer waits as `next` until the worker is done or its lease ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +28,11 @@ pub(crate) struct QueueEntry {
     pub(crate) item: QueueItem,
     /// The run that its reference names: it is removed with that run.
     pub(crate) about: Option<RunKey>,
-    /// The run in whose line the item is, and its place there.
+    /// The run in whose line the item is, and its position in the line.
     pub(crate) line: Option<(RunKey, u64)>,
     /// The item offered under the same key while a worker held this one.
     pub(crate) next: Option<QueueItem>,
-    /// When it can be claimed: when it falls due, or when its lease ends. `None` for a dead one, and behind another of its line.
+    /// When it can be claimed: when it falls due, or when its lease ends. `None` for a dead item, and for one that waits for another of its line.
     pub(crate) free_at: Option<Timestamp>,
     /// Grows whenever a holder loses it.
     pub(crate) fence: u64,
@@ -45,7 +45,7 @@ pub(crate) struct QueueEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FinishOutcome {
     Removed,
-    /// The item offered meanwhile has taken its place.
+    /// The item that was offered meanwhile has replaced it.
     Replaced,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct LineChange {
 #[derive(Debug, Default)]
 pub(crate) struct QueueSignal(pub(crate) Arc<Notify>);
 
-/// Frees the first live item of a line, unless another is held: `free` is the id of the one that is free and whether it is held.
+/// Frees the first live item of a line, unless another is held. `free` is the id of the free one and whether it is held.
 pub(crate) fn settle_line(free: Option<(i64, bool)>, first: Option<i64>) -> Option<LineChange> {
     let blocked = match free {
         Some((_, true)) => return None,
@@ -82,7 +82,7 @@ impl QueueSignal {
 // === impl QueueEntry ===
 
 impl QueueEntry {
-    /// Adds an item, or replaces the one under its key; a worker that holds that one loses it.
+    /// Adds an item, or replaces the one under its key. A worker that holds the old one loses it.
     pub(crate) fn offer(old: Option<Self>, item: QueueItem) -> Self {
         let Some(mut old) = old else { return Self::new(item) };
         let mut entry = Self::new(item);
@@ -101,7 +101,7 @@ impl QueueEntry {
         entry
     }
 
-    /// Its columns behind those of its item, but the encoded `next`: `free_at, fence, attempts, held, dead, error, run, place, about`.
+    /// The columns after those of its item, without the encoded `next`: `free_at, fence, attempts, held, dead, error, run, place, about`.
     pub(crate) fn state_columns(&self) -> [Column<'_>; 9] {
         [
             Column::Integer(self.free_at.map_or(BLOCKED, Timestamp::as_micros)),
@@ -116,7 +116,7 @@ impl QueueEntry {
         ]
     }
 
-    /// The clock was set back by this much.
+    /// Moves its times back by this much, because the clock was set back.
     pub(crate) fn bring_forward(&mut self, by: Duration) {
         self.free_at = self.free_at.map(|at| at.before(by));
         self.item.due = self.item.due.before(by);
@@ -129,9 +129,9 @@ impl QueueEntry {
         self.free_at.is_some_and(|at| at <= now)
     }
 
-    /// Replaces an item whose lease has ended by the one offered meanwhile. `false` when there is none.
+    /// Replaces an item whose lease has ended with the one that was offered meanwhile. Returns `false` if there was no offer.
     ///
-    /// Check whether it is free before you claim it: it may be behind another of its line.
+    /// Check whether it is free before you claim it: it may wait for another of its line.
     pub(crate) fn expire(&mut self) -> bool {
         let Some(next) = self.next.take() else { return false };
         self.replace(next, self.item.due);
@@ -225,8 +225,8 @@ impl QueueEntry {
 // === impl QueueItem ===
 
 impl QueueItem {
-    /// The run that its reference names; and the run in whose line it is with its place there: only the first of a line can be claimed, so that a run's callbacks are delivered in order.
-    /// A callback is in line when its reference has the run's key as `run` and the number of an event as `number`.
+    /// The run that its reference names; and the run in whose line it is, with its position there. Only the first of a line can be claimed, so that a run's callbacks are delivered in order.
+    /// A callback is in line if its reference has the run's key as `run` and the number of an event as `number`.
     pub(crate) fn run_and_line(&self) -> (Option<RunKey>, Option<(RunKey, u64)>) {
         let reference = self.reference.to_value();
         let run = reference.get("run").and_then(serde_json::Value::as_i64).map(RunKey);

@@ -1,6 +1,6 @@
 //! Which ended runs a policy removes.
 //!
-//! A count keeps the newest runs. A run is beyond it when it is so in both orders: by its place in lists and by its end. Ends alone are not enough, because a clock can be set back. Places alone are not, because an old run that ends now has the newest result of its thread.
+//! A count keeps the newest runs. A run exceeds a count only if it does so in both orders: by its position in lists and by its end. Ends alone are not enough, because a clock can be set back. Positions alone are not enough, because an old run that ends now has the newest result of its thread.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use trilogue_domain::{RunKey, ThreadKey, Timestamp};
 
 use crate::rows::RetentionPolicy;
 
-/// An ended run, as far as retention judges it.
+/// The facts about an ended run that retention uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedRun<'a> {
     pub(crate) key: RunKey,
@@ -19,14 +19,14 @@ pub(crate) struct EndedRun<'a> {
     pub(crate) is_stateless: bool,
 }
 
-/// The counts of one pass over the ended runs, newest first in one of the two orders. A run with an undelivered callback counts, but stays: that is the engine's to see.
+/// The counts of one pass over the ended runs, newest first in one of the two orders. A run with an undelivered callback counts but stays; the engine checks that.
 #[derive(Debug)]
 pub(crate) struct RetentionPass {
     of_thread: RunCounts<ThreadKey>,
     of_tenant: RunCounts<String>,
 }
 
-/// The counts that a run is beyond.
+/// The counts that a run exceeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BeyondCounts {
     in_thread: bool,
@@ -43,7 +43,7 @@ struct RunCounts<K> {
 // === impl RetentionPolicy ===
 
 impl RetentionPolicy {
-    /// Whether it counts runs: then all that ended are looked at, and not only old ones.
+    /// Whether the policy counts runs. If so, a pass reads all ended runs, not only old ones.
     pub(crate) fn counts(&self) -> bool {
         self.max_runs_per_thread.is_some() || self.max_runs_per_tenant.is_some()
     }
@@ -81,7 +81,7 @@ impl BeyondCounts {
         self.in_thread || self.in_tenant
     }
 
-    /// Whether a run is beyond the same count in both orders.
+    /// Whether a run exceeds the same count in both orders.
     pub(crate) fn agrees_with(self, other: Self) -> bool {
         self.in_thread && other.in_thread || self.in_tenant && other.in_tenant
     }
@@ -90,7 +90,7 @@ impl BeyondCounts {
 // === impl RunCounts ===
 
 impl<K: Hash + Eq> RunCounts<K> {
-    /// Counts one; whether it is more than the holder may keep.
+    /// Counts one run. Returns whether its holder now has too many.
     fn is_over<Q: ?Sized + Hash + Eq + ToOwned<Owned = K>>(&mut self, holder: &Q) -> bool
     where
         K: std::borrow::Borrow<Q>,

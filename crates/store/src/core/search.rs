@@ -9,7 +9,7 @@ use crate::rows::CheckpointRow;
 /// A condition on a top-level member: its key and the canonical JSON text of its value.
 pub(crate) type Condition = (String, String);
 
-/// Rows that were read for conditions that no index answers.
+/// The number of rows that were read for conditions that no index answers.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates(usize);
 
@@ -31,7 +31,7 @@ pub(crate) fn is_composite(value: &str) -> bool {
     value.starts_with(['{', '['])
 }
 
-/// The integer by which an index knows a value: the first 8 bytes of SHA-256 of its canonical JSON text.
+/// The integer that an index holds for a value: the first 8 bytes of SHA-256 of its canonical JSON text.
 pub(crate) fn value_hash(value: &str) -> i64 {
     let digest = Sha256::digest(value.as_bytes());
     digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
@@ -49,7 +49,7 @@ pub(crate) fn activity_of(newest: Option<RunStatus>) -> ThreadActivity {
 // === impl Candidates ===
 
 impl Candidates {
-    /// Counts rows that were read; fails with `filter_too_broad` when they are more than [`limits::MAX_SEARCH_CANDIDATES`].
+    /// Counts rows that were read. Fails with `filter_too_broad` above [`limits::MAX_SEARCH_CANDIDATES`].
     pub(crate) fn add(&mut self, count: usize) -> Result<()> {
         self.0 = self.0.saturating_add(count);
         if self.0 <= limits::MAX_SEARCH_CANDIDATES {
@@ -72,7 +72,7 @@ impl CheckpointRow {
         self.value.as_ref().map_or(0, |value| value.as_bytes().len())
     }
 
-    /// Whether the state at this checkpoint is known without those before it: it has a value, or its history names the address of one.
+    /// Whether the state at this checkpoint is known without earlier ones: it has a value, or its history names the address of one.
     pub(crate) fn ends_state_search(&self) -> bool {
         self.value.is_some()
             || self.client_history.as_ref().is_some_and(|history| history.state.is_some())

@@ -1,4 +1,4 @@
-//! Links that sign a browser in, where one process holds the store: they are forgotten when it ends.
+//! Sign-in links of a store that one process holds. They are lost when the process ends.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

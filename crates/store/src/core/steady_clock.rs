@@ -1,4 +1,4 @@
-//! The machine's clock without its jumps: after a jump, the time advances by the machine's counter until the new time has lasted.
+//! The machine's clock without its jumps. After a jump, the time advances by the machine's counter until the new time has lasted.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -7,29 +7,29 @@ use std::time::{Duration, Instant};
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{Timestamp, lock};
 
-/// A smaller difference is a clock that is adjusted, and is followed at once.
+/// A smaller difference is an adjustment of the clock and is followed at once.
 const JUMP: Duration = Duration::from_secs(2);
-/// How long a jump has to last before its time is taken for right. Until then nothing is deleted or started by it.
+/// How long a jump must last before its time counts as right. Until then it deletes and starts nothing.
 const SETTLE_TIME: Duration = Duration::from_secs(30);
 
 /// Two readings of the machine: its clock, and its monotonic counter.
 pub(crate) trait ClockReadings: Send + Sync + std::fmt::Debug {
     /// Microseconds since the epoch.
     fn wall(&self) -> i64;
-    /// Microseconds since some moment of this process.
+    /// Microseconds since some moment in this process.
     fn elapsed(&self) -> i64;
 }
 
 #[derive(Debug)]
 pub(crate) struct MachineReadings(Instant);
 
-/// A clock that follows adjustments, and jumps after a look behind them.
+/// A clock that follows adjustments at once, and jumps only after [`SETTLE_TIME`].
 #[derive(Debug)]
 pub(crate) struct SteadyClock<R = MachineReadings> {
     readings: R,
     /// The clock's distance from the counter, in microseconds.
     offset: AtomicI64,
-    /// Whether there is a jump to look at: without it, no lock is taken.
+    /// Whether a jump is being observed. If not, no lock is taken.
     is_apart: AtomicBool,
     jump: Mutex<Option<ClockJump>>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct SteadyClock<R = MachineReadings> {
 #[derive(Clone, Copy, Debug)]
 struct ClockJump {
     offset: i64,
-    /// When it was first seen, by the counter.
+    /// When the jump was first seen, by the counter.
     since: i64,
 }
 

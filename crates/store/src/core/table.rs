@@ -1,6 +1,6 @@
-//! The tables of an engine on SQL: a row's whole body, and beside it the columns that it is searched by.
+//! The tables of an SQL engine: a row's whole body, and the columns by which rows are searched.
 //!
-//! The columns repeat what the body says. They are checked against it on every read, so that a changed column is noticed as damage.
+//! The columns repeat members of the body. Every read checks them against it, so that a changed column is noticed as damage.
 
 use trilogue_domain::{MessageId, ThreadKey, Timestamp};
 
@@ -21,22 +21,22 @@ pub(crate) enum Column<'a> {
 pub(crate) trait TableRow: Record {
     const TABLE: &'static str;
     const KEY: &'static str = "key";
-    /// The column of the thread; `NULL` where the rows belong to none.
+    /// The column of the thread; `NULL` if the rows belong to no thread.
     const THREAD: &'static str = "thread";
     const COLUMNS: &'static str;
 
     fn thread(&self) -> Option<ThreadKey>;
 
-    /// The table's integer, when it is part of the row.
+    /// The table's integer, if it is part of the row.
     fn key(&self) -> Option<i64> {
         None
     }
 
-    /// The columns that the row is searched by, beside the thread and the integer.
+    /// The search columns, without the thread and the integer.
     fn columns(&self) -> impl AsRef<[Column<'_>]>;
 }
 
-/// When a run ended, for the column; an open run has none even if its row has a time.
+/// When a run ended, for the column. `None` for an open run, even if its row has a time.
 pub(crate) fn ended_at(run: &RunRow) -> Option<Timestamp> {
     run.status.is_terminal().then(|| run.ended_at.unwrap_or(run.created_at))
 }

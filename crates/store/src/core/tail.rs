@@ -14,17 +14,17 @@ use trilogue_domain::lock;
 use crate::port::{Range, Tail, TailGuard};
 use crate::record::Frame;
 
-/// The most bytes of frames that are kept for one thread, as long as it is more than [`THREAD_FRAMES`].
+/// The most bytes of frames that are kept for one thread, if it has more than [`THREAD_FRAMES`].
 const THREAD_BYTES: usize = 1024 * 1024;
-/// The fewest frames that are kept for one thread, unless they are more than [`FEW_BYTES`].
+/// The fewest frames that are kept for one thread, unless they exceed [`FEW_BYTES`].
 const THREAD_FRAMES: usize = 4;
-/// The most bytes of the fewest frames; the newest is kept whatever its size.
+/// The most bytes of the fewest frames. The newest frame is kept at any size.
 const FEW_BYTES: usize = 8 * 1024 * 1024;
 
 /// Tails of threads with readers. A thread without readers costs nothing here.
 #[derive(Debug)]
 pub(crate) struct Tails {
-    /// Readers of all threads: lets a commit without any reader pass without a lock.
+    /// The number of readers of all threads: a commit without any reader skips the lock.
     attached: AtomicUsize,
     bytes: AtomicUsize,
     max_bytes: usize,
@@ -45,7 +45,7 @@ struct ThreadTail {
 #[derive(Debug)]
 struct TailLog {
     committed: watch::Sender<u64>,
-    /// Whether `committed` is the end of the log and not only a first guess.
+    /// Whether `committed` is the end of the log, not only a first guess.
     is_known: AtomicBool,
     kept: Mutex<NewestFrames>,
 }
@@ -54,7 +54,7 @@ struct TailLog {
 struct NewestFrames {
     frames: VecDeque<Arc<Frame>>,
     bytes: usize,
-    /// The mark of the append that ended the log, where another process has told of the newest frames.
+    /// The mark of the append that ended the log, if another process published the newest frames.
     told: Option<i64>,
 }
 
@@ -87,9 +87,9 @@ impl Tails {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Attaches a reader. For the first of a thread it also returns the number of the new entry: the caller then looks up the end of the log and gives it to [`Self::found`].
+    /// Attaches a reader. For the first reader of a thread, it also returns the number of the new entry: the caller then looks up the end of the log and passes it to [`Self::found`].
     pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey) -> (Tail, Option<u64>) {
-        // Commits must see the reader before the look-up, or one between the two would be missed.
+        // Count the reader before the look-up: otherwise a commit between the two would not wake it.
         self.attached.fetch_add(1, Ordering::SeqCst);
         let (entry, log, is_first) = {
             let mut threads = lock(&self.threads);
@@ -103,9 +103,9 @@ impl Tails {
         (Tail { committed, guard }, is_first.then_some(entry))
     }
 
-    /// Notes the end of a log as it was found for this entry, and wakes its readers where they did not know it.
+    /// Stores the end of a log that was looked up for this entry, and wakes readers that did not know it.
     pub(crate) fn found(&self, thread: ThreadKey, entry: u64, last: u64) {
-        // A later entry may have missed commits that came behind this look-up.
+        // Ignore a look-up for an earlier entry: commits may have followed it that the later entry did not see.
         let log = lock(&self.threads).get(&thread).and_then(|tail| {
             let is_same = tail.number == entry;
             is_same.then(|| Arc::clone(&tail.log))
@@ -119,7 +119,7 @@ impl Tails {
         log.is_known.store(true, Ordering::Release);
     }
 
-    /// Whether anybody reads this thread: a client that has it open does.
+    /// Whether this thread has a reader, for example a client that has it open.
     pub(crate) fn has_readers(&self, thread: ThreadKey) -> bool {
         self.attached.load(Ordering::SeqCst) > 0 && lock(&self.threads).contains_key(&thread)
     }
@@ -130,18 +130,18 @@ impl Tails {
         self.wake(thread, last);
     }
 
-    /// Keeps durable frames. Frames of one thread come in their order.
+    /// Keeps durable frames. The frames of one thread arrive in order.
     pub(crate) fn keep(&self, thread: ThreadKey, frames: &[Arc<Frame>]) {
         if frames.is_empty() || self.attached.load(Ordering::SeqCst) == 0 {
             return;
         }
         let log = {
-            // Under this lock the last reader cannot detach; detaching is what drops the frames.
+            // The last reader cannot detach under this lock. Detaching is what drops the frames.
             let threads = lock(&self.threads);
             let Some(tail) = threads.get(&thread) else { return };
             let mut kept = lock(&tail.log.kept);
             if !kept.is_continued_by(frames) {
-                // Another process has written between them.
+                // Another process wrote between the kept frames and these.
                 self.trim(&mut kept, 0, 0);
             }
             self.extend(&mut kept, frames);
@@ -152,7 +152,7 @@ impl Tails {
         self.make_room(&log);
     }
 
-    /// Takes what another process has told of a thread: durable frames behind which its log has this end and mark, or the end alone. Frames are kept where they directly continue the log as it is known here; otherwise readers read them from the store.
+    /// Takes what another process published about a thread: durable frames after which its log has this end and mark, or the end alone. Keeps the frames if they directly continue the log that is known here; otherwise readers read them from the store.
     pub(crate) fn told(&self, thread: ThreadKey, last: u64, mark: i64, frames: &[Arc<Frame>]) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
@@ -172,7 +172,7 @@ impl Tails {
                 self.extend(&mut kept, frames);
                 kept.told = Some(mark);
             } else {
-                // They end before that, and what follows would not join them.
+                // The kept frames end before that, so the next ones would not join them.
                 self.trim(&mut kept, 0, 0);
             }
             log
@@ -181,7 +181,7 @@ impl Tails {
         log.committed.send_modify(|committed| *committed = last.max(*committed));
     }
 
-    /// Compares a log with what the store has of it: where it ends, and its mark. Forgets frames that another process has told of when the marks differ: it may have removed some of them since.
+    /// Compares a log with its end and mark in the store. If the marks differ, forgets the frames that another process published: that process may have removed some since.
     pub(crate) fn looked_up(&self, thread: ThreadKey, last: u64, mark: i64) {
         let Some(log) = self.log(thread) else { return };
         {
@@ -194,7 +194,7 @@ impl Tails {
         self.continued(thread, last);
     }
 
-    /// Forgets all frames that other processes have told of: some of what they tell is lost.
+    /// Forgets all frames that other processes published, because some of their messages were lost.
     pub(crate) fn forget_told(&self) {
         let logs: Vec<_> = lock(&self.threads).values().map(|tail| Arc::clone(&tail.log)).collect();
         for log in logs {
@@ -205,7 +205,7 @@ impl Tails {
         }
     }
 
-    /// Keeps frames that were read from the store if they directly precede the kept ones. The caller keeps commits out.
+    /// Keeps frames that were read from the store if they directly precede the kept ones. The caller must keep commits out meanwhile.
     pub(crate) fn prepend(&self, thread: ThreadKey, frames: &[Arc<Frame>]) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
@@ -232,27 +232,27 @@ impl Tails {
         self.trim(&mut kept, THREAD_BYTES, THREAD_FRAMES);
     }
 
-    /// Wakes the thread's readers: its log ends here, or its rows have changed.
+    /// Wakes the thread's readers because its log now ends here or its rows have changed.
     pub(crate) fn wake(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         log.committed.send_modify(|committed| *committed = last.max(*committed));
         log.is_known.store(true, Ordering::Release);
     }
 
-    /// Forgets the frames of a thread of which some were removed, and wakes its readers: the store has the remaining ones up to here.
+    /// Forgets a thread's frames after some were removed, and wakes its readers: the store has the remaining ones up to `last`.
     pub(crate) fn removed(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         self.trim(&mut lock(&log.kept), 0, 0);
         log.committed.send_modify(|committed| *committed = last.max(*committed));
     }
 
-    /// The threads that somebody reads, and where their logs end as far as that is known here.
+    /// The threads with readers, and the ends of their logs that are known here.
     pub(crate) fn attached(&self) -> Vec<(ThreadKey, u64)> {
         let threads = lock(&self.threads);
         threads.iter().map(|(key, tail)| (*key, *tail.log.committed.borrow())).collect()
     }
 
-    /// Wakes the readers of a log that another process has continued up to here. The kept frames end before that, and are forgotten: what follows would not join them.
+    /// Wakes the readers of a log that another process has continued up to `last`. Forgets the kept frames: they end earlier, so the next ones would not join them.
     pub(crate) fn continued(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         if *log.committed.borrow() < last {
@@ -260,7 +260,7 @@ impl Tails {
         }
     }
 
-    /// The end of a log that its tail has; zero for a log without readers.
+    /// The end of a log in its tail. Zero for a log without readers.
     pub(crate) fn end(&self, thread: ThreadKey) -> u64 {
         self.log(thread).map_or(0, |log| *log.committed.borrow())
     }
@@ -270,7 +270,7 @@ impl Tails {
         lock(&self.threads).is_empty()
     }
 
-    /// Drops a removed thread: its readers' channels close.
+    /// Drops a removed thread. Its readers' channels close.
     pub(crate) fn ended(&self, thread: ThreadKey) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
@@ -281,7 +281,7 @@ impl Tails {
         }
     }
 
-    /// Serves a read without the store, when the kept frames reach back far enough.
+    /// Serves a read from the kept frames, without the store. `None` if they do not reach back far enough.
     pub(crate) fn frames(&self, thread: ThreadKey, range: Range) -> Option<Vec<Arc<Frame>>> {
         let log = self.log(thread)?;
         let is_known = log.is_known.load(Ordering::Acquire);
@@ -295,7 +295,7 @@ impl Tails {
             None if is_known && range.after >= committed => return Some(Vec::new()),
             None => kept.position(range.after)?,
             Some(run) => {
-                // Newest first: the search is then as long as the part that is read.
+                // Search from the newest frame: the cost is then proportional to the part that is read.
                 let covers = |frame: &Arc<Frame>| {
                     frame.run() == Some(run) && frame.first_run() <= range.after.saturating_add(1)
                 };
@@ -328,7 +328,7 @@ impl Tails {
         self.bytes.fetch_add(added, Ordering::Relaxed);
     }
 
-    /// Drops the oldest frames beyond this many bytes, except this many frames.
+    /// Drops the oldest frames while the kept ones exceed `max_bytes`, but keeps at least `min_frames`.
     fn trim(&self, kept: &mut NewestFrames, max_bytes: usize, min_frames: usize) {
         loop {
             let has_few = kept.frames.len() <= min_frames;
@@ -350,7 +350,7 @@ impl Tails {
         }
     }
 
-    /// Makes room where the frames of all threads are too many: first in the thread that grew, then in any other.
+    /// Drops frames if all threads together have too many: first in the thread that grew, then in others.
     fn make_room(&self, grown: &TailLog) {
         if self.bytes() <= self.max_bytes {
             return;
@@ -376,7 +376,7 @@ impl Tails {
                     entry.readers -= 1;
                     if entry.readers == 0 { threads.remove(&thread) } else { None }
                 }
-                // The thread was removed, and its entry with it.
+                // The thread and its entry were removed meanwhile.
                 _ => None,
             }
         };
@@ -387,7 +387,7 @@ impl Tails {
     }
 }
 
-/// Frames up to the one with which the sum of their sizes passes the bound; at least one.
+/// The frames up to the one with which the sum of their sizes exceeds the bound; at least one.
 pub(crate) fn bounded(
     frames: impl Iterator<Item = Arc<Frame>>,
     max_bytes: usize,
@@ -419,7 +419,7 @@ impl ThreadTail {
 // === impl NewestFrames ===
 
 impl NewestFrames {
-    /// The index of the first frame behind this thread number; `None` when older frames than the kept ones are needed.
+    /// The index of the first frame after this thread number. `None` if older frames than the kept ones are needed.
     fn position(&self, after: u64) -> Option<usize> {
         let oldest = self.frames.front()?;
         if oldest.first() > after.saturating_add(1) {
@@ -460,10 +460,10 @@ impl<K: Copy + Eq + Hash, T: Clone> SharedReads<K, T> {
         Self { under_way: Mutex::default() }
     }
 
-    /// Returns the result of the read under this key that is in progress, or starts it.
+    /// Joins the read under this key that is in progress, or starts it. Returns its result.
     pub(crate) async fn join(&self, key: K, read: impl Future<Output = Result<T>>) -> Result<T> {
         let cell = Arc::clone(lock(&self.under_way).entry(key).or_default());
-        // When the reading caller is cancelled, the next in line takes over.
+        // If the reading caller is cancelled, the next waiting caller takes over.
         let found = cell.get_or_init(|| read).await.clone();
         let mut under_way = lock(&self.under_way);
         if under_way.get(&key).is_some_and(|other| Arc::ptr_eq(other, &cell)) {

@@ -1,4 +1,4 @@
-//! What is copied from one engine to another, in parts, and the sums by which both are compared.
+//! The parts in which one engine is copied to another, and the sums that compare both.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -13,11 +13,11 @@ use crate::port::Change;
 use crate::record::{Frame, Record, without_checksum};
 use crate::rows::{ConfigurationRow, QueueItem, TokenRow};
 
-/// The most rows of a part, and the bytes with which it is full.
+/// A part ends with this many rows, or with this many bytes.
 const PART_ROWS: usize = 256;
 const PART_BYTES: usize = 1024 * 1024;
 
-/// Counts every row that a copy reads, about: before it begins.
+/// Estimates the number of rows that a copy reads, before it begins.
 pub(crate) const COUNT_ROWS: &str = concat!(
     "SELECT (SELECT count(*) FROM threads) * 2 + (SELECT count(*) FROM runs)",
     " + (SELECT count(*) FROM messages) + (SELECT count(*) FROM checkpoints)",
@@ -32,16 +32,16 @@ pub(crate) const COUNT_ROWS: &str = concat!(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyProgress {
     pub step: CopyStep,
-    /// The rows that are done in this step.
+    /// The finished rows of this step.
     pub rows: u64,
-    /// The rows that the step has, about.
+    /// The approximate number of rows of the step.
     pub total: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyStep {
     Write,
-    /// What was written is read again and compared, before it is committed.
+    /// The written rows are read again and compared, before they are committed.
     Verify,
 }
 
@@ -51,23 +51,23 @@ pub(crate) enum CopyPart {
     /// Rows of threads, each as the change that writes it.
     Rows(Vec<Change>),
     Frames(Vec<Frame>),
-    /// A thread's key, epoch and last number each.
+    /// Each thread's key, epoch and last number.
     Heads(Vec<[i64; 3]>),
-    /// A thread's key and the first and last of its removed numbers each.
+    /// A thread's key, and the first and last number of one of its removed ranges.
     Gaps(Vec<[i64; 3]>),
     Queue(Vec<QueueEntry>),
     Tokens(Vec<TokenRow>),
     Configurations(Vec<ConfigurationRow>),
     Blobs(Vec<StoredBlob>),
     BlobNames(Vec<BlobName>),
-    /// The store was read to its end; it has as many events.
+    /// The store was read to its end; it has this many events.
     End {
         sums: Box<StoreSums>,
         events: u64,
     },
 }
 
-/// Large content with what is stored beside it.
+/// Large content with the columns stored next to it.
 #[derive(Debug)]
 pub(crate) struct StoredBlob {
     pub(crate) id: BlobId,
@@ -75,7 +75,7 @@ pub(crate) struct StoredBlob {
     pub(crate) data: Bytes,
 }
 
-/// What a blob is known by in every engine.
+/// The identity of a blob in every engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BlobId {
     pub(crate) tenant: TenantId,
@@ -92,14 +92,14 @@ pub(crate) struct BlobName {
     pub(crate) blob: BlobId,
 }
 
-/// Rows until they are a part.
+/// Collects rows until they fill a part.
 #[derive(Debug)]
 pub(crate) struct PartRows<T> {
     rows: Vec<T>,
     bytes: usize,
 }
 
-/// The rows of each table, counted and summed in whatever order.
+/// The rows of each table, counted and summed independently of their order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StoreSums {
     tables: BTreeMap<&'static str, TableSum>,
@@ -108,18 +108,18 @@ pub(crate) struct StoreSums {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct TableSum {
     rows: u64,
-    /// The CRC-32C of every row, added up.
+    /// The sum of the CRC-32C of all rows.
     sum: u64,
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ImportEnd {
     pub(crate) sums: StoreSums,
     pub(crate) events: u64,
 }
 
-/// The error of a copy whose source is damaged, with the id of the thread that is to blame.
+/// The error of a copy whose source is damaged, with the id of the damaged thread.
 pub(crate) fn uncopyable(id: Option<&str>, error: &Error) -> Error {
     let shown = id.map(|id| id.escape_debug().to_string());
     let what = shown.as_ref().map_or("the store".to_owned(), |id| format!("the thread '{id}'"));
@@ -132,7 +132,7 @@ pub(crate) fn uncopyable(id: Option<&str>, error: &Error) -> Error {
     })
 }
 
-/// The error of a copy that is not what was copied.
+/// The error of a copy that differs from its source.
 pub(crate) fn differs(difference: &str) -> Error {
     let message = format!("what was written differs from what was read: {difference}");
     Error::new(Code::Internal, message)
@@ -146,7 +146,7 @@ impl<T> PartRows<T> {
         Self { rows: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a row. Returns the part that is full with it.
+    /// Adds a row. Returns the part if the row fills it.
     pub(crate) fn add(&mut self, row: T, bytes: usize) -> Option<Vec<T>> {
         self.rows.push(row);
         self.bytes += bytes;
@@ -193,7 +193,7 @@ impl StoreSums {
         self.tables.values().map(|table| table.rows).sum()
     }
 
-    /// Adds a row, by its stored form.
+    /// Adds a row in its stored form.
     pub(crate) fn row<R: TableRow>(&mut self, body: &[u8]) {
         self.add(R::TABLE, without_checksum(body), &[]);
     }
@@ -234,7 +234,7 @@ impl StoreSums {
         self.add("blob_refs", &[], &columns);
     }
 
-    /// The first table in which another store differs, in words.
+    /// The first table in which another store differs, in words. `None` if all are equal.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         let mut tables = self.tables.keys().chain(other.tables.keys());
         let table = tables.find(|table| self.tables.get(*table) != other.tables.get(*table))?;
@@ -293,7 +293,7 @@ mod tests {
         let all = sums(&["a", "b", "c"]);
         assert_eq!(all, sums(&["c", "a", "b"]));
         assert_eq!(all.difference(&all.clone()), None);
-        // The CRC of content with its own CRC is the same for all content.
+        // The CRC of content followed by its own CRC is the same for all content.
         let changed = all.difference(&sums(&["a", "b", "d"])).unwrap();
         assert_eq!(changed, "rows of the table 'tokens' have another content");
         let missing = all.difference(&sums(&["a", "b"])).unwrap();
