@@ -1,4 +1,4 @@
-//! The access path of a listing: of the conditions that an index answers, the one with the fewest rows. The others are checked on its rows.
+//! The access path of a listing: the condition with the fewest rows, of those that an index answers. The other conditions are checked on its rows.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -38,7 +38,7 @@ pub(super) trait Listed: TableRow {
     const BY_TENANT: &'static str;
     /// The index over tenant and creator, and the creator's column.
     const BY_OWNER: (&'static str, &'static str);
-    /// A condition that every listing has.
+    /// A condition of every listing.
     const ALWAYS: &'static str;
 
     fn metadata(&self) -> &Json;
@@ -71,7 +71,7 @@ impl Listed for crate::rows::RunRow {
 // === impl AccessPath ===
 
 impl<'a> AccessPath<'a> {
-    /// The access path with the fewest rows; that of the tenant when there is none.
+    /// The access path with the fewest rows. Falls back to the tenant's.
     pub(super) fn rarest<R: Listed>(
         conn: &Connection,
         scope: &Scope,
@@ -90,13 +90,13 @@ impl<'a> AccessPath<'a> {
         Ok(rarest.map_or(AccessPath::Tenant, |(_, driver)| driver))
     }
 
-    /// The drivers that conditions on metadata are: those on scalars.
+    /// The access paths for conditions on metadata: only conditions on scalars have one.
     pub(super) fn of_metadata(conditions: &'a [Condition]) -> Vec<AccessPath<'a>> {
         let scalars = conditions.iter().filter(|(_, value)| !is_composite(value));
         scalars.map(AccessPath::Metadata).collect()
     }
 
-    /// The rows that fulfil it with a key below `before`, newest first.
+    /// The rows that match it with a key below `before`, newest first.
     pub(super) fn query<R: Listed>(self, scope: &Scope, before: i64) -> Query {
         let legs = self.legs::<R>(scope);
         let count = legs.len();
@@ -113,12 +113,12 @@ impl<'a> AccessPath<'a> {
             query.bound.extend(leg.bound);
             query.bound.push(Value::Integer(before));
         }
-        // The second column is the key. One leg is read in the order of its index, several are merged.
+        // The second column is the key. One leg is read in the order of its index; several are merged.
         query.sql.push_str(if count > 1 { " ORDER BY 2 DESC" } else { self.order() });
         query
     }
 
-    /// How many rows fulfil it, counted up to one more than are ever looked at.
+    /// How many rows match it. The count stops at one more than a listing ever reads.
     fn count<R: Listed>(self, conn: &Connection, scope: &Scope) -> Result<i64, SqliteError> {
         let most = Value::Integer(limits::MAX_SEARCH_CANDIDATES as i64 + 1);
         let mut count = 0;
@@ -141,7 +141,7 @@ impl<'a> AccessPath<'a> {
         }
     }
 
-    /// The text behind `FROM` for each statement. The bound of the key is bound last.
+    /// The text after `FROM` for each statement. The bound of the key is bound last.
     fn legs<R: Listed>(self, scope: &Scope) -> Vec<PathQuery> {
         let tenant = text(scope.tenant.as_str());
         let leg = |index: &str, column: &str, value: Value| {
@@ -186,7 +186,7 @@ impl<'a> AccessPath<'a> {
                 vec![PathQuery::found::<R>(inner, vec![tenant, kind, text(agent.as_str())])]
             }
             Self::Open => {
-                // The plus keeps the tenant's index, which everything of the tenant is in, from leading.
+                // The plus keeps SQLite from using the tenant's index, which holds all rows of the tenant.
                 let rest = concat!(
                     "WHERE +tenant = ? AND key IN (SELECT thread FROM runs INDEXED BY runs_open",
                     " WHERE ended_at IS NULL AND thread < ?)"
@@ -199,9 +199,9 @@ impl<'a> AccessPath<'a> {
 
 #[derive(Debug)]
 struct PathQuery {
-    /// The text behind `FROM` that reads rows of the table.
+    /// The text after `FROM` that reads rows of the table.
     sql: String,
-    /// The text behind `FROM` that counts.
+    /// The text after `FROM` that counts.
     inner: String,
     bound: Vec<Value>,
 }
@@ -214,7 +214,7 @@ impl PathQuery {
         Self { inner: sql.clone() + R::ALWAYS, sql, bound }
     }
 
-    /// Rows that search rows lead to.
+    /// The rows that search rows refer to.
     fn found<R: TableRow>(inner: &str, bound: Vec<Value>) -> Self {
         let found = format!("(SELECT id AS found FROM {inner} ORDER BY id DESC)");
         let sql = format!("{found} CROSS JOIN {} ON key = found WHERE 1", R::TABLE);

@@ -11,7 +11,7 @@ use super::schema::SCHEMA_VERSION;
 use super::{SqliteStore, backup, connection, file, remove};
 use crate::port::{Admin, Stats};
 
-/// How long a backup waits for removed content to be deleted, and how often it looks.
+/// How long a backup waits for the deletion of removed content, and how often it checks.
 const REMOVAL_WAIT: Duration = Duration::from_secs(60);
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,7 +27,7 @@ impl Admin for SqliteStore {
             && health.probe_is_due()
             && let Some(jobs) = lock(&self.jobs).as_ref()
         {
-            // When the queue is full, an append will probe for room.
+            // If the queue is full, a waiting append will probe for room.
             drop(jobs.try_send(QueuedJob { job: Job::Probe, room: None }));
         }
         health.check_write(false)
@@ -69,7 +69,7 @@ impl Admin for SqliteStore {
 
     async fn backup(&self, to: &Path) -> Result<()> {
         self.context.health.check_read()?;
-        // A copy would still hold what is being deleted.
+        // Otherwise the copy would still hold content that is being deleted.
         let begun = Instant::now();
         while self.read(|conn, _| remove::has_remains(conn)).await? {
             if begun.elapsed() > REMOVAL_WAIT {

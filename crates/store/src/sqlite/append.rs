@@ -60,11 +60,11 @@ impl Append for SqliteStore {
         if found.thread.owner_node == node {
             return Ok(found);
         }
-        // Only a change of owner waits for the disk.
+        // Only a change of owner needs a write to the disk.
         let node = node.to_owned();
         self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
             let mut taken = acquired(writer.conn, writer.context, thread)?;
-            // No other process shares it.
+            // No other process shares the store.
             let is_owner = taken.thread.owner_node == node;
             let ownership = Ownership::of_one_process(is_owner, taken.thread.epoch);
             if let Acquisition::TakeOver { epoch } = acquisition(ownership) {
@@ -92,7 +92,7 @@ fn acquired(
     let open = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";
     let mut open_runs = row::many::<RunRow>(conn, open, [thread.0])?;
     for run in &mut open_runs {
-        // The row was written at a boundary; the log may have gone on.
+        // The row was written at a boundary; the log may have grown since.
         let last = heads::last_of_run(conn, context, thread, run.key)?;
         run.last_run_number = run.last_run_number.max(last);
     }

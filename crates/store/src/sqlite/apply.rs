@@ -27,13 +27,13 @@ pub(super) struct InsertFrame<'c> {
     newest: Option<i64>,
 }
 
-/// Which of the first rows of a batch cannot be there yet: those of a thread that the batch makes.
+/// The kinds of rows that cannot exist yet: those of a thread that the batch creates.
 struct NewRows {
     thread: bool,
     run: bool,
 }
 
-/// Checks epoch and expected number before any statement of the batch. Returns whether the batch makes its thread.
+/// Checks epoch and expected number before any statement of the batch. Returns whether the batch creates its thread.
 pub(super) fn check_head(writer: &WriteContext<'_>, batch: &Batch) -> Result<bool, SqliteError> {
     if !batch.removes_thread() {
         writer.context.health.check_thread(batch.thread)?;
@@ -43,7 +43,7 @@ pub(super) fn check_head(writer: &WriteContext<'_>, batch: &Batch) -> Result<boo
     Ok(head.is_none())
 }
 
-/// Writes the rows of a batch whose frames are written.
+/// Writes the rows of a batch whose frames are already written.
 pub(super) fn batch(
     writer: &mut WriteContext<'_>,
     batch: &Batch,
@@ -106,13 +106,13 @@ impl<'c> InsertFrame<'c> {
         Ok(())
     }
 
-    /// The id of the last frame that was written since this was asked.
+    /// The id of the last frame that was written since the last call.
     pub(super) fn take_newest(&mut self) -> Option<i64> {
         self.newest.take()
     }
 }
 
-/// Writes a row of a copy, which is not there yet.
+/// Writes a row of a copy into a table that does not have it yet.
 pub(super) fn write_new(conn: &Connection, change: &Change) -> Result<(), SqliteError> {
     match change {
         Change::Thread(row) => write_thread(conn, row, true),
@@ -153,13 +153,13 @@ fn write_change(
     }
 }
 
-/// `is_new` says that there is no such row: then no statement looks for it.
+/// `is_new` says that the row does not exist yet: then no statement looks it up.
 pub(super) fn write_thread(
     conn: &Connection,
     row: &ThreadRow,
     is_new: bool,
 ) -> Result<(), SqliteError> {
-    // A row whose indexed columns stay is updated: an insert would rewrite every index.
+    // A row whose indexed columns do not change is updated: an insert would rewrite every index.
     const UPDATE: &str = concat!(
         "UPDATE threads SET owner_node = ?6, epoch = ?7, body = ?9",
         " WHERE key = ?1 AND tenant = ?3 AND id = ?4 AND owner = ?5 AND ephemeral = ?8"

@@ -10,9 +10,9 @@ use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
 use super::{commit_record, connection};
 
-/// Behind a store's name: a copy that is being written.
+/// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
-/// Behind a store's name: a whole copy that takes the store's place, now or at the next start.
+/// Suffix of a store's name: a complete copy that replaces the store, now or at the next start.
 const READY: &str = ".restored";
 
 /// Writes a consistent copy of the store to a new file while readers and the writer continue.
@@ -26,7 +26,7 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
             .map_err(|error| cannot("synchronise", &to, &error))
     });
     if durable.is_err() {
-        // A partial backup must not be taken for a whole one.
+        // Otherwise a partial backup could be taken for a complete one.
         drop(fs::remove_file(&to));
     }
     durable
@@ -35,16 +35,16 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
 /// How a backup is restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RestoreOptions {
-    /// Replace a store that is there.
+    /// Replace an existing store.
     pub overwrite: bool,
-    /// Take the backup's tokens too: they admit their holders.
+    /// Also take the backup's tokens: they admit their holders.
     pub with_tokens: bool,
     /// Take runs that have not ended: they continue when a server opens the store.
     pub with_runs: bool,
 }
 
-/// Replaces a store that no process uses by a verified backup.
-/// Errors: `run_not_ended` when the backup has open runs and they are not to be taken; `already_exists` when there is a store and it may not be replaced; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
+/// Replaces a store that no process uses with a verified backup.
+/// Errors: `already_exists` if a store exists and may not be replaced; `store_locked` if a process holds it; `store_corrupt` if the backup is damaged; `store_too_new` if a newer version wrote it.
 pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<VerifyReport> {
     let lock = FileLock::take(to)?;
     let to = lock.path();
@@ -82,7 +82,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
     Ok(report)
 }
 
-/// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes what does not belong to the new store.
+/// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes data that must not enter the new store.
 fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> {
     let (conn, _) = scan::open(copy)?;
     if !options.with_runs {
@@ -104,8 +104,8 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
     conn.close().map_err(|(_, error)| error.into())
 }
 
-/// Puts a restored copy whose name decides so in the place of the store, and removes an unfinished one. The caller holds the store's lock.
-/// Returns whether there was a copy to put in place; every step can be repeated.
+/// Replaces the store with a completed copy, and removes an unfinished one. The caller holds the store's lock.
+/// Returns whether there was a completed copy. Every step can be repeated.
 pub(super) fn finish_restore(to: &Path) -> Result<bool> {
     let draft = beside(to, DRAFT);
     remove(&draft)?;
@@ -116,15 +116,15 @@ pub(super) fn finish_restore(to: &Path) -> Result<bool> {
     }
     remove(&beside(to, "-wal"))?;
     remove(&beside(to, "-shm"))?;
-    // What it records is about the old store.
+    // The record is about the old store.
     commit_record::remove(to).map_err(|error| cannot("remove the record of", to, &error))?;
-    // The old log is gone for good before the copy stands beside its name: SQLite would apply it to the copy.
+    // The removal of the old log must be durable before the copy gets its name: SQLite would apply the log to the copy.
     sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
     rename(&ready, to)?;
     Ok(true)
 }
 
-/// Whether a restore was interrupted that the next start of the store finishes: the file is still the old store.
+/// Whether the next start of the store must finish an interrupted restore: the file is still the old store.
 pub(super) fn is_to_be_replaced(path: &Path) -> bool {
     beside(path, READY).exists()
 }

@@ -1,4 +1,4 @@
-//! Large content: stored once per tenant, named by frames, removed with the last name.
+//! Large content: stored once per tenant, named by frames, removed with the last frame that names it.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ use crate::port::Batch;
 
 /// The most blobs that are remembered as stored but not yet named.
 const MAX_PENDING: usize = 65_536;
-/// The most bytes of blobs that go with the removal of their names.
+/// The most bytes of blobs that are removed in the transaction that removes their names.
 const MAX_BYTES_AT_ONCE: i64 = 4 * 1024 * 1024;
 
-/// Blobs that were stored for a later frame: removing another frame must not take them away.
+/// Blobs that were stored for a later frame: the removal of another frame must not delete them.
 #[derive(Debug, Default)]
 pub(super) struct PendingBlobs {
     waiting: HashSet<i64>,
-    /// Named in the transaction under way.
+    /// The keys named in the current transaction.
     named: Vec<i64>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn put(
             conn.last_insert_rowid()
         }
     };
-    // Even one that a frame names already: that frame may be removed before the next names it.
+    // Even one that a frame names already: that frame may be removed before the next one names it.
     pending.wait_for(key);
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(super) fn named(
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Removes those of these blobs that nothing names any more: now where they are small together, else later, one by one.
+/// Removes the given blobs that nothing names any more: now if they are small together, otherwise later, one by one.
 pub(super) fn remove_unnamed(
     conn: &Connection,
     pending: &PendingBlobs,
@@ -108,7 +108,7 @@ pub(super) fn remove_unnamed(
     Ok(())
 }
 
-/// Removes one of those that were left for later.
+/// Removes one of the blobs that were left for later.
 pub(super) fn sweep_unnamed(conn: &Connection, pending: &PendingBlobs) -> Result<(), SqliteError> {
     let key: Option<i64> = conn
         .prepare_cached("DELETE FROM unnamed_blobs WHERE blob = (SELECT min(blob) FROM unnamed_blobs) RETURNING blob")?
@@ -207,13 +207,13 @@ fn find_of_thread(
 impl PendingBlobs {
     fn wait_for(&mut self, key: i64) {
         if self.waiting.len() >= MAX_PENDING {
-            // Forgotten ones are refused when a frame names them after all.
+            // Forgotten blobs are refused if a frame names them after all.
             self.waiting.clear();
         }
         self.waiting.insert(key);
     }
 
-    /// Whether the blob's frame is still to come, also within this transaction.
+    /// Whether the frame that names the blob is still to come, in this transaction or later.
     fn is_waiting(&self, key: i64) -> bool {
         self.waiting.contains(&key) && !self.named.contains(&key)
     }

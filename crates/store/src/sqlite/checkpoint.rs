@@ -1,4 +1,4 @@
-//! The checkpointer: moves the write-ahead log into the database, beside the writer.
+//! The checkpointer: moves the write-ahead log into the database, in parallel with the writer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,16 +16,16 @@ use super::error::{Health, SqliteError, StoreState, lock};
 
 /// The checkpointer is woken each time the log has grown by this many pages.
 pub(super) const NUDGE_PAGES: usize = 2_000;
-/// The writer checkpoints by itself when the log has this many pages: the checkpointer does not keep up, or the log never rests long enough to start over.
+/// The writer checkpoints by itself when the log has this many pages: then the checkpointer does not keep up, or the log never rests long enough to start over.
 pub(super) const BACKSTOP_PAGES: usize = 16_000;
-/// When this few pages of the log are left to be moved, the writer moves them: only while it does not write can the log start over.
+/// If only this many pages of the log are left, the writer moves them: the log can start over only while the writer does not write.
 const LAST_PAGES: usize = 128;
-/// How long after an erasure the log is emptied, so that erasures in a row share it; and how often that is tried again.
+/// How long after an erasure the log is emptied, so that consecutive erasures share it; also the interval between retries.
 const ERASE_DELAY: Duration = Duration::from_millis(500);
 
-/// A log of more bytes than this is moved into the database when the store opens.
+/// A log with more bytes than this is moved into the database when the store opens.
 const LONG_LOG_BYTES: u64 = 8 * 1024 * 1024;
-/// How often moving the last life's log is tried while another process reads the database: its snapshot keeps the log from being emptied.
+/// How often a start tries to move the last life's log while another process reads the database: that process's snapshot keeps the log from being emptied.
 const MAX_BUSY_TRIES: usize = 4;
 
 /// The checkpointer's handle; dropping it ends the thread.
@@ -37,7 +37,7 @@ pub(super) struct Checkpointer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The log that the last life left: moved into the database before anything else grows it, so that no series of sudden ends adds log to log.
+/// The log that the last life left. It is moved into the database before anything else grows it, so that a series of sudden ends does not add log to log.
 #[derive(Debug)]
 pub(super) struct InheritedLog {
     bytes: u64,
@@ -59,9 +59,9 @@ struct CheckpointWorker {
     record: Arc<RecordFile>,
 }
 
-/// Whether a checkpoint that failed with this error can simply be made later.
+/// Whether a checkpoint that failed with this error can simply be repeated later.
 pub(super) fn is_harmless(error: &rusqlite::Error) -> bool {
-    // The next append meets a full disk, and names it.
+    // The next append finds the full disk and reports it.
     matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull)
@@ -98,21 +98,21 @@ impl Checkpointer {
         Ok(Self { wake: Some(wake), erase, nearly, thread: Some(thread) })
     }
 
-    /// Whether so few pages are left that the writer should move them. Returns `true` once per run.
+    /// Whether so few pages are left that the writer should move them. Returns `true` once per run of the checkpointer.
     pub(super) fn is_nearly_done(&self) -> bool {
         self.nearly.load(Ordering::Relaxed) && self.nearly.swap(false, Ordering::AcqRel)
     }
 
     pub(super) fn nudge(&self) {
         if let Some(wake) = &self.wake {
-            // A waiting nudge is enough.
+            // One waiting nudge is enough.
             let _ = wake.try_send(());
         }
     }
 
-    /// Content was removed: the log must not keep it.
+    /// Empties the log soon, because content was removed that the log must not keep.
     pub(super) fn erase(&self) {
-        // One wake begins the delay; more would be taken for a log that has grown.
+        // One wake-up starts the delay; more would look like a log that has grown.
         if !self.erase.swap(true, Ordering::AcqRel) {
             self.nudge();
         }
@@ -131,7 +131,7 @@ impl Checkpointer {
 // === impl InheritedLog ===
 
 impl InheritedLog {
-    /// Looks at the log of the store in this file, before it is opened.
+    /// Inspects the log of the store in this file, before the store is opened.
     pub(super) fn of(path: &Path) -> Self {
         let log = std::fs::metadata(super::file::beside(path, "-wal"));
         Self::with_bytes(log.map_or(0, |log| log.len()))
@@ -145,7 +145,7 @@ impl InheritedLog {
         *lock(&self.is_waiting)
     }
 
-    /// Waits until the log has been moved, at most this long.
+    /// Waits until the log has been moved, at most for this duration.
     pub(super) fn wait(&self, at_most: Duration) {
         let waiting = lock(&self.is_waiting);
         if *waiting {
@@ -154,11 +154,11 @@ impl InheritedLog {
                 "the write-ahead log of the last life is moved into the database"
             );
         }
-        // A poisoned lock guards a flag that is whole.
+        // A poisoned lock is harmless: it guards only a flag.
         drop(self.moved.wait_timeout_while(waiting, at_most, |waiting| *waiting));
     }
 
-    /// What a store waits for that is not ready.
+    /// Why the store is not ready. `None` once the log is moved.
     pub(super) fn reason(&self) -> Option<String> {
         self.is_waiting().then(|| {
             let mib = self.bytes / (1024 * 1024);
@@ -186,7 +186,7 @@ impl CheckpointWorker {
                 return;
             }
             if self.health.state() >= StoreState::ReadOnly {
-                // A log that could not be synchronised is not touched any more; wait for the end.
+                // A log that could not be synchronised must not be touched again. Wait for the end.
                 self.erase.store(false, Ordering::Release);
                 continue;
             }
@@ -194,7 +194,7 @@ impl CheckpointWorker {
         }
     }
 
-    /// Waits for erasures that can share the emptying of the log, and moves a log that grows meanwhile. `false` when the store closes.
+    /// Waits for erasures that can share the emptying of the log, and moves a log that grows meanwhile. Returns `false` when the store closes.
     fn gather_erasures(&self, woken: &Receiver<()>) -> bool {
         let until = Instant::now() + ERASE_DELAY;
         loop {
@@ -206,7 +206,7 @@ impl CheckpointWorker {
         }
     }
 
-    /// Moves the log of the last life, most of it beside the writer, and empties it.
+    /// Moves the log of the last life, most of it in parallel with the writer, and empties it.
     fn move_inherited(&self, woken: &Receiver<()>) {
         let mut tries = 0;
         while self.inherited.is_waiting() && self.health.state() < StoreState::ReadOnly {
@@ -228,7 +228,7 @@ impl CheckpointWorker {
 
     fn checkpoint(&self) {
         let erases = self.erase.swap(false, Ordering::AcqRel);
-        // Beside the writer, which waits only while the rest is moved.
+        // In parallel with the writer, which waits only while the rest is moved.
         self.move_pages();
         if !erases || self.health.state() >= StoreState::ReadOnly {
             return;
@@ -240,10 +240,10 @@ impl CheckpointWorker {
         }
     }
 
-    /// Moves the log's pages, and repeats for pages that arrive meanwhile while their number at least halves.
+    /// Moves the log's pages, and repeats for pages that arrive meanwhile, as long as their number at least halves.
     fn move_pages(&self) {
         let mut before = usize::MAX;
-        // A log that could not be synchronised must not be moved, and the writer may find that at any time.
+        // A log that could not be synchronised must not be moved, and the writer may find that out at any time.
         while self.health.state() < StoreState::ReadOnly {
             let log = self.record.log_salts();
             let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {

@@ -1,13 +1,13 @@
-//! Where a database is in the order of its commits: the newest frame, and a count of the commits that it does not show.
+//! The position of a database in the order of its commits: the newest frame, and a count of the commits that no new frame shows.
 
 use rusqlite::{Connection, OptionalExtension};
 
 use super::error::SqliteError;
 
-/// A later commit has a greater position. Frames get growing ids; a commit without a frame, or that removes frames, is counted instead.
+/// A later commit has a greater position. Frames get growing ids. A commit without a frame, or one that removes frames, is counted instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct CommitPosition {
-    /// Commits that were counted.
+    /// The number of counted commits.
     pub(super) counted: u64,
     /// The id of the newest frame; zero without frames.
     pub(super) frame: i64,
@@ -16,7 +16,7 @@ pub(super) struct CommitPosition {
 // === impl CommitPosition ===
 
 impl CommitPosition {
-    /// That of a database, also of one without tables.
+    /// Reads the position of a database, even of one without tables.
     pub(super) fn read(conn: &Connection) -> Result<Self, SqliteError> {
         let has = |table: &str| -> rusqlite::Result<bool> {
             conn.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?
@@ -34,7 +34,7 @@ impl CommitPosition {
         Ok(position)
     }
 
-    /// Counts a commit in its own transaction.
+    /// Counts a commit in that commit's transaction.
     pub(super) fn count(self, conn: &Connection) -> Result<Self, SqliteError> {
         let counted = self.counted.saturating_add(1);
         conn.prepare_cached("UPDATE commit_count SET count = ?1")?

@@ -1,8 +1,8 @@
-//! The newest acknowledged commits, in a file beside the database: the next start compares them with what the write-ahead log gave back.
+//! The newest acknowledged commits, in a file next to the database. The next start compares them with what the write-ahead log gave back.
 //!
-//! An entry is written when its commit is durable, and before anyone learns of it; it is never synchronised.
-//! So a power cut leaves older entries than the database has, which say nothing, and a kill leaves the newest one.
-//! With `buffered`, the file can outlive the commits that it names; the id of the system's start tells such entries.
+//! An entry is written after its commit is durable and before any caller learns of the commit. It is never synchronised.
+//! So after a power cut the file has older entries than the database, which prove nothing; after a kill it has the newest one.
+//! With `buffered`, the file can outlive the commits that it names. The boot id of the system tells such entries apart.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -18,20 +18,20 @@ use super::file::beside;
 use super::log_scan::{self, LogSalts};
 use crate::port::{Batch, Change};
 
-/// Behind the store's name.
+/// Suffix of the store's name.
 pub(super) const SUFFIX: &str = ".commits";
 const MAGIC: [u8; 4] = *b"TLC1";
-/// Entries, and the note of moved pages before them, have this many bytes each.
+/// The size in bytes of an entry, and of the note of moved pages before the entries.
 const SLOT_BYTES: usize = 256;
-/// How many entries there are before the oldest is overwritten.
+/// The number of entries before the oldest is overwritten.
 const ENTRIES: usize = 2_048;
-/// The most bytes of a thread's names in an entry; longer ones are left out.
+/// The most bytes of a thread's names in an entry. Longer names are left out.
 const MAX_NAME_BYTES: usize = 160;
 
-/// What the running system got at its start.
+/// The id that the running system got at its start.
 pub(super) type BootId = [u8; 16];
 
-/// A thread in an acknowledged commit, or a commit that is about none.
+/// A thread in an acknowledged commit, or a commit without a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct CommitEntry<'a> {
     /// Counts entries.
@@ -39,7 +39,7 @@ pub(super) struct CommitEntry<'a> {
     /// Counts commits.
     pub(super) commit: u64,
     pub(super) position: CommitPosition,
-    /// The log that has the commit, and its pages behind it.
+    /// The log that has the commit, and the log's pages after it.
     pub(super) salts: LogSalts,
     pub(super) pages: u32,
     pub(super) change: Option<ThreadChange<'a>>,
@@ -51,11 +51,11 @@ pub(super) struct ThreadChange<'a> {
     /// The last number of its log.
     pub(super) last: u64,
     pub(super) is_removal: bool,
-    /// Where the commit wrote the row of a listed thread.
+    /// Present if the commit wrote the row of a listed thread.
     pub(super) names: Option<ThreadNames<'a>>,
 }
 
-/// Enough to list a thread of which nothing else is left.
+/// The names that are needed to list a thread whose rows are lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ThreadNames<'a> {
     pub(super) tenant: Cow<'a, str>,
@@ -66,7 +66,7 @@ pub(super) struct ThreadNames<'a> {
 /// The entries that a start finds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct RecordedCommits {
-    /// In the order in which they were written.
+    /// In the order of writing.
     pub(super) entries: Vec<CommitEntry<'static>>,
     /// A log, and how many of its pages are known to be in the database.
     pub(super) moved: Option<(LogSalts, u32)>,
@@ -75,7 +75,7 @@ pub(super) struct RecordedCommits {
 /// The file, which the writer and the checkpointer share.
 #[derive(Debug)]
 pub(super) struct RecordFile {
-    /// `None` when it could not be made: the disk is full, for example.
+    /// `None` if it could not be created, for example because the disk is full.
     file: Option<File>,
     log: PathBuf,
     boot: BootId,
@@ -85,18 +85,18 @@ pub(super) struct RecordFile {
 #[derive(Debug)]
 pub(super) struct CommitRecord {
     file: Arc<RecordFile>,
-    /// The log's file, once there is one.
+    /// The log's file, once it exists.
     log: Option<File>,
     sequence: u64,
     commit: u64,
     is_durable: bool,
     has_failed: bool,
-    /// The threads whose names are in the entries.
+    /// The thread whose names are in each entry.
     named: Vec<Option<ThreadKey>>,
     buffer: Vec<u8>,
 }
 
-/// Reads the record of a store. With an unreadable or missing file there is nothing to compare.
+/// Reads the record of a store. If the file is missing or unreadable, the record is empty.
 pub(super) fn read(path: &Path, boot: BootId) -> RecordedCommits {
     let bytes = match std::fs::read(beside(path, SUFFIX)) {
         Ok(bytes) => bytes,
@@ -114,7 +114,7 @@ pub(super) fn read(path: &Path, boot: BootId) -> RecordedCommits {
     RecordedCommits { entries, moved }
 }
 
-/// Removes the record of a store that another one takes the place of.
+/// Removes the record of a store that another store replaces.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(beside(path, SUFFIX)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -122,7 +122,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The id of the system's start; zeros where it has none.
+/// The boot id of the system. Zeros if the system has none.
 pub(super) fn boot_id() -> BootId {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -139,14 +139,14 @@ impl RecordFile {
         Self { file: file.ok(), log: beside(path, "-wal"), boot }
     }
 
-    /// The salts of the log as it is now.
+    /// The current salts of the log.
     pub(super) fn log_salts(&self) -> Option<LogSalts> {
         log_scan::salts(&File::open(&self.log).ok()?)
     }
 
-    /// Notes how many pages of a log are in the database. `before` are the salts from before they were moved.
+    /// Notes how many pages of a log are in the database. `before` has the salts from before the pages were moved.
     pub(super) fn note_moved(&self, before: Option<LogSalts>, pages: u32) {
-        // A log that began meanwhile is another one.
+        // A log that started meanwhile has other salts.
         let (Some(file), Some(salts)) = (&self.file, before) else { return };
         if self.log_salts() != before {
             return;
@@ -168,7 +168,7 @@ fn try_open(path: &Path) -> io::Result<File> {
     let bytes = (SLOT_BYTES * (1 + ENTRIES)) as u64;
     let length = file.metadata()?.len();
     if length < bytes {
-        // Written and not only sized: a commit then never waits for blocks of it.
+        // Writes zeros instead of only setting the length: a commit then never waits for the allocation of blocks.
         let zeros = vec![0; usize::try_from(bytes - length).unwrap_or_default()];
         file.write_all_at(&zeros, length)?;
     }
@@ -178,7 +178,7 @@ fn try_open(path: &Path) -> io::Result<File> {
 // === impl CommitRecord ===
 
 impl CommitRecord {
-    /// Continues behind the entries that a start found.
+    /// Continues after the entries that a start found.
     pub(super) fn new(file: Arc<RecordFile>, found: &RecordedCommits, is_durable: bool) -> Self {
         let mut named = vec![None; ENTRIES];
         for entry in &found.entries {
@@ -200,7 +200,7 @@ impl CommitRecord {
         }
     }
 
-    /// Records a durable commit with the threads that it changed. `pages` are those of the log behind it.
+    /// Records a durable commit with the threads that it changed. `pages` is the number of the log's pages after it.
     pub(super) fn note<'a>(
         &mut self,
         position: CommitPosition,
@@ -263,7 +263,7 @@ impl CommitRecord {
 
     fn write(&mut self, bytes: &[u8], offset: u64) {
         let Some(file) = &self.file.file else { return };
-        // A record that stays behind says nothing wrong.
+        // A record that is behind the database claims nothing wrong.
         if let Err(error) = file.write_all_at(bytes, offset)
             && !std::mem::replace(&mut self.has_failed, true)
         {
@@ -289,7 +289,7 @@ fn offset_of(index: usize) -> u64 {
 
 // === the form of an entry ===
 
-/// Bytes to be written, behind room for the mark and the checksum.
+/// Bytes to be written, after space for the mark and the checksum.
 struct Slot {
     bytes: [u8; SLOT_BYTES],
     next: usize,
@@ -318,7 +318,7 @@ impl Slot {
     }
 }
 
-/// The bytes of a slot that has its mark and its checksum.
+/// The bytes of a slot with a valid mark and checksum.
 struct SlotReader<'a>(&'a [u8]);
 
 impl<'a> SlotReader<'a> {
@@ -369,7 +369,7 @@ fn encode(entry: &CommitEntry<'_>, is_durable: bool, boot: BootId) -> [u8; SLOT_
     slot.sealed()
 }
 
-/// `None` for a slot that is empty or damaged, or that says nothing because the system has lost what it promised.
+/// Decodes a slot. `None` if it is empty or damaged, or if it proves nothing because the system restarted without making its commit durable.
 fn decode(slot: &[u8], boot: BootId) -> Option<CommitEntry<'static>> {
     let mut slot = SlotReader::new(slot)?;
     let its_boot: BootId = slot.take()?;
@@ -398,7 +398,7 @@ fn decode(slot: &[u8], boot: BootId) -> Option<CommitEntry<'static>> {
 
 fn decode_moved(slot: &[u8], boot: BootId) -> Option<(LogSalts, u32)> {
     let mut slot = SlotReader::new(slot)?;
-    // Pages that were moved may not have been synchronised.
+    // After a restart of the system, pages that were moved may not have been synchronised.
     if !is_same_boot(slot.take()?, boot) {
         return None;
     }
@@ -431,7 +431,7 @@ impl<'a> ThreadChange<'a> {
 // === impl ThreadNames ===
 
 impl<'a> ThreadNames<'a> {
-    /// `None` when they do not fit into an entry.
+    /// `None` if they do not fit into an entry.
     fn new(tenant: &'a str, id: &'a str, owner: &'a str) -> Option<Self> {
         let fits = tenant.len() + id.len() + owner.len() <= MAX_NAME_BYTES;
         let [tenant, id, owner] = [tenant, id, owner].map(Cow::Borrowed);

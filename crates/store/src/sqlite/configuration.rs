@@ -154,7 +154,7 @@ fn listing(
     let mut candidates = Candidates::default();
     while let Some(found) = rows.next()? {
         let key = found.get(1)?;
-        // A damaged one is left out here; looking it up reports the damage.
+        // A damaged row is left out here. Looking it up reports the damage.
         let Ok(row) = row::take::<ConfigurationRow>(found) else { continue };
         if !row.is_seen(scope, now) {
             continue;

@@ -14,13 +14,13 @@ use super::error::{SqliteError, lock};
 use crate::core::closed;
 use crate::options::{Durability, Options};
 
-/// Bytes of a page: what disks and the page cache of the system move at once.
+/// Bytes of a page: the unit of disks and of the system's page cache.
 pub(super) const PAGE_BYTES: u32 = 4_096;
 /// How long the writer waits for a checkpoint or a recovery.
 const WRITER_BUSY: Duration = Duration::from_secs(30);
-/// How long a checkpoint holds the writer up while it waits for readers.
+/// How long a checkpoint delays the writer while it waits for readers.
 const CHECKPOINT_BUSY: Duration = Duration::from_millis(100);
-/// The log file is cut to this many bytes when it starts over.
+/// The log file is cut to this many bytes when the log starts over.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// How many statements a connection keeps prepared.
 const STATEMENTS: usize = 96;
@@ -72,7 +72,7 @@ pub(super) fn count_log(conn: &mut Connection) -> Result<Arc<AtomicUsize>, Sqlit
     Ok(pages)
 }
 
-/// The connection that moves the write-ahead log into the database beside the writer.
+/// The connection that moves the write-ahead log into the database in parallel with the writer.
 pub(super) fn checkpointer(path: &Path) -> Result<Connection, SqliteError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(CHECKPOINT_BUSY)?;
@@ -90,7 +90,7 @@ pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteEr
     Ok(conn)
 }
 
-/// The connection that changes a copy before it becomes a store. What it deletes is overwritten.
+/// The connection that changes a copy before the copy becomes a store. It overwrites what it deletes.
 pub(super) fn draft(path: &Path) -> Result<Connection, SqliteError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.pragma_update(None, "synchronous", "full")?;
@@ -98,14 +98,14 @@ pub(super) fn draft(path: &Path) -> Result<Connection, SqliteError> {
     Ok(conn)
 }
 
-/// Opens a file that is there. Every connection to one is made here.
+/// Opens an existing file. Every connection is made here.
 fn open(path: &Path, access: OpenFlags) -> Result<Connection, SqliteError> {
     let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     harden(&conn)?;
     Ok(conn)
 }
 
-/// Settings that make a damaged or foreign file less dangerous: nothing in its schema runs. A store has no triggers and no views.
+/// Sets options that make a damaged or foreign file less dangerous: nothing in its schema runs. A store has no triggers and no views.
 fn harden(conn: &Connection) -> Result<(), SqliteError> {
     for (config, is_on) in [
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
@@ -140,13 +140,13 @@ impl Readers {
         }
     }
 
-    /// Waits for one of the connections.
+    /// Waits for a free connection.
     pub(super) async fn permit(&self) -> Result<tokio::sync::OwnedSemaphorePermit> {
         let permits = std::sync::Arc::clone(&self.permits);
         permits.acquire_owned().await.map_err(|_| closed())
     }
 
-    /// Runs a look-up on the calling thread. It ends before anything else is waited for, so no snapshot is held longer.
+    /// Runs a look-up on the calling thread. It ends before the caller waits for anything, so no snapshot is held longer.
     pub(super) fn run<T>(
         &self,
         look_up: impl FnOnce(&Connection) -> Result<T, SqliteError>,
@@ -157,14 +157,14 @@ impl Readers {
             None => reader(&self.path, self.cache_kib)?,
         };
         let found = look_up(&conn);
-        // A look-up that failed half-way may have left a transaction; such a connection is not used again.
+        // A failed look-up may have left a transaction open. Such a connection is not reused.
         if conn.is_autocommit() && !self.permits.is_closed() {
             lock(&self.idle).push(conn);
         }
         found
     }
 
-    /// Closes the connections; those in use when their look-up ends.
+    /// Closes the connections. One that is in use closes when its look-up ends.
     pub(super) fn close(&self) {
         self.permits.close();
         lock(&self.idle).clear();

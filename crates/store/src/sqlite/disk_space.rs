@@ -1,4 +1,4 @@
-//! Room on the disk: the reserve, and the largest size of the database.
+//! Space on the disk: the reserve, and the largest size of the database.
 
 use rusqlite::Connection;
 
@@ -7,10 +7,10 @@ use super::error::SqliteError;
 use super::file::Reserve;
 use crate::options::Options;
 
-/// The free share of a full database's size at which all writes are admitted again: a sixteenth.
+/// All writes are admitted again once this share of a full database's size is free: a sixteenth.
 const FREE_AGAIN: u64 = 16;
 
-/// The reserve and the size limit: released when the disk is full, restored when it has room.
+/// The reserve and the size limit. The reserve is released when the disk is full, and restored when it has space.
 #[derive(Debug)]
 pub(super) struct DiskSpace {
     reserve: Reserve,
@@ -48,7 +48,7 @@ impl DiskSpace {
         }
     }
 
-    /// Takes the reserve back. `false` while there is no room for it.
+    /// Restores the reserve. Returns `false` if the disk does not have enough space yet.
     pub(super) fn restore(&mut self, conn: &Connection) -> Result<bool, SqliteError> {
         if let Some(limit) = self.limit {
             let used = pages(conn, "page_count")?.saturating_sub(pages(conn, "freelist_count")?);

@@ -9,13 +9,13 @@ use crate::core::closed;
 pub(super) use crate::core::health::{Health, StoreState};
 pub(super) use trilogue_domain::lock;
 
-/// The extended code for "the shared-memory file cannot grow", which on a full disk comes before any other.
+/// The extended code for "the shared-memory file cannot grow". On a full disk it comes before any other error.
 const IOERR_SHMSIZE: i32 = 4_874;
 
 #[derive(Debug)]
 pub(super) enum SqliteError {
     Sql(rusqlite::Error),
-    /// The change breaks a rule; the store is healthy.
+    /// The change breaks a rule. The store is healthy.
     Refused(Error),
     Damaged(Option<ThreadKey>, Error),
 }
@@ -44,7 +44,7 @@ impl SqliteError {
         }
     }
 
-    /// Whether only the statement's own batch is to blame.
+    /// Whether only the statement's batch caused the failure.
     pub(super) fn blames_batch(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Damaged(..) => true,
@@ -90,7 +90,7 @@ impl Health {
                 }
                 _ => return self.unexpected(error),
             },
-            // STRICT tables hold no value of another type than their column's.
+            // STRICT tables hold only values of their column's type.
             rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -104,9 +104,9 @@ impl Health {
         self.error(state).unwrap_or_else(|| self.unexpected(error))
     }
 
-    /// Notes damage of the engine's structures, unless the disk does not give the file back: a backup does not help there, and the file may be whole.
+    /// Notes damage of the engine's structures, unless the disk cannot return the file's bytes: then a backup does not help, and the file may be whole.
     pub(super) fn settle_damage(&self, finding: &str) -> Error {
-        // The file is read once at most: its state stays.
+        // The file is read at most once, because the state stays.
         if self.state() < StoreState::ReadOnly
             && let Some(error) = file::find_unreadable(self.path())
         {

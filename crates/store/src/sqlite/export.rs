@@ -1,4 +1,4 @@
-//! Reading a store for a copy to another engine: everything as of one moment, checked.
+//! Reads a store for a copy to another engine: everything as of one moment, checked.
 
 use std::collections::HashSet;
 use std::mem;
@@ -27,7 +27,7 @@ use crate::rows::{
     TokenRow,
 };
 
-/// Blobs that some thread names which is not being removed.
+/// Blobs named by at least one thread that is not being removed.
 const BLOBS: &str = concat!(
     "SELECT key, tenant, hash, length, crc, data FROM blobs WHERE EXISTS",
     " (SELECT 1 FROM blob_refs WHERE blob_refs.blob = blobs.key AND NOT EXISTS",
@@ -39,7 +39,7 @@ const BLOB_NAMES: &str = concat!(
     " LEFT JOIN blobs b ON b.key = r.blob ORDER BY r.thread, r.run"
 );
 
-/// A store or backup as of one moment. A server that uses it goes on meanwhile.
+/// A store or backup as of one moment. A server can use the store meanwhile.
 #[derive(Debug)]
 pub(crate) struct StoreSnapshot {
     conn: Connection,
@@ -50,20 +50,20 @@ pub(crate) struct StoreSnapshot {
 /// Reads the tables one after the other and passes them on in parts.
 pub(super) struct StoreExport<'s> {
     conn: &'s Connection,
-    /// Threads that are being removed: they exist for nobody.
+    /// Threads that are being removed. They count as missing.
     hidden: HashSet<ThreadKey>,
     sums: StoreSums,
     events: u64,
     with_tokens: bool,
     send: &'s mut dyn FnMut(CopyPart) -> bool,
-    /// Whether a part was not taken: there is nobody to read for.
+    /// Whether a part was refused because the receiver is gone.
     is_refused: bool,
 }
 
 // === impl StoreSnapshot ===
 
 impl StoreSnapshot {
-    /// Opens a store or backup for reading, and holds the moment. Fails as [`super::verify()`].
+    /// Opens a store or backup for reading, and fixes the moment with a read transaction. Fails as [`super::verify()`].
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let path = scan::existing(path)?;
         // By another name SQLite finds no write-ahead log, and the newest changes would be missing in silence.
@@ -82,13 +82,13 @@ impl StoreSnapshot {
         open().map_err(|fail| Health::new(&path).settle(fail))
     }
 
-    /// How many rows it has, about.
+    /// The approximate number of its rows.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Reads everything, in parts. Ends early, without an error, when a part is not taken.
-    /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and `store_corrupt`.
+    /// Reads everything, in parts. Ends early, without an error, if a part is refused.
+    /// Errors: `thread_quarantined`, naming the thread, if some of it is damaged; `store_corrupt`.
     pub(crate) fn read(
         &self,
         with_tokens: bool,
@@ -103,7 +103,7 @@ impl StoreSnapshot {
         }
     }
 
-    /// The error of damage names its thread by the id, for people.
+    /// Adds the id of the damaged thread to an error, for people.
     fn explain(&self, fail: SqliteError) -> Error {
         let SqliteError::Damaged(thread, error) = fail else {
             return Health::new(&self.path).settle(fail);
@@ -180,7 +180,7 @@ impl<'s> StoreExport<'s> {
         scan::frames(self.conn, |found| {
             let frame = found?;
             let damaged = |error| SqliteError::Damaged(Some(frame.thread()), error);
-            // The frame itself must not stay decoded.
+            // The frame must not stay decoded in memory.
             self.events += frame.undecoded().events().map_err(damaged)?.len() as u64;
             self.sums.frame(&frame);
             let bytes = frame.bytes().len();
@@ -292,14 +292,14 @@ impl<'s> StoreExport<'s> {
         self.pass(CopyPart::BlobNames(rows.into_rest()))
     }
 
-    /// Blames a thread that names the blob.
+    /// The error of a damaged blob, which blames a thread that names it.
     fn damaged_blob(&self, key: i64) -> Result<SqliteError, SqliteError> {
         let sql = "SELECT thread FROM blob_refs WHERE blob = ?1 ORDER BY thread LIMIT 1";
         let thread = self.conn.query_row(sql, [key], |row| row.get(0).map(ThreadKey)).optional()?;
         Ok(SqliteError::Damaged(thread, damaged("a stored blob does not match its hash")))
     }
 
-    /// Whether a row, or a damaged one, is of a thread that is being removed.
+    /// Whether a row, or a damaged one, belongs to a thread that is being removed.
     fn is_hidden<T>(
         &self,
         found: &Result<T, SqliteError>,
@@ -322,7 +322,7 @@ impl<'s> StoreExport<'s> {
     }
 }
 
-/// What a blob is known by, from three columns; `None` where there is none.
+/// The identity of a blob from three columns. `None` if the columns are empty.
 fn blob_id(row: &Row<'_>, index: usize) -> Result<Option<BlobId>, SqliteError> {
     let Some(tenant) = row.get::<_, Option<String>>(index)? else { return Ok(None) };
     let Ok(tenant) = TenantId::parse(&tenant) else { return Ok(None) };

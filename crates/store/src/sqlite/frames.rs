@@ -1,4 +1,4 @@
-//! Reading frames, and checking that none is missing.
+//! Reads frames, and checks that none is missing.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::core::continuity::{RunContinuity, hole};
 use crate::port::Range;
 use crate::record::Frame;
 
-/// Frames that a removal has left to be deleted are gone for readers.
+/// Excludes frames of removed runs that are not deleted yet: readers must not see them.
 macro_rules! not_removed {
     () => {
         concat!(
@@ -28,7 +28,7 @@ pub(super) fn read(
     thread: ThreadKey,
     range: Range,
 ) -> Result<Vec<Arc<Frame>>, SqliteError> {
-    // One snapshot: a concurrent removal must not look like a hole.
+    // Use one snapshot: otherwise a concurrent removal would look like a hole.
     let snapshot = conn.unchecked_transaction()?;
     match range.run {
         None => of_thread(&snapshot, context, thread, range),
@@ -82,7 +82,7 @@ fn of_thread(
     })
 }
 
-/// The run number at which the frame begins that holds the first number after this.
+/// The first run number of the frame that holds the first number after this one.
 fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, SqliteError> {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let start: Option<(i64, i64, i64)> = conn
@@ -130,7 +130,7 @@ fn collect(
     Ok(frames)
 }
 
-/// Whether these numbers belonged to runs that were removed.
+/// Whether these numbers belonged to removed runs.
 fn is_removed(
     conn: &Connection,
     thread: ThreadKey,

@@ -1,4 +1,4 @@
-//! The ends of logs, which an append is compared with.
+//! The ends of logs. An append is compared with them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ use crate::core::batch::Head;
 use crate::record::Frame;
 use crate::rows::ThreadRow;
 
-/// The most remembered heads; beyond that all are forgotten and looked up again.
+/// The most remembered heads. Beyond that all are forgotten and looked up again.
 const MAX_HEADS: usize = 65_536;
 
-/// The durable heads of the logs that were written last. Only the writer changes them; readers spare a look-up.
+/// The durable heads of the logs that were written last. Only the writer changes them. They save readers a look-up.
 #[derive(Debug, Default)]
 pub(super) struct DurableHeads(Mutex<HashMap<ThreadKey, Head>>);
 
-/// The heads that the current transaction makes; `None` for a thread that it removes.
+/// The heads after the current transaction. `None` for a thread that the transaction removes.
 #[derive(Debug, Default)]
 pub(super) struct Heads(HashMap<ThreadKey, Option<Head>>);
 
@@ -33,7 +33,7 @@ impl DurableHeads {
         lock(&self.0).get(&thread).copied()
     }
 
-    /// The last number of a log that was written lately.
+    /// The last number of a log, if it was written recently.
     pub(super) fn last(&self, thread: ThreadKey) -> Option<u64> {
         self.get(thread).map(|head| head.last)
     }
@@ -42,7 +42,7 @@ impl DurableHeads {
 // === impl Heads ===
 
 impl Heads {
-    /// The head as the current transaction sees it; `None` when there is no such thread.
+    /// The head as the current transaction sees it. `None` if the thread does not exist.
     pub(super) fn get(
         &self,
         conn: &Connection,
@@ -66,7 +66,7 @@ impl Heads {
         self.0.insert(thread, head);
     }
 
-    /// The transaction is durable.
+    /// Makes the heads of the current transaction durable heads, after its commit.
     pub(super) fn commit(&mut self, durable: &DurableHeads) {
         let mut durable = lock(&durable.0);
         if durable.len() + self.0.len() > MAX_HEADS {
@@ -85,7 +85,7 @@ impl Heads {
     }
 }
 
-/// The last number of a log: that of its newest frame or of a removed one behind it.
+/// The last number of a log: that of its newest frame, or of a removed frame after it.
 pub(super) fn last(
     conn: &Connection,
     context: &Context,
@@ -97,7 +97,7 @@ pub(super) fn last(
     last_stored(conn, &context.reader, thread)
 }
 
-/// As [`last`], of a thread that is not hidden.
+/// As [`last`], for a thread that is not hidden.
 pub(super) fn last_stored(
     conn: &Connection,
     reader: &Arc<dyn ReadOriginal>,

@@ -105,7 +105,7 @@ impl Housekeeping for SqliteStore {
             for key in keys {
                 match row::one::<RunRow>(conn, "WHERE key = ?1", [key]) {
                     Ok(run) => runs.extend(run),
-                    // A damaged run is not removed: its thread needs a person.
+                    // A damaged run is not removed: a person has to decide about its thread.
                     Err(fail @ SqliteError::Damaged(..)) => drop(context.health.settle(fail)),
                     Err(fail) => return Err(fail),
                 }

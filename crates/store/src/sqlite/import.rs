@@ -1,4 +1,4 @@
-//! Writing what is copied from another engine: one transaction into a new file, compared before it is committed.
+//! Writes a copy of another engine: one transaction into a new file, compared before it is committed.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ use crate::core::transfer::{
 use crate::options::Options;
 use crate::port::Change;
 
-/// Behind a store's name: a copy that is being written.
+/// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".copying";
 
-/// Makes a store in a new file of the parts of another one, which has about `total` rows. The file gets its name when the copy is complete.
-/// Errors: `already_exists` when there is a file; `shutting_down` when the parts end too early; `internal` when the copy differs; and as [`crate::open()`].
+/// Creates a store in a new file from the parts of another one, which has about `total` rows. The file gets its name when the copy is complete.
+/// Errors: `already_exists` if the file exists; `shutting_down` if the parts end too early; `internal` if the copy differs; and as [`crate::open()`].
 pub(crate) fn import(
     path: &Path,
     options: &Options,
@@ -35,10 +35,10 @@ pub(crate) fn import(
     if path.exists() {
         return Err(file::exists_already(&path));
     }
-    // SQLite would apply the log of another store to the copy.
+    // Otherwise SQLite would apply the log of another store to the copy.
     file::check_not_lost(&path, commit_record::SUFFIX)?;
     let draft = beside(&path, DRAFT);
-    // No other process writes the rest of an interrupted copy: this one has the lock.
+    // No other process can be writing the unfinished copy: this one has the lock.
     remove(&draft);
     drop(file::create_new(&draft)?);
     let imported = (|| -> Result<ImportEnd, SqliteError> {
@@ -54,7 +54,7 @@ pub(crate) fn import(
                     rows += part.len() as u64;
                     progress(CopyProgress { step: CopyStep::Write, rows, total });
                 }
-                // Its reader failed, and says why.
+                // The reader failed, and reports the reason.
                 None => return Err(closed().into()),
             }
         };
@@ -75,13 +75,13 @@ pub(crate) fn import(
     imported
 }
 
-/// Whether a copy into this file was interrupted: there is an unfinished one, and no store. Names the unfinished file.
+/// The unfinished file of an interrupted copy into this file. `None` if there is no unfinished file or a store exists.
 pub(super) fn unfinished(path: &Path) -> Option<PathBuf> {
     let draft = beside(path, DRAFT);
     (!path.exists() && draft.exists()).then_some(draft)
 }
 
-/// Gives a whole copy the store's name.
+/// Gives a complete copy the store's name.
 fn put_in_place(draft: &Path, path: &Path) -> Result<()> {
     commit_record::remove(path)
         .map_err(|error| file::cannot("remove the record of", path, &error))?;

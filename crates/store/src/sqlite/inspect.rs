@@ -1,4 +1,4 @@
-//! Inspection at the start: damage in SQLite's own structures stops the store before it answers from them.
+//! Inspection at the start: if SQLite's own structures are damaged, the store stops before it answers from them.
 //!
 //! A damaged page of an index can make a row look as if it were not there, and no checksum of a row shows that.
 //! SQLite compares its trees and indexes. A finding about a row that is itself damaged quarantines the row's thread and nothing else.
@@ -26,33 +26,33 @@ use crate::rows::{
     QueueItem, RunRow, ThreadRow, TokenRow,
 };
 
-/// Up to this many bytes a store is inspected before it opens; a larger one beside its first work.
+/// A store of at most this many bytes is inspected before it opens. A larger one is inspected in the background.
 const AT_ONCE_BYTES: u64 = 4 * 1024 * 1024;
 /// The most findings per table.
 const MAX_FINDINGS: usize = 1_000;
-/// The log's length is looked at after this many steps of SQLite: a page or a row each.
+/// The log's length is checked after this many steps of SQLite; a step is a page or a row.
 const WATCH_STEPS: i32 = 1_000;
-/// How long an inspection that gave way rests before it looks at the log again.
+/// How long an inspection that gave way waits before it checks the log again.
 const GIVE_WAY: Duration = Duration::from_millis(50);
-/// How often it looks before it goes on all the same.
+/// How often it checks before it continues anyway.
 const MAX_GIVEN_WAY: usize = 40;
 
 /// A running inspection; dropping it ends the thread.
 pub(super) struct Inspection {
     interrupt: Option<InterruptHandle>,
-    /// Dropped at the end.
+    /// Dropped to end the inspection.
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The log that an inspection must not keep long: its snapshot lets nothing behind it be moved, and the log grows while it lasts.
+/// Limits how long an inspection may hold the log: pages after its snapshot cannot be moved, so the log grows meanwhile.
 struct LogLimit {
     /// Pages of the log, counted at every commit.
     pages: Arc<AtomicUsize>,
-    /// The pages at which an inspection gives way; doubled each time, so that a table is inspected to its end at last.
+    /// The number of pages at which an inspection gives way. It doubles each time, so that every table is inspected to its end eventually.
     most: Arc<AtomicUsize>,
     inherited: Arc<InheritedLog>,
-    /// Disconnected at the end.
+    /// Disconnected when the inspection must end.
     stop: Receiver<()>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn start(
     Ok(Inspection { interrupt: Some(interrupt), stop: Some(sender), thread: Some(thread) })
 }
 
-/// Table by table, so that no snapshot is held for long.
+/// Inspects table by table, so that no snapshot is held for long.
 fn inspect(conn: &Connection, health: &Health, log: Option<&LogLimit>) -> Result<(), SqliteError> {
     let tables: Vec<String> = conn
         .prepare(
@@ -109,13 +109,13 @@ fn inspect(conn: &Connection, health: &Health, log: Option<&LogLimit>) -> Result
 }
 
 fn findings(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
-    // The names are our own; a pragma takes no bound parameters.
+    // The names are constants of this crate; a pragma takes no bound parameters.
     let mut check = conn.prepare(&format!("PRAGMA integrity_check({table})"))?;
     let found = check.query_map([], |row| row.get(0))?;
     found.take(MAX_FINDINGS).collect()
 }
 
-/// Distinguishes damage of rows from damage of the structures around them.
+/// Decides whether a finding is damage of a row or of the structures around it.
 fn judge(
     conn: &Connection,
     health: &Health,
@@ -129,10 +129,10 @@ fn judge(
     for finding in findings {
         let is_of_row = match row_of(finding) {
             Some(rowid) => is_damaged(conn, health, table, rowid)?,
-            // A value of another type than its column's: the row is found damaged when it is read.
+            // A value of another type than its column's. The damage is found when the row is read.
             None => finding.contains(" value in "),
         };
-        // Counts differ where a row is missing; a known missing row explains them.
+        // Counts differ if a row is missing; a known missing row explains them.
         let is_count = finding.starts_with("wrong # of entries");
         has_damaged_row |= is_of_row;
         if finding != "ok" && !is_of_row && !(is_count && has_damaged_row) {
@@ -146,7 +146,7 @@ fn row_of(finding: &str) -> Option<i64> {
     finding.strip_prefix("row ")?.split(' ').next()?.parse().ok()
 }
 
-/// Whether the row itself is damaged; its thread is then quarantined.
+/// Whether the row itself is damaged. Its thread is then quarantined.
 fn is_damaged(
     conn: &Connection,
     health: &Health,
@@ -201,7 +201,7 @@ fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, S
     }
 }
 
-/// A damaged blob affects every thread that names it.
+/// Checks a blob. A damaged one affects every thread that names it.
 fn check_blob(conn: &Connection, health: &Health, key: i64) -> Result<bool, SqliteError> {
     if blob::is_whole(conn, key)? {
         return Ok(false);
@@ -233,7 +233,7 @@ impl LogLimit {
         Ok(conn.progress_handler(WATCH_STEPS, Some(is_over))?)
     }
 
-    /// Waits while the log is moved, but not for ever: a store that is not written does not count its log. `false` at the end.
+    /// Waits while the log is moved, but not for ever: a store without writes does not update its page count. Returns `false` if the inspection must end.
     fn wait(&self) -> bool {
         let is_long = || self.pages.load(Ordering::Relaxed) > BACKSTOP_PAGES;
         let mut waited = 0;

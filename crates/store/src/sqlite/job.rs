@@ -23,7 +23,7 @@ pub(super) enum Job {
     Close,
 }
 
-/// A job in the writer's queue, with the room that it takes there. The room is free again when this is dropped, wherever that happens.
+/// A job in the writer's queue, with its permits for space in the queue. Dropping it releases the permits.
 #[derive(Debug)]
 pub(super) struct QueuedJob {
     pub(super) job: Job,
@@ -48,20 +48,20 @@ pub(super) struct WriteContext<'a> {
     pub(super) threads: &'a mut ChangedThreads,
 }
 
-/// What a transaction changes beside its appends' rows, so that caches, readers and the log follow.
+/// The threads that a transaction changes in addition to its appends. Caches, readers and the log follow them.
 #[derive(Debug, Default)]
 pub(super) struct ChangedThreads {
-    /// Whether it removes content of no thread.
+    /// Whether it removes content that belongs to no thread.
     pub(super) removes: bool,
-    /// Those of which a job that is no append changed rows.
+    /// Threads whose rows were changed by a job other than an append.
     pub(super) changed: Vec<ThreadKey>,
-    /// Those that are removed.
+    /// Threads that are removed.
     pub(super) removed: Vec<ThreadKey>,
-    /// Those of them whose rows are deleted later.
+    /// The removed threads whose rows are deleted later.
     pub(super) hidden: Vec<ThreadKey>,
 }
 
-/// A change that can run again when its transaction was rolled back because of another.
+/// A change that can run again after its transaction was rolled back because of another job.
 pub(super) trait Work: Send + fmt::Debug {
     fn run(&mut self, writer: &mut WriteContext<'_>) -> Result<(), SqliteError>;
     fn reply(self: Box<Self>, outcome: Result<()>);
@@ -114,7 +114,7 @@ impl Job {
         }
     }
 
-    /// The permits that it takes; small jobs are bounded by the queue's length instead.
+    /// The number of permits that it takes. Small jobs take none: the queue's length bounds them.
     pub(super) fn permits(&self) -> u32 {
         u32::try_from(self.bytes() / super::PERMIT_BYTES).unwrap_or(u32::MAX)
     }
@@ -136,7 +136,7 @@ impl Job {
 
     pub(super) fn reply(self, outcome: Result<()>) {
         match self {
-            // No caller waits where the receiver is gone.
+            // The receiver is gone if the caller has stopped waiting.
             Self::Append(append) => drop(append.reply.send(outcome)),
             Self::Work(work) => work.reply(outcome),
             Self::Probe | Self::Close => {}

@@ -1,4 +1,4 @@
-//! The jobs that wait for the writer, and those that share a transaction.
+//! The jobs that wait for the writer, and the jobs that share a transaction.
 
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::OwnedSemaphorePermit;
@@ -13,11 +13,11 @@ const MAX_JOBS: usize = 256;
 /// Jobs of one transaction, usually one.
 pub(super) type Jobs = SmallVec<[Job; 1]>;
 
-/// The jobs that wait, in their order.
+/// The waiting jobs, in order.
 #[derive(Debug)]
 pub(super) struct JobQueue {
     jobs: mpsc::Receiver<QueuedJob>,
-    /// The first of them, where the transaction before had no room for it.
+    /// The first waiting job, if the previous transaction had no room for it.
     first: Option<QueuedJob>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct JobQueue {
 pub(super) struct JobGroup {
     pub(super) jobs: Jobs,
     bytes: usize,
-    /// What is being written takes room too.
+    /// The permits of jobs that are being written: these still count for the bound.
     rooms: Vec<OwnedSemaphorePermit>,
 }
 
@@ -37,7 +37,7 @@ impl JobQueue {
         Self { jobs, first: None }
     }
 
-    /// The next job; waits for one. `None` when none will come.
+    /// Waits for the next job. `None` once no more jobs can come.
     pub(super) fn wait(&mut self) -> Option<QueuedJob> {
         self.first.take().or_else(|| self.jobs.blocking_recv())
     }
@@ -47,7 +47,7 @@ impl JobQueue {
         self.first.take().or_else(|| self.jobs.try_recv().ok())
     }
 
-    /// Whether none waits and none will come.
+    /// Whether no job waits and no more can come.
     pub(super) fn has_ended(&self) -> bool {
         self.first.is_none() && self.jobs.is_closed() && self.jobs.is_empty()
     }
@@ -63,7 +63,7 @@ impl JobQueue {
         false
     }
 
-    /// Takes no further job; those that wait stay.
+    /// Refuses further jobs. Waiting ones stay.
     pub(super) fn close(&mut self) {
         self.jobs.close();
     }
@@ -78,7 +78,7 @@ impl JobGroup {
         group
     }
 
-    /// Its jobs, and the room that they take until they are committed.
+    /// The jobs, and the permits that they hold until they are committed.
     pub(super) fn into_parts(self) -> (Jobs, Vec<OwnedSemaphorePermit>) {
         (self.jobs, self.rooms)
     }

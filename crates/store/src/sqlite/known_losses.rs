@@ -1,4 +1,4 @@
-//! Losses of acknowledged commits that a store remembers.
+//! Lost acknowledged commits that a store remembers.
 
 use rusqlite::Connection;
 use trilogue_domain::{ThreadKey, Timestamp};
@@ -15,7 +15,7 @@ pub(super) struct KnownLosses {
 // === impl KnownLosses ===
 
 impl KnownLosses {
-    /// Closes the damaged threads of all losses, and forgets earlier losses of which no thread is left.
+    /// Closes the damaged threads of all losses, and forgets losses whose threads are all gone.
     pub(super) fn load(
         conn: &Connection,
         health: &Health,

@@ -1,4 +1,4 @@
-//! Listings: an index leads, the other conditions are checked on its candidates.
+//! Listings: an index selects candidates, and the other conditions are checked on them.
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params, params_from_iter};
@@ -19,15 +19,15 @@ pub(super) struct ListConditions<'a, R> {
     /// Conditions on columns, checked before anything is decoded.
     pub(super) columns: &'a dyn Fn(&Row<'_>) -> bool,
     pub(super) has_columns: bool,
-    /// Conditions on metadata, the driving one too.
+    /// Conditions on metadata, including the one of the access path.
     pub(super) metadata: &'a [Condition],
-    /// A condition on other rows; returns how many of them were read.
+    /// A condition on other rows. It also returns how many of them were read.
     pub(super) other: Option<&'a Other<'a, R>>,
-    /// Rows of damaged threads too.
+    /// Whether rows of damaged threads are included.
     pub(super) with_damaged: bool,
 }
 
-/// A condition on further rows: whether it holds, and how many were looked at.
+/// A condition on further rows: returns whether it holds, and how many rows were read.
 type Other<'a, R> = dyn Fn(&Connection, &R) -> Result<(bool, usize), SqliteError> + 'a;
 
 pub(super) fn runs(
@@ -124,7 +124,7 @@ pub(super) fn dead_deliveries(
     Ok(pages.finish())
 }
 
-/// Reads a page of a listing: the rows of the access path that fulfil the other conditions.
+/// Reads a page of a listing: the rows of the access path that match the other conditions.
 pub(super) fn list<R: Listed + PageRow>(
     conn: &Connection,
     context: &Context,
@@ -160,11 +160,11 @@ pub(super) fn list<R: Listed + PageRow>(
                     return Ok(false);
                 }
             }
-            // Skipped rows need no decoding when columns and search rows decide.
+            // Skipped rows need no decoding if columns and search rows decide.
             Ok(!(is_plain && pages.borrow_mut().leaves_out()))
         },
         |key, row| {
-            // The condition of the access path is checked too: its hash may be that of another value.
+            // Also check the condition of the access path: another value can have the same hash.
             if !matches(row.metadata(), residual.metadata) {
                 return Ok(true);
             }
@@ -181,7 +181,7 @@ pub(super) fn list<R: Listed + PageRow>(
     Ok(pages.into_inner().finish())
 }
 
-/// Reads rows while `keep_going` returns `true`; `admits` decides by the columns which rows are decoded. A damaged row is left out and quarantines its thread.
+/// Reads rows while `keep_going` returns `true`. `admits` decides by the columns which rows are decoded. A damaged row is left out, and its thread is quarantined.
 fn each<R: TableRow>(
     conn: &Connection,
     context: &Context,
@@ -237,7 +237,7 @@ fn thread_key(
 // === impl Query ===
 
 impl Query {
-    /// Adds a condition on a column of ours; the value is bound.
+    /// Adds a condition on a column. The name is a constant; the value is bound.
     fn and_equal(&mut self, column: &'static str, value: Value) {
         self.sql.push_str(" AND ");
         self.sql.push_str(column);

@@ -1,6 +1,6 @@
-//! Acknowledged commits that a start does not find again: SQLite stops at the first damaged frame of its log, and says nothing.
+//! Acknowledged commits that a start does not find again. SQLite stops at the first damaged frame of its log and reports nothing.
 //!
-//! The newest recorded commit is compared with the log and with the database. Threads of lost commits stay closed, because their next events would get numbers that clients know.
+//! The newest recorded commit is compared with the log and with the database. Threads of lost commits stay closed, because their next events would get numbers that clients already know.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,23 +19,23 @@ use super::file::{self, beside, cannot};
 use super::{apply, heads, log_scan};
 use crate::rows::ThreadRow;
 
-/// Behind the store's name: a damaged log, as the start found it.
+/// Suffix of a store's name: a damaged log, as the start found it.
 const DAMAGED_LOG: &str = "-wal.damaged";
 
 /// The log of the last life, before SQLite opens it.
 #[derive(Debug)]
 pub(super) struct LogExamination {
     path: PathBuf,
-    /// Where the log has the newest recorded commit's salts but not its pages: how many it has.
+    /// The number of whole pages, if the log has the newest recorded commit's salts but not its pages.
     whole_pages: Option<u32>,
     has_copy: bool,
 }
 
-/// What a start found to be lost.
+/// The loss that a start found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct LogLoss {
     commits: u64,
-    /// Whether the record does not reach back to the first.
+    /// Whether the record does not reach back to the first lost commit, so that the count is a lower bound.
     is_least: bool,
     threads: BTreeMap<ThreadKey, ThreadChange<'static>>,
 }
@@ -43,8 +43,8 @@ pub(super) struct LogLoss {
 // === impl LogExamination ===
 
 impl LogExamination {
-    /// Compares a store's log with the newest recorded commit. A damaged log is copied; one that is damaged where all of it is in the database already is set aside, because SQLite would put its older pages before them.
-    /// Fails when the log cannot be read, naming its file.
+    /// Compares a store's log with the newest recorded commit. A damaged log is copied. If the database already has all of it, the damaged log is set aside, because SQLite would put its older pages before those of the database.
+    /// Fails if the log cannot be read, naming its file.
     pub(super) fn of(path: &Path, recorded: &RecordedCommits) -> Result<Self> {
         let log = beside(path, "-wal");
         let unreadable = |error| cannot("read", &log, &error);
@@ -97,7 +97,7 @@ impl LogExamination {
         Some(LogLoss { commits, is_least: before.is_none() && first.commit > 1, threads })
     }
 
-    /// Removes the copy of a log whose damage took nothing.
+    /// Removes the copy of a log whose damage lost nothing.
     pub(super) fn discard_copy(&self) {
         if self.has_copy {
             tracing::warn!(
@@ -144,7 +144,7 @@ impl LogLoss {
             0 => "restore a backup, if you need what is lost: no thread is damaged",
             _ => "restore a backup, or erase the damaged threads",
         };
-        // A log that was deleted or emptied leaves nothing to copy.
+        // There is nothing to copy if the log was deleted or emptied.
         let copy = beside(path, DAMAGED_LOG);
         let damaged_log = copy.exists().then(|| copy.display().to_string());
         tracing::error!(
@@ -159,7 +159,7 @@ impl LogLoss {
     }
 }
 
-/// Why a thread is damaged. One of which nothing is left gets a row, so that it is listed. `None` when it is not in the store and has no name.
+/// Why a thread is damaged. If no row of it is left, it gets a row, so that it is listed. `None` if the store does not have it and its name is unknown.
 fn mark(
     conn: &Transaction<'_>,
     key: ThreadKey,
@@ -181,7 +181,7 @@ fn mark(
         let why = "it was removed, and is back because the write-ahead log is damaged";
         return Ok(Some(why.to_owned()));
     }
-    // Damage of its own is found when it is read.
+    // Damage of the thread itself is found when it is read.
     let last = heads::last_stored(conn, reader, key).unwrap_or(0);
     Ok(Some(if last < change.last {
         let lost = lost_events(last + 1, change.last);
@@ -205,7 +205,7 @@ fn lost_events(first: u64, last: u64) -> String {
     }
 }
 
-/// The row of a thread that is gone.
+/// The row of a thread whose rows are lost.
 fn stub(
     conn: &Connection,
     key: ThreadKey,

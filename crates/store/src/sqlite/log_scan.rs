@@ -1,4 +1,4 @@
-//! The frames of a write-ahead log that SQLite accepts: it stops at the first whose checksum is wrong, and says nothing of those behind it.
+//! The frames of a write-ahead log that SQLite accepts: it stops at the first wrong checksum and ignores all frames after it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -7,21 +7,21 @@ use std::path::Path;
 use super::connection::PAGE_BYTES;
 use super::wal_file::{HEAD_BYTES, PAGE_HEAD_BYTES};
 
-/// What distinguishes a log from the one before it in the same file: its two salts.
+/// The two salts of a log, which distinguish it from earlier logs in the same file.
 pub(super) type LogSalts = [u8; 8];
 
 /// Where the salts are in the log's head and in the head of a page.
 const SALTS_AT: usize = 16;
 const PAGE_SALTS_AT: usize = 8;
-/// The first word of a log whose checksums read words with the least byte first; one more for the most.
+/// The first word of a log whose checksums read words in little-endian order. Big-endian adds one.
 const MAGIC: u32 = 0x377f_0682;
 
-/// The log in a file, as far as it is whole.
+/// The whole part of a log in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LogScan {
-    /// `None` when the log has no valid head.
+    /// `None` if the log has no valid head.
     pub(super) salts: Option<LogSalts>,
-    /// How many pages lead up to the last whole commit.
+    /// The number of pages up to the last whole commit.
     pub(super) pages: u32,
     /// The file's length.
     pub(super) bytes: u64,
@@ -34,7 +34,7 @@ struct Checksum {
     is_big_endian: bool,
 }
 
-/// Opens the log's file as SQLite does. `None` without a file.
+/// Opens the log's file in the way that SQLite does. `None` if it does not exist.
 pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -66,7 +66,7 @@ pub(super) fn scan(file: &File, most_pages: u32) -> io::Result<LogScan> {
         if !is_whole {
             break;
         }
-        // The last page of a commit has the size of the database.
+        // The last page of a commit has the size of the database; other pages have zero.
         if word_at(&page, 4) != 0 {
             found.pages = number;
         }
@@ -74,14 +74,14 @@ pub(super) fn scan(file: &File, most_pages: u32) -> io::Result<LogScan> {
     Ok(found)
 }
 
-/// The salts in a log's head, unchecked: of a log that this process writes.
+/// The salts in the head of a log that this process writes, unchecked.
 pub(super) fn salts(file: &File) -> Option<LogSalts> {
     let mut salts = LogSalts::default();
     std::os::unix::fs::FileExt::read_exact_at(file, &mut salts, SALTS_AT as u64).ok()?;
     Some(salts)
 }
 
-/// Fills the buffer. `false` at the end of the file.
+/// Fills the buffer. Returns `false` at the end of the file.
 fn read_whole(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -101,7 +101,7 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
 // === impl Checksum ===
 
 impl Checksum {
-    /// That of a log's head, if it fits and the log has our pages.
+    /// The checksum of a log's head. `None` if it is wrong or the pages have another size.
     fn of_head(head: &[u8]) -> Option<Self> {
         let magic = word_at(head, 0);
         let is_ours = magic & !1 == MAGIC && word_at(head, 8) == PAGE_BYTES;

@@ -1,4 +1,4 @@
-//! The writer's part in the write-ahead log: the checkpointer keeps it short, this does the rest.
+//! The writer's part in the care of the write-ahead log. The checkpointer keeps the log short; this module does the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ impl<'c> LogUpkeep<'c> {
         Self { conn, context, checkpointer, file, pages, record, nudged_at: 0, stopped_at: 0 }
     }
 
-    /// The log's pages behind the last commit.
+    /// The number of the log's pages after the last commit.
     pub(super) fn pages(&self) -> usize {
         self.pages.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl<'c> LogUpkeep<'c> {
         }
     }
 
-    /// Content was removed: the log must not keep it.
+    /// Empties the log soon, because content was removed that the log must not keep.
     pub(super) fn erase(&self) {
         self.checkpointer.erase();
     }

@@ -12,7 +12,7 @@ use crate::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 
 /// A thread's message by its id.
 pub(super) const BY_ID: &str = "WHERE thread = ?1 AND id = ?2";
-/// The oldest message that its agent knows by an id.
+/// The oldest message with this alias, the id that its agent gave it.
 pub(super) const BY_ALIAS: &str = "WHERE thread = ?1 AND alias = ?2 ORDER BY key LIMIT 1";
 
 pub(super) fn by_id<R: TableRow + OwnedRow>(
@@ -24,7 +24,7 @@ pub(super) fn by_id<R: TableRow + OwnedRow>(
     Ok(context.health.visible(scope, row_with_id(conn, scope, id)?)?)
 }
 
-/// The row with an id in the scope's tenant, whoever may see it.
+/// The row with an id in the scope's tenant, without a check whether the scope sees it.
 fn row_with_id<R: TableRow>(
     conn: &Connection,
     scope: &Scope,
@@ -33,7 +33,7 @@ fn row_with_id<R: TableRow>(
     one(conn, "WHERE tenant = ?1 AND id = ?2", params![scope.tenant.as_str(), id])
 }
 
-/// As [`by_id`], for a quarantined thread alone.
+/// As [`by_id`], but only for a quarantined thread.
 pub(super) fn damaged_thread(
     conn: &Connection,
     context: &Context,
@@ -64,7 +64,7 @@ pub(super) fn message(
     thread: &ThreadId,
     id: &MessageId,
 ) -> Result<Option<MessageRow>, SqliteError> {
-    // The run decides what the scope sees: the thread may belong to another principal.
+    // The run decides whether the scope sees the message: the thread may belong to another principal.
     let tenant = Scope::of_tenant(&scope.tenant);
     let thread = by_id::<ThreadRow>(conn, context, &tenant, thread.as_str())?;
     let Some(thread) = thread else { return Ok(None) };

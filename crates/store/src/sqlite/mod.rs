@@ -3,19 +3,20 @@
 //! | file | purpose |
 //! |---|---|
 //! | `schema`, `search`, `thread_agents` | the tables, their migrations, the search rows |
-//! | `writer`, `log_upkeep`, `job`, `job_queue`, `apply`, `heads`, `blob`, `queue` | the writer's transactions |
+//! | `open`, `connection`, `writer`, `job`, `job_queue` | opening, connections, the writer's thread and its queue |
+//! | `apply`, `heads`, `blob`, `queue` | the statements of the writer's transactions |
 //! | `remove`, `thread_removal` | removing runs and threads |
-//! | `checkpoint`, `wal_file`, `disk_space`, `error`, `file` | the write-ahead log, the disk, failures, the files |
-//! | `commit_position`, `commit_record`, `log_scan`, `log_loss`, `known_losses` | acknowledged commits that a damaged log lost |
-//! | `inspect` | damage in SQLite's own structures |
-//! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
+//! | `checkpoint`, `log_upkeep`, `wal_file`, `disk_space`, `error`, `file` | the write-ahead log, the disk, failures, the files |
+//! | `commit_position`, `commit_record`, `log_scan`, `log_loss`, `known_losses` | finding acknowledged commits that a damaged log lost |
+//! | `inspect` | detecting damage in SQLite's own structures |
+//! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing`, `short_id` | look-ups on the readers' connections |
 //! | `row_cache` | look-ups without a connection |
 //! | `append`, `read`, `housekeeping`, `retention`, `tokens`, `configuration`, `admin` | the ports |
-//! | `backup`, `verify`, `export`, `scan` | backup, restore, verification, copies to another engine |
+//! | `backup`, `verify`, `export`, `import`, `scan` | backup, restore, verification, copies to and from another engine |
 //!
 //! # Invariants
 //! - Only the writer's connection changes the database.
-//! - No read transaction is open while anything is awaited, but that of an export.
+//! - No read transaction is open across an `await`, except that of an export.
 //! - A string that a user chose reaches SQL as a bound parameter only.
 
 mod access_path;
@@ -122,7 +123,7 @@ struct Context {
     retention: RetentionBacklog,
     keys: KeyCounters,
     offered: QueueSignal,
-    /// Room in the writer's queue, in permits of [`PERMIT_BYTES`].
+    /// Space in the writer's queue, in permits of [`PERMIT_BYTES`].
     queue_room: Arc<Semaphore>,
     commits: AtomicU64,
     frames: AtomicU64,
@@ -151,7 +152,7 @@ impl SqliteStore {
         self.outcome(value).await
     }
 
-    /// Waits for what the writer did with a job.
+    /// Waits for the writer's result of a job.
     async fn outcome<T>(&self, value: oneshot::Receiver<Result<T>>) -> Result<T> {
         value.await.unwrap_or_else(|_| Err(self.context.writer_gone()))
     }
@@ -164,10 +165,10 @@ impl SqliteStore {
         self.context.read(look_up).await
     }
 
-    /// Queues a job; waits while the queue is full.
+    /// Queues a job. Waits while the queue is full.
     async fn send(&self, job: Job) -> Result<()> {
         let health = &self.context.health;
-        // A full store is probed at most once per interval; other writes are refused without a probe.
+        // A full store is probed at most once per interval. Other writes are refused without a probe.
         if !(health.state() == StoreState::Full && health.probe_is_due()) {
             health.check_write(job.is_vital())?;
         }
@@ -186,7 +187,7 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         drop(lock(&self.jobs).take());
-        // The file's lock is free only when the writer is done; that takes one commit and a checkpoint at most.
+        // The file's lock is released only when the writer has ended, which takes at most one commit and a checkpoint.
         if let Some(writer) = lock(&self.writer).take()
             && writer.join().is_err()
         {
@@ -213,7 +214,7 @@ impl Context {
         task.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// The error of a write for which there is no writer any more.
+    /// The error of a write after the writer has ended.
     fn writer_gone(&self) -> Error {
         self.health.error(self.health.state()).unwrap_or_else(closed)
     }

@@ -33,7 +33,7 @@ use crate::core::tail::{SharedReads, Tails};
 use crate::options::{Durability, Options};
 
 impl SqliteStore {
-    /// Opens the store in this file, which is created when it does not exist. Fails as [`crate::open()`].
+    /// Opens the store in this file, and creates the file if it does not exist. Fails as [`crate::open()`].
     pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
         let runtime = Handle::current();
         let opening = tokio::task::spawn_blocking(move || open(&path, &options, runtime));
@@ -151,7 +151,7 @@ fn opening_error(health: &Health, fail: SqliteError) -> Error {
 // === impl KeyCounters ===
 
 impl KeyCounters {
-    /// The last key of each kind that was given.
+    /// The last given key of each kind.
     pub(super) fn last(&self) -> [(&'static str, i64); 3] {
         [("thread", &self.thread), ("run", &self.run), ("checkpoint", &self.checkpoint)]
             .map(|(kind, next)| (kind, next.load(Ordering::Relaxed) - 1))

@@ -1,4 +1,4 @@
-//! The queue's table: an entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
+//! The queue's table. An entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::core::queue::{BLOCKED, FinishOutcome, QueueEntry, settle_line};
 use crate::record::Record;
 use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
 
-/// Items that are due. Those of a removed thread may still be there.
+/// Due items. Items of a removed thread may still be in the table.
 pub(super) const CLAIMABLE: &str = concat!(
     "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
     " AND (thread IS NULL OR EXISTS (SELECT 1 FROM threads WHERE threads.key = queue.thread))",
     " ORDER BY free_at, id LIMIT ?3"
 );
-/// The most items that a transaction makes due earlier.
+/// The most items that one transaction makes due earlier.
 const MAX_MOVED_AT_ONCE: i64 = 256;
-/// The columns of an entry behind those of its item.
+/// The columns of an entry after those of its item.
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
 /// Adds an item, or replaces the one under its key.
 pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteError> {
     if item.kind != QueueKind::Callback {
-        // Only callbacks are in line; any other item replaces what is there, in one statement.
+        // Only callbacks are in line. Any other item replaces the old one in one statement.
         let sql = concat!(
             "INSERT INTO queue",
             " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error, about)",
@@ -48,7 +48,7 @@ pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteErr
     store(conn, &QueueEntry::offer(old, item.clone()), line)
 }
 
-/// Removes an item of the thread's tenant even if a worker holds it.
+/// Removes an item of the thread's tenant, even if a worker holds it.
 pub(super) fn withdraw(
     conn: &Connection,
     thread: ThreadKey,
@@ -108,7 +108,7 @@ fn claim_one(
     Ok(Some(claim))
 }
 
-/// Makes some live items behind this id due earlier by `by`. Returns the last of them.
+/// Makes some live items with a greater id due earlier by `by`. Returns the id of the last one.
 pub(super) fn bring_forward(
     conn: &Connection,
     behind: i64,
@@ -126,7 +126,7 @@ pub(super) fn bring_forward(
                 store(conn, &entry, line)?;
             }
             Ok(None) => {}
-            // It is found damaged when it is claimed.
+            // The damage is reported when the item is claimed.
             Err(SqliteError::Damaged(..)) => {}
             Err(fail) => return Err(fail),
         }
@@ -134,7 +134,7 @@ pub(super) fn bring_forward(
     Ok(ids.last().copied())
 }
 
-/// Lengthens a lease that is still held.
+/// Extends a lease that is still held.
 pub(super) fn extend(
     conn: &Connection,
     claim: &Claim,
@@ -159,7 +159,7 @@ pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, SqliteErr
     Ok(true)
 }
 
-/// Retries or gives up an item that is still held.
+/// Schedules a retry of an item that is still held, or gives it up.
 pub(super) fn abandon(
     conn: &Connection,
     claim: &Claim,
@@ -204,7 +204,7 @@ pub(super) fn revive(
     Ok(true)
 }
 
-/// Dead items of a tenant with an id below this one, newest first.
+/// Dead items of a tenant with an id below the given one, newest first.
 pub(super) fn dead(
     conn: &Connection,
     tenant: &TenantId,
@@ -220,7 +220,7 @@ pub(super) fn dead(
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params![tenant.as_str(), kind.as_str(), before])?;
     while let Some(row) = rows.next()? {
-        // A damaged item is left out: its content is unknown.
+        // A damaged item is left out, because its content is unknown.
         if let Ok((id, QueueEntry { attempts, error, item, .. })) = entry(row)
             && !each(DeadLetter { id, attempts, error, item })
         {
@@ -230,7 +230,7 @@ pub(super) fn dead(
     Ok(())
 }
 
-/// Reads every entry in the order of their ids, a damaged one as an error.
+/// Reads all entries in the order of their ids; a damaged one as an error.
 pub(super) fn each(
     conn: &Connection,
     mut visit: impl FnMut(Result<QueueEntry, SqliteError>) -> Result<(), SqliteError>,
@@ -260,7 +260,7 @@ fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, SqliteError> 
     Ok(load(conn, "WHERE id = ?1", [id])?.map(|(_, entry)| entry))
 }
 
-/// The entry of a claim that still holds it.
+/// The entry of a claim, if the claim still holds it.
 fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, SqliteError> {
     Ok(by_id(conn, claim.id)?.filter(|entry| entry.is_held_by(claim)))
 }
@@ -287,7 +287,7 @@ fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), SqliteError> {
     Ok((row.get(1)?, entry))
 }
 
-/// Writes an entry, and settles its line and the one in which it was before.
+/// Writes an entry, and settles its line and the line in which it was before.
 fn store(
     conn: &Connection,
     entry: &QueueEntry,
@@ -319,7 +319,7 @@ pub(super) fn settled(conn: &Connection, entry: &QueueEntry) -> Result<(), Sqlit
     Ok(())
 }
 
-/// Frees the first of a line, unless one of the line is held.
+/// Frees the first item of a line, unless an item of the line is held.
 fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), SqliteError> {
     let Some(run) = run else { return Ok(()) };
     let free: Option<(i64, bool)> = conn

@@ -202,7 +202,7 @@ impl Read for SqliteStore {
         if let Some(frames) = self.context.tails.frames(thread, range) {
             return Ok(frames);
         }
-        // A read that began before a commit does not include it: readers that the commit wakes start their own.
+        // A read that began before a commit does not include it. Readers that the commit wakes start a new read.
         let committed = self.context.tails.end(thread);
         let read = self.read(move |conn, context| frames::read(conn, context, thread, range));
         self.flights.join((thread, range, committed), read).await
@@ -225,12 +225,12 @@ impl Read for SqliteStore {
             self.context.tails.found(thread, entry, last);
             return tail;
         }
-        // Looking it up reads a frame, so it does not run here; the reader is woken by it.
+        // The look-up reads a frame, so it does not run on this thread. It wakes the reader when it is done.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let context = Arc::clone(&self.context);
             runtime.spawn(async move {
                 let look_up = context.read(move |conn, context| heads::last(conn, context, thread));
-                // A thread that cannot be read wakes nobody; a read of it says why.
+                // If the thread cannot be read, the look-up wakes no reader; the next read reports the reason.
                 if let Ok(last) = look_up.await {
                     context.tails.found(thread, entry, last);
                 }

@@ -12,13 +12,13 @@ pub(super) const UNDER_INTERRUPT: &str = concat!(
     " AND key IN (SELECT id FROM interrupts WHERE thread = ?1 AND run = ?2)"
 );
 
-/// The most frames of a run, and bytes of frames, that a transaction deletes for one removal or for a part of one. The statements below read as many frames, or one more to see that there are.
+/// The most frames of a run, and the most bytes of frames, that a transaction deletes for one removal or for one part of it. The statements below read at most one frame more, to see whether the bound is exceeded.
 const MAX_FRAMES: i64 = 256;
 pub(super) const MAX_BYTES: i64 = 4 * 1024 * 1024;
-/// In the place of a run: all of a thread.
+/// Stands for all runs of a thread, in the place of a run's key.
 pub(super) const OF_ALL_RUNS: i64 = 0;
 
-/// How many frames a run has, and their bytes; not more than is needed.
+/// How many frames a run has, and their bytes. Stops counting beyond the bounds.
 const MEASURE: &str = concat!(
     "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM frames",
     " WHERE run = ?2 AND thread = ?1 LIMIT 257)"
@@ -66,7 +66,7 @@ pub(super) fn run(
     blob::remove_unnamed(conn, blobs, &named)
 }
 
-/// Deletes the frames of a run where they are few. Otherwise they are noted, so that nobody reads them, and [`sweep`] deletes them: no commit waits for a long removal.
+/// Deletes the frames of a run if they are few. Otherwise notes them as removed, which hides them from readers, and [`sweep`] deletes them: no commit waits for a long removal.
 fn remove_frames(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let (count, bytes): (i64, i64) = conn
         .prepare_cached(MEASURE)?
@@ -80,13 +80,13 @@ fn remove_frames(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<()
     Ok(())
 }
 
-/// Whether a removal has left anything for [`sweep`].
+/// Whether removals have left rows for [`sweep`].
 pub(super) fn has_remains(conn: &Connection) -> Result<bool, SqliteError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM removals) OR EXISTS (SELECT 1 FROM unnamed_blobs)";
     Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
-/// Deletes one part of what removals have left: some frames, some other rows of one kind, or one blob. Returns a thread of which nothing is left with it.
+/// Deletes one part of what removals have left: some frames, some other rows of one kind, or one blob. Returns the thread whose last rows this deleted.
 pub(super) fn sweep(
     conn: &Connection,
     pending: &blob::PendingBlobs,
@@ -110,7 +110,7 @@ pub(super) fn sweep(
     Ok(is_thread.then_some(ThreadKey(thread)))
 }
 
-/// Deletes some frames. `false` when none was left.
+/// Deletes some frames. Returns `false` if none was left.
 fn sweep_frames(conn: &Connection, thread: i64, run: i64) -> Result<bool, SqliteError> {
     let sql = if run == OF_ALL_RUNS { PART_OF_THREAD } else { PART_OF_RUN };
     let (mut part, mut bytes) = (Vec::new(), 0);
@@ -130,7 +130,7 @@ fn sweep_frames(conn: &Connection, thread: i64, run: i64) -> Result<bool, Sqlite
     Ok(!part.is_empty())
 }
 
-/// The largest key of this kind that was removed.
+/// The largest removed key of this kind.
 pub(super) fn removed_key(conn: &Connection, kind: &str) -> Result<i64, SqliteError> {
     let key = conn
         .query_row("SELECT key FROM removed_keys WHERE kind = ?1", [kind], |row| row.get(0))
@@ -148,7 +148,7 @@ pub(super) fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Resul
     Ok(())
 }
 
-/// Notes the numbers of the run's frames as removed, joined with the gaps beside them.
+/// Notes the numbers of the run's frames as removed, and joins them with adjacent gaps.
 fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(
         "SELECT first, last FROM frames WHERE run = ?1 AND thread = ?2 ORDER BY first_run",
@@ -201,7 +201,7 @@ fn write_gap(
     Ok(())
 }
 
-/// The run's checkpoints stay as links of the path, without value.
+/// Removes the values of the run's checkpoints. The checkpoints stay as links of the path.
 fn empty_checkpoints(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let rest = "WHERE run = ?1 AND thread = ?2";
     for mut checkpoint in row::many::<CheckpointRow>(conn, rest, [run.0, thread.0])? {
@@ -212,7 +212,7 @@ fn empty_checkpoints(conn: &Connection, thread: ThreadKey, run: RunKey) -> Resul
     Ok(())
 }
 
-/// Removes the thread's queue items that are about the run: under its id or an interrupt's, or with a reference that names its key.
+/// Removes the thread's queue items for the run: those under its id or an interrupt's id, and those with a reference that names its key.
 fn remove_queue_items(
     conn: &Connection,
     thread: ThreadKey,

@@ -1,4 +1,4 @@
-//! The ended runs that a policy removes: found by an index where it is about age, by one pass over all where it counts.
+//! The ended runs that a policy removes. An index finds them if the policy is about age; a policy with counts needs one pass over all ended runs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use crate::rows::RetentionPolicy;
 /// The most runs that one pass notes.
 const MAX_NOTED: usize = 100_000;
 
-/// What the last pass of a counting policy found, so that a removal in parts does not look at every run for each part.
+/// The result of the last pass of a policy with counts, so that a removal in parts does not read every run for each part.
 #[derive(Debug, Default)]
 pub(super) struct RetentionBacklog(Mutex<Option<FoundRuns>>);
 
@@ -56,7 +56,7 @@ impl RetentionBacklog {
 // === impl FoundRuns ===
 
 impl FoundRuns {
-    /// The first of those that are still there and have no undelivered callback; forgets those that are gone.
+    /// The first noted runs that still exist and have no undelivered callback. Forgets runs that are gone.
     fn removable(&mut self, conn: &Connection, limit: usize) -> Result<Vec<i64>, SqliteError> {
         let mut statement = conn.prepare_cached(REMOVABLE)?;
         let (mut keys, mut waiting) = (Vec::new(), VecDeque::new());
@@ -70,14 +70,14 @@ impl FoundRuns {
                 keys.push(key);
             }
         }
-        // Until they are removed, they are the first again.
+        // Until they are removed, the next call returns them first.
         waiting.append(&mut self.runs);
         self.runs = waiting;
         Ok(keys)
     }
 }
 
-/// Runs beyond an age.
+/// Runs older than an age.
 fn too_old(
     conn: &Connection,
     policy: &RetentionPolicy,
@@ -103,7 +103,7 @@ fn too_old(
     Ok(found.into_iter().map(|(_, key)| key).collect())
 }
 
-/// Passes over all ended runs, in the order of their ends and, where some are beyond a count, in that of lists.
+/// Passes over all ended runs in the order of their ends. If some exceed a count, also passes over them in the order of lists.
 fn passed(
     conn: &Connection,
     policy: &RetentionPolicy,
@@ -156,7 +156,7 @@ fn ended<'r>(row: &'r Row<'_>) -> Result<EndedRun<'r>, SqliteError> {
     })
 }
 
-/// Whether no callback of a run waits for delivery.
+/// Whether all callbacks of a run have been delivered.
 macro_rules! all_told {
     () => {
         "NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = runs.key AND queue.dead = 0)"

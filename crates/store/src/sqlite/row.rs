@@ -1,4 +1,4 @@
-//! Rows on a connection: binding them to statements, reading them back, checking their columns.
+//! Rows on a connection: binds them to statements, reads them back, checks their columns.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, ToSql};
@@ -19,7 +19,7 @@ pub(super) fn write<R: TableRow>(
     write_encoded(&mut conn.prepare_cached(sql)?, row, &row.encode(), others)
 }
 
-/// As [`write`], with the body at hand.
+/// As [`write`], for a body that is already encoded.
 pub(super) fn write_encoded<R: TableRow>(
     statement: &mut CachedStatement<'_>,
     row: &R,
@@ -29,7 +29,7 @@ pub(super) fn write_encoded<R: TableRow>(
     let keys = [Column::integer(row.thread().map(|key| key.0)), Column::integer(row.key())];
     let columns = row.columns();
     let mut index = 0;
-    // A statement that does not use the last values does not name them.
+    // A statement that does not use the last values does not name their parameters.
     let count = statement.parameter_count();
     let mut bind = |value: &dyn ToSql| {
         index += 1;
@@ -80,7 +80,7 @@ pub(super) fn many<R: TableRow>(
     Ok(found)
 }
 
-/// Reads a whole table in the order of its integer: each row with its integer, a damaged one as an error.
+/// Reads a whole table in the order of its integer: each row with its integer; a damaged row as an error.
 pub(super) fn each<R: TableRow>(
     conn: &Connection,
     mut visit: impl FnMut(i64, Result<R, SqliteError>) -> Result<(), SqliteError>,

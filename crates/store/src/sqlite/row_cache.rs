@@ -1,8 +1,8 @@
-//! Rows of recently written threads: every turn reads them again without a look-up.
+//! Rows of recently written threads: each turn reads them without a look-up in the database.
 //!
-//! Only the writer fills this, from durable rows and before it replies.
-//! So a cached row is the newest, and a caller that got its reply finds its change.
-//! Readers of the database see a change from its commit on, a moment before it is cached; rows that a commit in progress changes are hidden until then, so that no reader finds an older row after a newer one.
+//! Only the writer fills the cache, from durable rows and before it replies.
+//! So a cached row is the newest one, and a caller that has its reply finds its change.
+//! Readers of the database see a change once it is committed, a moment before it is cached. So rows that a commit in progress changes are hidden until they are cached; otherwise a reader could find an older row after a newer one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -13,10 +13,10 @@ use super::error::lock;
 use crate::port::{Batch, Change};
 use crate::rows::{BindingRow, ThreadRow};
 
-/// The most cached threads; beyond that all are forgotten and looked up again.
+/// The most cached threads. Beyond that all are forgotten and looked up again.
 const MAX_THREADS: usize = 1_024;
 const MAX_BINDINGS: usize = 4;
-/// A row with more bytes of free content is not cached: with the two limits above this bounds all of them at 20 MiB.
+/// A row with more bytes of free content is not cached. With the two limits above, this bounds the cache at 20 MiB.
 const MAX_ROW_BYTES: usize = 4 * 1024;
 
 #[derive(Debug, Default)]
@@ -117,7 +117,7 @@ impl CachedThreads {
             return;
         }
         self.forget(row.key);
-        // A thread for one run is seldom read again.
+        // A thread that was made for one run is seldom read again.
         if row.ephemeral || !is_small(row) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Reading a whole store or backup, without an engine on it.
+//! Reads a whole store or backup that no engine has open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::record::{Frame, NoOriginals};
 /// The page cache of a connection that reads the whole file once, in KiB.
 pub(super) const SCAN_CACHE_KIB: u32 = 1_024;
 
-/// The whole path of a file, without links. Fails with `invalid_request` where there is none.
+/// The absolute path of a file. Fails with `invalid_request` if the file does not exist.
 pub(super) fn existing(path: &Path) -> Result<PathBuf> {
     let missing = || file::cannot("open", path, &std::io::ErrorKind::NotFound.into());
     let path = file::real_path(path).map_err(|_| missing())?;
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 
-/// Opens a file for reading. Returns the version of its schema too.
-/// Errors: `invalid_request` when it is not a store, `store_too_new` when a newer version wrote it, `store_corrupt` when it has other tables, indexes, views or triggers than a store.
+/// Opens a file for reading. Also returns the version of its schema.
+/// Errors: `invalid_request` if it is not a store; `store_too_new` if a newer version wrote it; `store_corrupt` if its tables, indexes, views or triggers are not those of a store.
 pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
     for suffix in ["-wal", "-shm"] {
         let beside = file::beside(path, suffix);
@@ -43,7 +43,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
     Ok((conn, version))
 }
 
-/// Damage in SQLite's own structures; at most 100 findings.
+/// Findings of damage in SQLite's own structures; at most 100.
 pub(super) fn structures(conn: &Connection) -> Result<Vec<String>, SqliteError> {
     let mut statement = conn.prepare("PRAGMA integrity_check(100)")?;
     let findings = statement.query_map([], |row| row.get(0))?;
@@ -62,7 +62,7 @@ pub(super) fn structures(conn: &Connection) -> Result<Vec<String>, SqliteError> 
     }
 }
 
-/// The failure where a check of the structures could not read a page: that says nothing about what the page holds.
+/// The failure if a check of the structures could not read a page. Such a finding is not about the page's content.
 pub(super) fn read_failure(finding: &str) -> Option<SqliteError> {
     let (_, code) = finding.rsplit_once("error code")?;
     let code: i32 = code.trim_start_matches(['=', ' ']).trim().parse().ok()?;
@@ -72,7 +72,7 @@ pub(super) fn read_failure(finding: &str) -> Option<SqliteError> {
     (!is_damage).then(|| failure().into())
 }
 
-/// Reads every frame that was not removed, thread by thread in order; a damaged one and a hole in a log as errors.
+/// Reads every frame that was not removed, thread by thread, in order. A damaged frame and a hole in a log are errors.
 pub(super) fn frames(
     conn: &Connection,
     mut visit: impl FnMut(Result<Frame, SqliteError>) -> Result<(), SqliteError>,

@@ -1,4 +1,4 @@
-//! The schema and its numbered migrations. Each runs in one transaction with its number, so a crash leaves either side of it.
+//! The schema and its numbered migrations. Each migration runs in one transaction with its number, so a crash leaves the state before or after it.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ pub(super) type Migration = fn(&Transaction<'_>) -> Result<(), SqliteError>;
 pub(super) const MIGRATIONS: &[Migration] = &[create, note_losses, drop_index_of_message_ids];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
-/// Marks a SQLite file as ours: "TRLG".
+/// Marks a SQLite file as a store of this program: "TRLG".
 pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;
 
-/// The most objects that are compared, and the most characters of each text of one: more than any store has.
+/// The most objects that are compared, and the most characters of each object's texts: more than any store has.
 const MAX_OBJECTS: i64 = 256;
 const MAX_OBJECT_CHARS: i64 = 16 * 1024;
 /// The most characters of a name that an error shows.
 const MAX_SHOWN_CHARS: usize = 60;
-/// The tables that SQLite makes itself for what it learns about indexes.
+/// The tables that SQLite creates for its statistics about indexes.
 const STATISTICS: [(&str, &str); 2] = [
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
@@ -37,7 +37,7 @@ struct SchemaObject {
     sql: String,
 }
 
-/// Brings the file to the version of the last of these steps. Fails as [`checked_version`] and [`check_objects`].
+/// Migrates the file to the version of the last of these steps. Fails as [`checked_version`] and [`check_objects`].
 pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result<(), SqliteError> {
     let found = checked_version(conn, migrations)?;
     if found > 0 {
@@ -52,8 +52,8 @@ pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result
     Ok(())
 }
 
-/// The schema version of a file; zero when it is empty.
-/// Errors: `store_too_new` when these steps do not lead as far; `invalid_request` when another program made the file.
+/// The schema version of a file; zero if it is empty.
+/// Errors: `store_too_new` if its version is beyond these steps; `invalid_request` if another program made the file.
 pub(super) fn checked_version(
     conn: &Connection,
     migrations: &[Migration],
@@ -127,13 +127,13 @@ fn objects(conn: &Connection) -> Result<Vec<SchemaObject>, SqliteError> {
 // === impl SchemaObject ===
 
 impl SchemaObject {
-    /// Whether it is this table of SQLite.
+    /// Whether it is the given table of SQLite.
     fn is_table(&self, (name, sql): &(&str, &str)) -> bool {
         (self.kind.as_str(), self.name.as_str(), self.sql.as_str()) == ("table", *name, *sql)
     }
 }
 
-/// The kind and the name, for people. Both can be anything.
+/// The kind and the name, for people. Both can be any text.
 impl fmt::Display for SchemaObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
@@ -151,7 +151,7 @@ fn note_losses(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     Ok(transaction.execute_batch(include_str!("losses.sql"))?)
 }
 
-/// A message is found in its thread alone.
+/// A message is looked up only within its thread.
 fn drop_index_of_message_ids(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     Ok(transaction.execute_batch("DROP INDEX messages_by_id")?)
 }

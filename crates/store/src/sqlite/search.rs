@@ -1,4 +1,4 @@
-//! Search rows: the threads and runs with a metadata member of a value.
+//! Search rows: they find the threads and runs with a certain value of a metadata member.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{Json, TenantId};
@@ -12,8 +12,8 @@ pub(super) enum SearchKind {
     Run = 2,
 }
 
-/// Makes the search rows of a row match its metadata; returns whether they changed. Free when the metadata is the one they were made from.
-/// `is_new` says that the row was just inserted and has none.
+/// Makes the search rows of a row match its metadata; returns whether they changed. Does nothing if the metadata is the same as when they were made.
+/// `is_new` says that the row was just inserted and has no search rows.
 pub(super) fn write(
     conn: &Connection,
     (kind, id): (SearchKind, i64),
@@ -21,7 +21,7 @@ pub(super) fn write(
     metadata: &Json,
     is_new: bool,
 ) -> Result<bool, SqliteError> {
-    // Zero means "never made"; an object without members needs no rows and no look-up.
+    // Zero means "never made". An object without members needs no rows and no look-up.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
     let (read, mark) = match kind {
         SearchKind::Thread => (
@@ -55,7 +55,7 @@ pub(super) fn write(
     Ok(true)
 }
 
-/// Whether a row has a metadata member of this value, by the value's hash.
+/// Whether a row has a metadata member with this value, by the value's hash.
 pub(super) fn has(
     conn: &Connection,
     kind: SearchKind,

@@ -1,6 +1,6 @@
-//! The agents of threads, for listings: search rows of their own kind, whose name is the agent's and whose hash is zero.
+//! The agents of threads, for listings: search rows of a separate kind. Their name is the agent's and their hash is zero.
 //!
-//! Such a row may outlive the agent's membership, but never miss it: a listing compares before it shows.
+//! Such a row may outlive the agent's membership but is never missing: a listing compares before it shows a thread.
 
 use rusqlite::{Connection, params};
 use trilogue_domain::{AgentName, TenantId, ThreadKey};
@@ -9,19 +9,19 @@ use super::error::SqliteError;
 use crate::port::{Batch, Change};
 use crate::rows::ThreadRow;
 
-/// The kind of these search rows, beside those of [`super::search::SearchKind`].
+/// The kind of these search rows, in addition to those of [`super::search::SearchKind`].
 pub(super) const KIND: i64 = 3;
 
 /// Notes the agents of a batch's runs. The thread's row must exist.
 pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), SqliteError> {
-    // Listings show no ephemeral threads: these have no rows.
+    // Listings show no ephemeral threads, so those have no rows.
     let is_ephemeral = |change: &Change| matches!(change, Change::Thread(row) if row.ephemeral);
     if batch.changes.iter().any(is_ephemeral) {
         return Ok(());
     }
     let mut noted: Option<&AgentName> = None;
     for change in &batch.changes {
-        // One run may be written more than once; several agents in one batch are rare.
+        // A run may be written more than once; several agents in one batch are rare.
         if let Change::Run(row) = change
             && noted != Some(&row.agent)
         {
@@ -32,7 +32,7 @@ pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), Sqli
     Ok(())
 }
 
-/// Rewrites the rows after a change of metadata; an agent named only by the old metadata is removed.
+/// Rewrites the rows after a change of metadata. Removes an agent that only the old metadata named.
 pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), SqliteError> {
     conn.prepare_cached(concat!(
         "DELETE FROM search WHERE kind = ?2 AND id = ?1 AND NOT EXISTS",

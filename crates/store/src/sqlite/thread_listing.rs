@@ -17,7 +17,7 @@ pub(super) fn threads(
     page: &Page,
 ) -> Result<Listing<ThreadRow>, SqliteError> {
     let mut drivers = AccessPath::of_metadata(&filter.metadata);
-    // Where as many rows fulfil several, the first leads.
+    // If several have the same number of rows, the first is used.
     drivers.extend(filter.agent.as_ref().map(AccessPath::ThreadAgent));
     drivers.extend(scope.owner.as_ref().map(|_| AccessPath::Owner));
     let is_open =
@@ -98,7 +98,7 @@ fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, Sqli
     Ok(activity_of(newest))
 }
 
-/// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
+/// The state that was set last on the path to a thread's head, and how many checkpoints were read for it.
 fn value_at_head(
     conn: &Connection,
     thread: &ThreadRow,
@@ -107,7 +107,7 @@ fn value_at_head(
     let (mut looked_at, mut candidates) = (0, Candidates::default());
     while let Some(key) = next {
         looked_at += 1;
-        // A damaged link that leads in a circle ends here too.
+        // The bound also ends a circle of damaged links.
         candidates.add(1)?;
         let rest = "WHERE key = ?1 AND thread = ?2";
         let found = one::<CheckpointRow>(conn, rest, [key.0, thread.key.0])?;

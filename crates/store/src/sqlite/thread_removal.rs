@@ -1,8 +1,8 @@
 //! Removing whole threads.
 //!
-//! Threads with few rows are deleted together, by one statement per table. One with many rows is hidden at once: its own row goes, and [`crate::core::health::HiddenThreads`] names it.
-//! [`sweep`] then deletes the rest in parts, also in a later life, so that no commit waits for a long removal.
-//! Until then, nobody can use the ids of its runs again.
+//! Threads with few rows are deleted together, by one statement per table. A thread with many rows is hidden at once: its own row is deleted, and [`crate::core::health::HiddenThreads`] names it.
+//! [`sweep`] then deletes the rest in parts, also after a restart, so that no commit waits for a long removal.
+//! Until then, the ids of its runs cannot be used again.
 
 use rusqlite::{Connection, OptionalExtension};
 use trilogue_domain::ThreadKey;
@@ -12,10 +12,10 @@ use super::error::SqliteError;
 use super::job::WriteContext;
 use super::remove::{MAX_BYTES, OF_ALL_RUNS, note_key};
 
-/// The most rows that a transaction deletes of threads that are removed together, beside the search rows of the threads themselves. [`MEASURE`] reads one more of each thread to see that there are.
+/// The most rows that one transaction deletes of threads that are removed together, not counting the search rows of the threads themselves. [`MEASURE`] reads one more row of each thread to see whether the bound is exceeded.
 const MAX_ROWS: i64 = 1_024;
 
-/// The rows of each of these threads, and the bytes of its frames: not more than is needed.
+/// The rows of each of these threads, and the bytes of its frames. Stops counting beyond the bounds.
 pub(super) const MEASURE: &str = concat!(
     "SELECT t.value, (SELECT count(*) FROM (",
     "SELECT 1 FROM frames WHERE thread = t.value",
@@ -33,7 +33,7 @@ pub(super) const MEASURE: &str = concat!(
     " (SELECT length(body) AS bytes FROM frames WHERE thread = t.value LIMIT 1025))",
     " FROM json_each(?1) AS t"
 );
-/// Those of these threads that are ephemeral and have no open run.
+/// The given threads that are ephemeral and have no open run.
 pub(super) const ENDED: &str = concat!(
     "SELECT key FROM threads WHERE key IN (SELECT value FROM json_each(?1)) AND ephemeral = 1",
     " AND NOT EXISTS (SELECT 1 FROM runs INDEXED BY runs_open",
@@ -42,14 +42,14 @@ pub(super) const ENDED: &str = concat!(
 const NAMED_BLOBS: &str =
     "SELECT DISTINCT blob FROM blob_refs WHERE thread IN (SELECT value FROM json_each(?1))";
 
-/// Deletes what a reader finds a thread by.
+/// Deletes the rows by which readers find a thread.
 pub(super) const HIDE: [&str; 4] = [
     "DELETE FROM search WHERE kind IN (1, 3) AND id IN (SELECT value FROM json_each(?1))",
     "DELETE FROM bindings WHERE thread IN (SELECT value FROM json_each(?1))",
     "DELETE FROM damaged_threads WHERE thread IN (SELECT value FROM json_each(?1))",
     "DELETE FROM threads WHERE key IN (SELECT value FROM json_each(?1))",
 ];
-/// Deletes all other rows of threads. Those of runs go after what is found by them.
+/// Deletes all other rows of threads. Rows of runs are deleted after the rows that are found through them.
 pub(super) const DELETE: [&str; 10] = [
     concat!(
         "DELETE FROM search WHERE kind = 2 AND id IN",
@@ -66,7 +66,7 @@ pub(super) const DELETE: [&str; 10] = [
     "DELETE FROM gaps WHERE thread IN (SELECT value FROM json_each(?1))",
 ];
 
-/// Each deletes a part of a thread's rows, by at most two statements. Work that falls due goes first.
+/// Each deletes a part of a thread's rows, by at most two statements. Queue items are deleted first.
 pub(super) const PARTS: [&[&str]; 7] = [
     &["DELETE FROM queue WHERE id IN (SELECT id FROM queue WHERE thread = ?1 LIMIT 256)"],
     &[
@@ -93,7 +93,7 @@ pub(super) const PARTS: [&[&str]; 7] = [
 const PART_OF_BLOBS: &str =
     "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1 AND run = ?2 LIMIT 256";
 
-/// Those of these threads that retention removes as wholes: ephemeral ones without an open run. A damaged one needs a person.
+/// The given threads that retention removes whole: ephemeral ones without an open run. A damaged thread is left for a person.
 pub(super) fn ended(
     writer: &WriteContext<'_>,
     threads: &[ThreadKey],
@@ -105,7 +105,7 @@ pub(super) fn ended(
     Ok(keys)
 }
 
-/// Removes threads with all their data, or hides them where that is much.
+/// Removes threads with all their data, or hides them if they have much data.
 pub(super) fn remove(
     writer: &mut WriteContext<'_>,
     threads: &[ThreadKey],
@@ -114,7 +114,7 @@ pub(super) fn remove(
         return Ok(());
     }
     let conn = writer.conn;
-    // No key that was given is given again, whichever of them is removed here.
+    // Stores the last given keys first: a key is never given again, even if the thread with the largest one is removed here.
     for (kind, last) in writer.context.keys.last() {
         note_key(conn, kind, Some(last))?;
     }
@@ -140,14 +140,14 @@ pub(super) fn remove(
     blob::remove_unnamed(conn, writer.blobs, &named)
 }
 
-/// Threads that an earlier life has hidden, and not deleted to the end.
+/// Threads that an earlier life has hidden and not fully deleted.
 pub(super) fn unfinished(conn: &Connection) -> Result<Vec<ThreadKey>, SqliteError> {
     let mut statement = conn.prepare("SELECT thread FROM removals WHERE run = ?1")?;
     let keys = statement.query_map([OF_ALL_RUNS], |row| row.get(0).map(ThreadKey))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Deletes one part of what is left of a hidden thread without frames. `false` when nothing was left.
+/// Deletes one part of the remaining rows of a hidden thread without frames. Returns `false` if nothing was left.
 pub(super) fn sweep(
     conn: &Connection,
     blobs: &blob::PendingBlobs,
@@ -165,7 +165,7 @@ pub(super) fn sweep(
     sweep_blobs(conn, blobs, thread)
 }
 
-/// Deletes the names of some blobs of one run, and the blobs that have lost their last.
+/// Deletes the names of some blobs of one run, and the blobs that no longer have a name.
 fn sweep_blobs(
     conn: &Connection,
     blobs: &blob::PendingBlobs,
@@ -185,7 +185,7 @@ fn sweep_blobs(
     Ok(true)
 }
 
-/// Those that are deleted in this transaction, and those that are hidden.
+/// The threads that this transaction deletes, and those that it hides.
 fn divided(
     conn: &Connection,
     threads: &[ThreadKey],
@@ -207,7 +207,7 @@ fn divided(
     Ok((now, later))
 }
 
-/// Keys as the list that statements read.
+/// The keys as a list for the statements.
 fn list(threads: &[ThreadKey]) -> String {
     let keys: Vec<String> = threads.iter().map(|thread| thread.0.to_string()).collect();
     format!("[{}]", keys.join(","))

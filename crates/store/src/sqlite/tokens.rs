@@ -25,7 +25,7 @@ impl Queue for SqliteStore {
         lease_until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Claim>> {
-        // Workers poll an empty queue often; that must not cost a write.
+        // Workers poll an empty queue often, and a poll must not cost a write.
         match self.next_due(kind).await? {
             Some(due) if due <= now => {}
             _ => return Ok(Vec::new()),

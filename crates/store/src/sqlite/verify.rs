@@ -1,4 +1,4 @@
-//! Verification: everything in the file is read, and every checksum compared.
+//! Verification: reads everything in the file and compares every checksum.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ impl VerifyReport {
         self.damage.is_empty()
     }
 
-    /// Notes damage; another failure ends the verification.
+    /// Notes damage. Any other failure ends the verification.
     fn judge(
         &mut self,
         checked: Result<(), SqliteError>,
@@ -63,7 +63,7 @@ impl VerifyReport {
 }
 
 /// Reads a whole store or backup without changing it: its structures, every checksum, every reference between rows.
-/// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it, `store_corrupt` when it cannot be read at all. Damage that leaves the rest readable is in the report.
+/// Errors: `invalid_request` if it is not a store; `store_too_new` if a newer version wrote it; `store_corrupt` if it cannot be read at all. Damage that leaves the rest readable is in the report.
 pub fn verify(path: &Path) -> Result<VerifyReport> {
     let path = scan::existing(path)?;
     let health = Health::new(&path);

@@ -1,7 +1,7 @@
-//! The file of the write-ahead log: kept longer than the log, so that a commit overwrites instead of extending it.
+//! The file of the write-ahead log. It is kept longer than the log, so that a commit overwrites bytes instead of extending the file.
 //!
-//! When a commit extends a file, the file system also writes the new length and blocks, which takes as long as the commit itself.
-//! Behind the log's end are zeros, or pages from before it started over; SQLite reads neither, even on recovery.
+//! If a commit extends a file, the file system also writes the new length and blocks, which takes as long as the commit itself.
+//! After the log's end are zeros, or pages from before it started over. SQLite reads neither, even in a recovery.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use super::file::beside;
 
 pub(super) const HEAD_BYTES: u64 = 32;
 pub(super) const PAGE_HEAD_BYTES: u64 = 24;
-/// A shorter log's file is not extended: such a store is hardly written.
+/// The file of a shorter log is not extended: such a store is rarely written.
 const FROM_PAGES: usize = 64;
 /// The file is extended when fewer bytes than this follow the log's end.
 const LEAST_AHEAD_BYTES: u64 = 256 * 1024;
@@ -38,8 +38,8 @@ impl LogFile {
         Self { path: beside(path, "-wal"), file: None, length: 0, pages: 0 }
     }
 
-    /// Extends the file when the log, which has this many pages, nears its end. Only the writer may, between two transactions.
-    /// Fails when the file cannot be written; nothing is lost then, and commits extend the file themselves.
+    /// Extends the file if the log, which has this many pages, nears its end. Only the writer may call this, between two transactions.
+    /// Fails if the file cannot be written. Nothing is lost then; commits extend the file themselves.
     pub(super) fn grow_ahead(&mut self, pages: usize) -> io::Result<()> {
         if pages < self.pages {
             // The log started over, and its file may have been cut.

@@ -1,7 +1,7 @@
 //! The writer: one thread, one connection, group commit.
 //!
-//! All waiting jobs go into one transaction, and those that come while it is written join it; while it is synchronised to the disk, the next group gathers.
-//! When a batch's statement fails, the transaction is rolled back, the jobs before the batch are committed without it, and those behind it follow.
+//! All waiting jobs go into one transaction. Jobs that arrive while it is written join it; while it is synchronised to the disk, the next group gathers.
+//! If a statement of a batch fails, the transaction is rolled back. The jobs before the batch are committed first, then the jobs after it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use super::log_upkeep::LogUpkeep;
 use super::{Context, apply, blob, remove, row_cache};
 use crate::port::{Batch, Change};
 
-/// From this many replies on, a runtime task sends them, so that the writer can continue.
+/// From this number of replies, a runtime task sends them, so that the writer can continue.
 const BULK_REPLIES: usize = 2;
 
 type Outcomes = SmallVec<[Result<()>; 1]>;
@@ -36,7 +36,7 @@ type Outcomes = SmallVec<[Result<()>; 1]>;
 #[derive(Debug)]
 pub(super) struct WriterThread {
     pub(super) conn: Connection,
-    /// Given back when the connection is closed.
+    /// Released after the connection is closed.
     pub(super) lock: FileLock,
     pub(super) context: Arc<Context>,
     pub(super) runtime: Handle,
@@ -44,7 +44,7 @@ pub(super) struct WriterThread {
     pub(super) commits: CommitLog,
 }
 
-/// Where the database is in the order of its commits, and what the next start compares with it.
+/// The position of the database in the order of its commits, and the record that the next start compares with it.
 #[derive(Debug)]
 pub(super) struct CommitLog {
     pub(super) position: CommitPosition,
@@ -74,7 +74,7 @@ struct Writer<'c> {
     room: DiskSpace,
     log: LogUpkeep<'c>,
     commits: CommitLog,
-    /// Whether a removal may have left something to delete in parts.
+    /// Whether removals may have left rows that must still be deleted in parts.
     has_remains: bool,
 }
 
@@ -85,8 +85,8 @@ struct WriterStatements<'c> {
     frame: apply::InsertFrame<'c>,
 }
 
-/// Ends writing when the writer panics: without it, writes would fail while the store says that it is well.
-/// One is held wherever jobs are, and is dropped before them, so that their callers find the new state.
+/// Makes the store read-only if the writer panics: otherwise writes would fail while the store reports that it is healthy.
+/// Code that holds jobs also holds a mark, and drops it before the jobs, so that their callers find the new state.
 struct PanicMark(Arc<Health>);
 
 enum CommitOutcome {
@@ -103,9 +103,9 @@ enum CommitOutcome {
 impl WriterThread {
     /// Runs jobs until every sender is dropped or one sends [`Job::Close`].
     pub(super) fn run(self, jobs: mpsc::Receiver<QueuedJob>) {
-        // Bound first and so dropped last: what waits sees the state that a panic leaves.
+        // Bound first and so dropped last: waiting callers then see the state that a panic sets.
         let mut queue = JobQueue::new(jobs);
-        // Bound next: the connection is always closed before the lock is free.
+        // Bound next: the connection is always closed before the lock is released.
         let Self { lock, .. } = self;
         let _mark = PanicMark(Arc::clone(&self.context.health));
         let Self { conn, context, runtime, beside, commits, .. } = self;
@@ -126,6 +126,7 @@ impl WriterThread {
                 has_remains: true,
             };
             writer.run(&mut queue);
+            // Close the queue first: a job that arrived later would wait for a writer that has ended.
             queue.close();
             context.readers.close();
             writer.log.end();
@@ -133,6 +134,7 @@ impl WriterThread {
         }
         close(conn, &context);
         drop(lock);
+        // Refuse jobs that arrived after the close, so that no caller waits for ever.
         while let Some(queued) = queue.next() {
             queued.job.reply(Err(crate::core::closed()));
         }
@@ -155,7 +157,7 @@ fn close(conn: Connection, context: &Context) {
         let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         drop(conn.set_db_config(keep, true));
     }
-    // The last connection moves the write-ahead log into the database and removes it.
+    // Closing the last connection moves the write-ahead log into the database and removes it.
     if let Err((_, error)) = conn.close() {
         tracing::warn!(%error, "the store was not closed cleanly; the next start recovers it");
     }
@@ -167,7 +169,7 @@ fn close(conn: Connection, context: &Context) {
 impl Writer<'_> {
     fn run(&mut self, queue: &mut JobQueue) {
         loop {
-            // A removal goes on while no job waits.
+            // While a removal is unfinished, the writer does not wait for jobs: it continues the removal.
             let next = if self.has_remains { queue.next() } else { queue.wait() };
             match next {
                 Some(QueuedJob { job: Job::Close, .. }) => return,
@@ -182,18 +184,19 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes one part of what large removals have left, in a transaction of its own: waiting jobs come between the parts.
+    /// Deletes one part of what large removals have left, in a separate transaction, so that waiting jobs run between the parts.
     fn sweep(&mut self) {
         if self.context.health.state() >= StoreState::ReadOnly {
             self.has_remains = false;
             return;
         }
+        // One part per call bounds the time that a waiting job loses to the removal.
         let swept = self.sweep_part();
         self.has_remains = match swept {
             Ok(has_more) => has_more,
             Err(fail) => {
                 self.rollback();
-                // A full disk is met by the next append, which names it; the next removal or start goes on here.
+                // The next append finds the full disk and reports it. The next removal or start continues the sweep.
                 if !fail.is_full() {
                     self.context.health.settle(fail);
                 }
@@ -213,6 +216,7 @@ impl Writer<'_> {
         prepared(&mut self.statements.commit, self.conn, "COMMIT")?;
         self.commits.position = position;
         self.commits.record.note(position, self.log.pages(), std::iter::empty());
+        // Only after the commit: until then readers could still find rows of the thread.
         ended.into_iter().for_each(|thread| self.context.health.hidden.forget(thread));
         let has_more = remove::has_remains(self.conn)?;
         if !has_more {
@@ -221,7 +225,7 @@ impl Writer<'_> {
         Ok(has_more)
     }
 
-    /// Commits a job with all that wait and fit, in as few transactions as their failures allow.
+    /// Commits a job together with all waiting jobs that fit, in as few transactions as their failures allow.
     fn commit(&mut self, first: QueuedJob, queue: &mut JobQueue) {
         if self.context.health.state() == StoreState::Full && self.context.health.may_probe() {
             self.probe_space();
@@ -231,7 +235,7 @@ impl Writer<'_> {
         self.conclude(group, outcome);
     }
 
-    /// Commits jobs again, without one that failed.
+    /// Commits jobs again after another job of their group failed.
     fn retry(&mut self, jobs: Jobs) {
         if jobs.is_empty() {
             return;
@@ -242,6 +246,7 @@ impl Writer<'_> {
     }
 
     fn conclude(&mut self, group: JobGroup, outcome: CommitOutcome) {
+        // The permits stay held until the jobs are finished: jobs that are being written still count for the bound of the queue.
         let (mut jobs, _rooms) = group.into_parts();
         match outcome {
             CommitOutcome::Done(outcomes) => self.finish(jobs, outcomes),
@@ -251,7 +256,7 @@ impl Writer<'_> {
                     let error = self.context.health.settle(fail);
                     behind.remove(0).reply(Err(error));
                 }
-                // It may contradict one before it, which no reader sees yet and which may never be stored: that one comes first.
+                // The culprit may contradict a job before it that readers do not see yet and that may never be stored. So commit the jobs before it first.
                 self.retry(jobs);
                 self.retry(behind);
             }
@@ -263,9 +268,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a group in one transaction. Jobs of the queue that come meanwhile join it: one more costs less than the commit that it spares.
+    /// Writes a group in one transaction. Queued jobs that arrive meanwhile join it: one more job costs less than a separate commit.
     fn attempt(&mut self, group: &mut JobGroup, mut queue: Option<&mut JobQueue>) -> CommitOutcome {
         let _mark = PanicMark(Arc::clone(&self.context.health));
+        // Takes the write lock at once: a deferred transaction could fail halfway when it upgrades its lock.
         if let Err(fail) = prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE") {
             return CommitOutcome::Failed(fail);
         }
@@ -275,6 +281,7 @@ impl Writer<'_> {
         loop {
             let index = outcomes.len();
             let Some(job) = group.jobs.get_mut(index) else {
+                // Take more jobs only after all earlier ones are applied: the order of the queue is the order of the log.
                 if queue.as_mut().is_some_and(|queue| queue.join(group)) {
                     continue;
                 }
@@ -300,9 +307,11 @@ impl Writer<'_> {
                 return CommitOutcome::Failed(fail);
             }
         };
+        // Hide before the commit: from the commit on, a reader of the database could see newer rows than the cache has.
         self.hide(&group.jobs, &outcomes);
         match prepared(&mut self.statements.commit, self.conn, "COMMIT") {
             Ok(()) => {
+                // Readers may use the heads from here: they are durable.
                 self.heads.commit(&self.context.heads);
                 self.blobs.commit();
                 if has_changes {
@@ -317,7 +326,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The position behind the current transaction, which is counted where no new frame shows it.
+    /// The position after the current transaction. A transaction without a new frame, or with a removal, is counted.
     fn next_position(
         &mut self,
         has_changes: bool,
@@ -336,7 +345,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Records a durable commit before anyone learns of it.
+    /// Records a durable commit. This happens before any caller or reader learns of the commit.
     fn record(&mut self, position: CommitPosition, jobs: &[Job], outcomes: &[Result<()>]) {
         let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
             Job::Append(append) if outcome.is_ok() && !append.batch.removes_thread() => {
@@ -350,6 +359,7 @@ impl Writer<'_> {
     }
 
     fn apply(&mut self, job: &mut Job) -> Result<Result<()>, SqliteError> {
+        // Checked again here: the state may have become worse while the job waited in the queue.
         if let Err(error) = self.context.health.check_write(job.is_vital()) {
             return Ok(Err(error));
         }
@@ -371,7 +381,7 @@ impl Writer<'_> {
         Ok(Ok(()))
     }
 
-    /// Hides what the transaction changes: from the commit until they are published, cached rows are older than the database. What it removes in parts is there for nobody from now on.
+    /// Hides the rows that the transaction changes: between the commit and their publication, cached rows are older than the database. Threads that are removed in parts are hidden permanently.
     fn hide(&self, jobs: &[Job], outcomes: &[Result<()>]) {
         let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
             Job::Append(append) if outcome.is_ok() && row_cache::touches(&append.batch) => {
@@ -387,18 +397,19 @@ impl Writer<'_> {
     fn rollback(&mut self) {
         self.heads.rollback();
         self.blobs.rollback();
-        // Some failures have ended the transaction already.
+        // Some failures have already ended the transaction.
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {
             self.context.health.settle(error.into());
         }
+        // The removal did not happen, so its threads must be visible again.
         let ChangedThreads { hidden, .. } = std::mem::take(&mut self.threads);
         hidden.iter().for_each(|thread| self.context.health.hidden.forget(*thread));
         self.context.hot.show();
     }
 
-    /// Publishes durable changes, then replies.
+    /// Publishes durable changes, then sends the replies.
     fn finish(&mut self, jobs: Jobs, outcomes: Outcomes) {
         let _mark = PanicMark(Arc::clone(&self.context.health));
         let mut frames = 0;
@@ -413,6 +424,7 @@ impl Writer<'_> {
         self.context.hot.show();
         self.context.commits.fetch_add(1, Ordering::Relaxed);
         self.context.frames.fetch_add(frames as u64, Ordering::Relaxed);
+        // Replies come last: a caller that has its reply finds its change in the cache, in the tails and on disk.
         if jobs.len() < BULK_REPLIES {
             reply_all(jobs, outcomes);
         } else {
@@ -454,12 +466,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Handles a full disk: releases the reserve and runs the vital jobs.
+    /// Handles a full disk: releases the reserve, then commits the vital jobs and refuses the others.
     fn handle_full_disk(&mut self, jobs: Jobs) {
         self.context.health.worsen(StoreState::Full, "");
         if let Err(fail) = self.room.release(self.conn) {
             self.context.health.settle(fail);
         }
+        // Emptying the log gives its bytes back to the disk, which may already be enough.
         self.log.checkpoint(CheckpointMode::TRUNCATE);
         let full = self.context.health.error(StoreState::Full);
         let refuse = |job: Job| job.reply(full.clone().map_or(Ok(()), Err));
@@ -467,7 +480,7 @@ impl Writer<'_> {
         others.into_iter().for_each(refuse);
         let mut group = JobGroup::from(vital);
         match self.attempt(&mut group, None) {
-            // One by one: a small job may fit where all together do not.
+            // Try them one by one: a small job may fit although all together do not.
             CommitOutcome::Culprit(..) => self.commit_each(group),
             CommitOutcome::Failed(fail) if fail.is_full() => self.commit_each(group),
             outcome => self.conclude(group, outcome),

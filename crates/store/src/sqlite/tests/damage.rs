@@ -14,7 +14,7 @@ use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{BindingRow, CheckpointRow, IdempotencyRow, ThreadFilter};
 use crate::sqlite::SqliteStore;
 
-/// A thread with one of everything, all rows as long as those of the others.
+/// A thread with one row of every kind; all rows have the same length as those of other threads.
 async fn full_thread(store: &SqliteStore) -> ThreadKey {
     let (thread, run) = (store.next_thread_key(), store.next_run_key());
     let content = Bytes::from(format!("large content of thread {thread:04}"));
@@ -51,7 +51,7 @@ fn idempotency_of(thread: ThreadKey) -> IdempotencyRow {
     idempotency_row(&run_row(thread, RunKey(thread.0)), &format!("key-{thread}"))
 }
 
-/// Reads everything of a thread and shows it; the first error where there is one.
+/// Reads everything of a thread and formats it. Returns the first error, if there is one.
 async fn show(store: &SqliteStore, key: ThreadKey) -> Result<String> {
     use crate::port::Housekeeping;
     let (scope, thread) = (scope(), thread_row(key));
@@ -226,7 +226,7 @@ async fn wrong_data_is_never_served_whatever_byte_of_the_file_is_flipped() {
     }
     let sound = std::fs::read(&folder.path).unwrap();
     let (mut served, mut refused) = (0, 0);
-    // A stride that meets every part of a page in turn.
+    // The stride hits every part of a page over time.
     for position in (0..sound.len()).step_by(997) {
         let mut bytes = sound.clone();
         bytes[position] ^= 1 << (position % 8);
@@ -251,7 +251,7 @@ async fn wrong_data_is_never_served_whatever_byte_of_the_file_is_flipped() {
     assert!(served > 0 && refused > 0);
 }
 
-/// Changes a key in the index of messages, as a failing disk might: the row itself stays sound.
+/// Changes a key in the index of messages, as a failing disk might. The row itself stays sound.
 fn damage_index(path: &std::path::Path) {
     let raw = Connection::open(path).unwrap();
     let root: u32 = raw

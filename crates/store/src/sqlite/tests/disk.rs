@@ -10,7 +10,7 @@ use crate::sqlite::file::{Reserve, beside};
 
 const MIB: u64 = 1024 * 1024;
 
-/// Appends large frames until there is no room; gives the last number that was stored.
+/// Appends large frames until the disk is full. Returns the last number that was stored.
 async fn fill(store: &SqliteStore, thread: trilogue_domain::ThreadKey) -> u64 {
     let text = "x".repeat(60_000);
     for number in 1..1_000 {
@@ -45,7 +45,7 @@ async fn a_full_store_still_ends_runs_and_takes_everything_again_when_there_is_r
     assert_eq!(store.health().unwrap_err().code(), Code::DiskFull);
     assert!(!beside(&folder.path, ".reserve").exists());
 
-    // A run's end is admitted, together with others that are not.
+    // The end of a run is admitted, in a group with changes that are not.
     let row = crate::rows::RunRow {
         status: trilogue_domain::RunStatus::Completed,
         ..run_row(ending.key, run)
@@ -65,7 +65,7 @@ async fn a_full_store_still_ends_runs_and_takes_everything_again_when_there_is_r
     assert_eq!(refused.unwrap_err().code(), Code::DiskFull);
     assert_eq!(numbers(&store, &thread_row(thread.key)).await.len() as u64, last);
 
-    // Erasing makes room, and the store finds out by itself.
+    // Erasing frees space, and the store detects that by itself.
     let erase =
         Batch { changes: vec![Change::RemoveThread], vital: true, ..batch(thread.key, last) };
     store.append(erase).await.unwrap();

@@ -129,7 +129,7 @@ async fn a_backup_under_load_is_whole_and_restores() {
     assert_eq!((report.threads, report.runs, report.blobs), (1, 1, 1));
     assert!(report.frames >= 6 && report.events >= 6);
 
-    // Over a store that is in use, over one that is not, and where none is.
+    // Over a store in use, over an unused one, and without an existing one.
     assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap_err().code(), Code::StoreLocked);
     store.close().await.unwrap();
     assert_eq!(
@@ -183,7 +183,7 @@ async fn a_damaged_or_newer_backup_is_not_restored() {
     assert_eq!(report.damage.len(), 2, "{report:?}");
     let error = restore(&copy, &folder.path, OVERWRITE).unwrap_err();
     assert_eq!(error.code(), Code::StoreCorrupt);
-    // The store that was there is still there.
+    // The existing store is unchanged.
     assert_eq!(numbers(&folder.open().await, &thread_row(thread_row_key(1))).await, [1, 2, 3]);
     assert_eq!(verify(Path::new("/no/such/backup")).unwrap_err().code(), Code::InvalidRequest);
 }
@@ -263,7 +263,7 @@ async fn a_blob_goes_with_the_last_frame_that_names_it_and_not_before() {
     store.append(removal).await.unwrap();
     assert_eq!(store.blob(one.key, &blob).await.unwrap(), None);
     assert_eq!(store.blob(two.key, &blob).await.unwrap(), Some(content.clone()));
-    // Stored again for a frame to come, while the last frame that names it goes.
+    // Stored again for a later frame, while the last frame that names it is removed.
     store.put_blob(&tenant(), content.clone(), false).await.unwrap();
     let removal = Batch { changes: vec![Change::RemoveThread], ..batch(two.key, 1) };
     store.append(removal).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_blob_goes_with_the_last_frame_that_names_it_and_not_before() {
     let named = Batch { frames, blobs: vec![blob.clone()], ..batch(one.key, 1) };
     store.append(named).await.unwrap();
     assert_eq!(store.blob(one.key, &blob).await.unwrap(), Some(content));
-    // What no frame ever names is swept by the next start.
+    // The next start sweeps blobs that no frame ever names.
     store.put_blob(&tenant(), Bytes::from_static(b"never named"), false).await.unwrap();
     drop(store);
     let count = || -> i64 {
@@ -291,7 +291,7 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
     store.backup(&backup).await.unwrap();
     let newer = frames(thread.key, Some(run), 3, 3, &["acknowledged, and only in the log"]);
     store.append(Batch { frames: newer, ..batch(thread.key, 2) }).await.unwrap();
-    // The files as each step of a restore leaves them, when the process ends behind it.
+    // The files after each step of a restore, if the process ends there.
     let left = |names: &[(&str, &Path)]| {
         let left = Folder::new();
         for (suffix, from) in names {
@@ -321,7 +321,7 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
             assert!(!beside(&left.path, suffix).exists(), "{step}: '{suffix}' is left");
         }
     }
-    // Another restore finishes the one before it first.
+    // A second restore first finishes the interrupted one.
     let left = left(&[decided]);
     assert_eq!(
         restore(

@@ -1,4 +1,4 @@
-//! Files from elsewhere: the author of one runs nothing by it, and gets no access by it.
+//! Foreign files: their authors can neither run code nor get access through them.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const FILES: usize = 1_000;
 /// One in 16 restored files is opened as a store.
 const OPENED: usize = 16;
 
-/// What an attacker can do to a file with the tools of SQLite: `T` is a table of a store.
+/// Changes that an attacker can make to a file with SQLite's tools. `T` is a table of a store.
 const STATEMENTS: [&str; 26] = [
     "CREATE TRIGGER x AFTER INSERT ON T BEGIN DELETE FROM threads; END",
     "CREATE TRIGGER x BEFORE DELETE ON T BEGIN SELECT raise(ignore); END",
@@ -69,15 +69,15 @@ async fn backup(folder: &Folder) -> Vec<u8> {
     std::fs::read(copy).unwrap()
 }
 
-/// A token that the server itself would have written, for the one who knows its secret.
+/// A token as the server would write it, for an attacker who knows its secret.
 fn forge_token(conn: &Connection, number: usize) {
     let mut token = fixtures::token_row("default", &format!("forged-{number}"), Rights::all());
     token.hash = [u8::try_from(number % 250).unwrap(); 32];
-    // It may be there already, or the table may be gone.
+    // The token may exist already, or the table may be gone.
     drop(tokens::put(conn, &token));
 }
 
-/// Changes a file in one to three ways. Returns what was done.
+/// Changes a file in one to three ways. Returns a description of each.
 fn change(path: &Path, random: &mut Random, number: usize) -> Vec<String> {
     let mut done = Vec::new();
     for _ in 0..=random.below(3) {
@@ -112,7 +112,7 @@ fn change(path: &Path, random: &mut Random, number: usize) -> Vec<String> {
                 };
                 let conn = Connection::open(path).unwrap();
                 conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false).unwrap();
-                // An earlier change may be in its way.
+                // An earlier change may prevent this one.
                 let changed = conn.execute_batch(&sql).is_ok();
                 done.push(format!("{sql} ({changed})"));
             }
@@ -136,7 +136,7 @@ async fn a_changed_backup_is_refused_or_harmless() {
         std::fs::write(&backup, &bytes).unwrap();
         let changes = change(&backup, &mut random, number);
         let case = format!("TRILOGUE_SEED={seed}, file {number}: {changes:?}");
-        // A copy to another engine reads what it accepts, and no token.
+        // A copy to another engine reads any file that it accepts, without its tokens.
         if let Ok(snapshot) = StoreSnapshot::open(&backup) {
             let is_token = |part: &crate::core::transfer::CopyPart| matches!(part, crate::core::transfer::CopyPart::Tokens(rows) if !rows.is_empty());
             let mut has_tokens = false;
@@ -168,7 +168,7 @@ async fn a_changed_backup_is_refused_or_harmless() {
             assert!(store.tokens(&fixtures::tenant("default")).await.unwrap().is_empty(), "{case}");
         }
     }
-    // Neither of the two is all that happens.
+    // Both outcomes must occur.
     assert!(refused > restored && restored > 10, "{refused} refused, {restored} restored");
 }
 
@@ -212,14 +212,14 @@ async fn tokens_are_restored_only_on_demand() {
     forge_token(&Connection::open(&copy).unwrap(), 1);
     assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap().tokens, 2);
     assert_eq!(count_tokens(&folder.path), 0);
-    // What is deleted is not in the file either.
+    // Deleted content is not in the file either.
     let stored = std::fs::read(&folder.path).unwrap();
     assert!(!stored.windows(8).any(|bytes| bytes == b"forged-1"));
     restore(&copy, &folder.path, RestoreOptions { with_tokens: true, ..OVERWRITE }).unwrap();
     assert_eq!(count_tokens(&folder.path), 2);
 }
 
-/// A connection of ours runs nothing of a schema, even one that the check did not see.
+/// Connections of the store run nothing of a schema, even of one that the check did not see.
 #[tokio::test]
 async fn no_trigger_runs_and_no_setting_can_weaken_the_schema() {
     let folder = Folder::new();

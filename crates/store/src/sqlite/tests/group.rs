@@ -11,7 +11,7 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::error::{SqliteError, lock};
 use crate::sqlite::job::{WorkKind, WriteContext};
 
-/// Appends all of these at once, so that they share transactions, and gives the codes of those that were refused.
+/// Appends all batches at once, so that they share transactions. Returns the codes of the refused ones.
 async fn all_at_once(store: &Arc<SqliteStore>, batches: Vec<Batch>) -> Vec<Option<Code>> {
     let tasks: Vec<_> = batches
         .into_iter()
@@ -63,7 +63,7 @@ async fn what_follows_a_culprit_on_its_thread_is_refused_and_what_it_displaced_i
     let store = Arc::new(folder.open().await);
     let (taken, run) = thread_with_run(&store, 1).await;
     let (thread, _) = thread_with_run(&store, 0).await;
-    // The first fails by its row, the second builds on it, the third would have been too late behind the first.
+    // The first fails because of its row, the second builds on it, the third would come too late after the first.
     let other = crate::rows::RunRow {
         id: run_row(taken.key, run).id,
         ..run_row(thread.key, store.next_run_key())
@@ -142,7 +142,7 @@ async fn a_closed_store_refuses_and_keeps_everything() {
         Code::ShuttingDown
     );
     assert_eq!(store.health().unwrap_err().code(), Code::ShuttingDown);
-    // The lock is free while the closed store is still there.
+    // The lock is free although the closed store still exists.
     let again = folder.open().await;
     assert_eq!(numbers(&again, &thread).await, [1, 2, 3]);
     assert!(again.next_thread_key() > thread.key);
@@ -166,7 +166,7 @@ async fn a_cancelled_append_gives_its_room_in_the_queue_back() {
     while lock(&store.jobs).as_ref().unwrap().capacity() > 0 {
         tokio::task::yield_now().await;
     }
-    // The queue is full: these have their room and wait for a place, and their requests end.
+    // The queue is full: these have their permits and wait for a slot, and then their requests are cancelled.
     let with_one = room.available_permits();
     for _ in 0..3 {
         let cancelled = append(2);

@@ -1,4 +1,4 @@
-//! A damaged write-ahead log: what it loses is reported, and nothing else.
+//! A damaged write-ahead log: exactly its losses are reported.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn move_log(folder: &Folder) {
     file.note_moved(log, moved.1);
 }
 
-/// What was acknowledged, as the file has it.
+/// The acknowledged content, as the file has it.
 fn content(path: &Path) -> String {
     let conn = rusqlite::Connection::open(path).unwrap();
     let mut content = String::new();
@@ -81,7 +81,7 @@ fn damage(log: &[u8], random: &mut Random) -> Option<Vec<u8>> {
     Some(damaged)
 }
 
-/// Damages the log of a killed store in `damages` ways. Returns how many of them lost something.
+/// Damages the log of a killed store in `damages` ways. Returns how many of them lost commits.
 async fn damaged_logs(whole: &Folder, damages: usize) -> usize {
     let log = std::fs::read(beside(&whole.path, LOG)).unwrap();
     let truth = {
@@ -99,7 +99,7 @@ async fn damaged_logs(whole: &Folder, damages: usize) -> usize {
         let store = match SqliteStore::open(copy.path.clone(), options()).await {
             Ok(store) => store,
             Err(error) => {
-                // Nothing is read from a database that does not fit its log.
+                // No read is served from a database that does not fit its log.
                 assert_eq!(error.code(), Code::StoreCorrupt, "damage {number}: {error}");
                 losses += 1;
                 continue;
@@ -123,13 +123,13 @@ async fn every_damage_of_the_log_that_loses_something_is_reported_and_no_other()
     let store = folder.open().await;
     furnish(&store, 20).await;
     let furnished = killed(&folder);
-    // All of it is in the database now: the log can be damaged as it likes.
+    // The database has all of it now, so damage of the log loses nothing.
     move_log(&folder);
     let moved = killed(&folder);
-    // A log that began again, with the remains of the one before behind it.
+    // A log that started over, with the remains of the earlier one after it.
     furnish(&store, 5).await;
     remove(&store).await;
-    // What is removed again leaves nothing to compare, so the last commit is one that does.
+    // Data that is removed again leaves nothing to compare, so the last commit adds data.
     furnish(&store, 1).await;
     let begun_again = killed(&folder);
     let losses = damaged_logs(&furnished, 100).await;
@@ -172,7 +172,7 @@ async fn a_thread_that_lost_events_is_listed_and_closed_until_it_is_erased() {
         }
         let hidden = store.threads(&scope(), &ThreadFilter::default(), &page).await.unwrap();
         assert_eq!(hidden.rows.len(), 1);
-        // A key is never given twice, also where nothing else of its thread is left.
+        // A key is never given twice, even if nothing but the key of its thread is left.
         assert!(store.next_thread_key() > new);
     }
     let store = left.open().await;
@@ -200,11 +200,11 @@ async fn what_replaces_a_store_is_not_compared_with_it() {
     assert_eq!(store.stats().await.unwrap().lost_commits, 0);
     assert_eq!(numbers(&store, &thread).await, [1]);
     drop(store);
-    // Another program moved the log into the database, and removed it.
+    // Another program moved the log into the database, and removed the log.
     let left = killed(&folder);
     drop(content(&left.path));
     assert_eq!(left.open().await.stats().await.unwrap().lost_commits, 0);
-    // The store is gone. Another one begins under its name only when nothing else is left of it.
+    // The store is gone. A new one may use its name only if nothing else of the old one is left.
     for suffix in ["", LOG] {
         let _ = std::fs::remove_file(beside(&left.path, suffix));
     }

@@ -59,7 +59,7 @@ async fn the_third_version_has_no_index_of_message_ids_and_keeps_the_messages() 
     let store = folder.open().await;
     let (thread, _) = thread_with_run(&store, 2).await;
     store.close().await.unwrap();
-    // As the second version left it.
+    // The state that the second version left.
     let conn = folder.raw();
     conn.execute_batch("CREATE INDEX messages_by_id ON messages (tenant, id)").unwrap();
     conn.pragma_update(None, "user_version", 2).unwrap();
@@ -78,7 +78,7 @@ fn a_migration_that_failed_or_was_cut_off_leaves_nothing_and_is_made_again() {
     migrate(&mut conn, MIGRATIONS).unwrap();
     assert!(migrate(&mut conn, &with(add_notes_twice)).is_err());
     assert_eq!((version(&conn), notes(&conn)), (SCHEMA_VERSION, None));
-    // What a crash leaves: the transaction did not end.
+    // The state after a crash: the transaction did not end.
     conn.execute_batch("BEGIN; CREATE TABLE notes (x); INSERT INTO notes VALUES (1)").unwrap();
     drop(conn);
     let mut conn = folder.raw();
@@ -133,7 +133,7 @@ async fn keys_of_what_was_removed_are_not_given_again() {
     let store = folder.open().await;
     assert!(store.next_run_key() > run);
     assert!(store.next_thread_key() > thread);
-    // Nor are the numbers of its log: the next is behind those that went.
+    // The numbers of its log are not reused either: the next number follows the removed ones.
     let first = ThreadKey(1);
     let frames = frames(first, None, 3, 0, &["behind the gap"]);
     store.append(Batch { frames, ..batch(first, 2) }).await.unwrap();

@@ -1,4 +1,4 @@
-//! What only this engine has: transactions of many, migrations, files, damage, full disks.
+//! Tests of this engine alone: group transactions, migrations, files, damage, full disks.
 
 mod damage;
 mod disk;

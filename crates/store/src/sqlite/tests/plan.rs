@@ -1,4 +1,4 @@
-//! The plans of listings and of the queue: each is led by an index, in the order in which it answers.
+//! The query plans of listings and of the queue: each uses an index, in the order of the results.
 
 use rusqlite::{Connection, params_from_iter};
 use trilogue_domain::{AgentName, IdKind, PrincipalId, RunStatus, Scope, ThreadKey};
@@ -8,7 +8,7 @@ use crate::rows::{RunRow, ThreadRow};
 use crate::sqlite::access_path::{AccessPath, Listed};
 use crate::sqlite::schema::{MIGRATIONS, migrate};
 
-/// What SQLite says of how it answers a statement, one step a line.
+/// SQLite's query plan of a statement, one step per line.
 fn plan(conn: &Connection, sql: &str, values: &[rusqlite::types::Value]) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let steps = statement
@@ -140,7 +140,7 @@ fn the_removal_of_threads_looks_at_their_rows_alone() {
     for (sql, value) in parts.chain(together.map(|sql| (sql, "[1, 2]".to_owned().into()))) {
         let plan = plan(&conn, sql, &[value]);
         let scans = |step: &&str| {
-            // The list of threads, and the union of what was found by indexes.
+            // Only the list of threads, and the union of index results, may be scanned.
             step.starts_with("SCAN")
                 && !step.contains("VIRTUAL TABLE")
                 && !step.contains("subquery")

@@ -25,7 +25,7 @@ async fn an_attached_reader_is_served_from_memory_and_agrees_with_the_file() {
     assert!(store.stats().await.unwrap().cache_bytes > 0);
     let cold = folder.raw();
     cold.execute("UPDATE frames SET body = x'00' WHERE first > 3", []).unwrap();
-    // From the fourth number on nothing needs the file, which would be found damaged.
+    // From the fourth number, reads do not use the file, which would be found damaged.
     for (run, after) in
         [(None, 3), (None, 8), (Some(run), 3), (Some(run), 9), (None, 37), (Some(run), 37)]
     {
@@ -46,7 +46,7 @@ async fn a_reader_of_a_log_that_was_written_in_this_life_knows_its_end_without_a
     let folder = Folder::new();
     let store = folder.open().await;
     let (thread, _) = thread_with_run(&store, 3).await;
-    // A look-up would meet the damage.
+    // A look-up would find the damage.
     folder.raw().execute("UPDATE frames SET body = x'00'", []).unwrap();
     let mut tail = store.tail(thread.key);
     assert_eq!(*tail.committed.borrow_and_update(), 3);
@@ -55,11 +55,11 @@ async fn a_reader_of_a_log_that_was_written_in_this_life_knows_its_end_without_a
     store.append(more).await.unwrap();
     assert_eq!(*tail.committed.borrow_and_update(), 4);
     assert!(store.frames(thread.key, Range { after: 4, ..everything() }).await.unwrap().is_empty());
-    // One that was refused has moved nothing.
+    // A refused batch has changed nothing.
     let late = Batch { frames: frames(thread.key, None, 4, 0, &["y"]), ..batch(thread.key, 3) };
     store.append(late).await.unwrap_err();
     assert_eq!(store.last_number(thread.key).await.unwrap(), 4);
-    // What is removed has no end.
+    // A removed thread has no end.
     store
         .append(Batch { changes: vec![Change::RemoveThread], ..batch(thread.key, 4) })
         .await
@@ -125,7 +125,7 @@ async fn a_condition_that_no_index_serves_looks_at_a_bounded_number_of_rows() {
     let broad = filter(&[("colour", "\"blue\""), ("nested", "{\"a\":1}")]);
     let error = store.threads(&scope(), &broad, &page).await.unwrap_err();
     assert_eq!(error.code(), Code::FilterTooBroad);
-    // The condition that few fulfil leads, wherever it stands.
+    // The condition with few matches is used as the access path, in any position.
     let narrow = filter(&[("colour", "\"blue\""), ("key", "77")]);
     let found = store.threads(&scope(), &narrow, &page).await.unwrap();
     assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [ThreadKey(77)]);

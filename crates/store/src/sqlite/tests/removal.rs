@@ -18,7 +18,7 @@ use crate::rows::{InterruptFilter, Page, QueueKind, RunFilter, ThreadRow};
 use crate::sqlite::error::lock;
 use crate::sqlite::{SqliteStore, blob, remove, verify};
 
-/// Appends so many frames of one run to a thread, from this number on.
+/// Appends `count` frames of one run to a thread, starting at `first`.
 async fn fill(
     store: &SqliteStore,
     thread: trilogue_domain::ThreadKey,
@@ -69,7 +69,7 @@ async fn what_a_large_removal_has_left_is_seen_by_nobody_and_deleted_also_after_
     let report = verify(&copy).unwrap();
     assert!(report.is_sound() && report.frames == 1, "{report:?}");
 
-    // A process that ended in between: the note is there, and so are the frames.
+    // A process ended before the deletion: the note and the frames still exist.
     let (thread, run) = thread_with_run(&store, 5).await;
     store.close().await.unwrap();
     folder.raw().execute("INSERT INTO removals VALUES (?1, ?2)", [thread.key.0, run.0]).unwrap();
@@ -133,7 +133,7 @@ fn rows(folder: &Folder) -> i64 {
     TABLES.iter().map(count).sum()
 }
 
-/// Waits until nothing is left of what was removed.
+/// Waits until all removed data is deleted.
 async fn all_deleted(folder: &Folder) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while remove::has_remains(&folder.raw()).unwrap() {
@@ -172,7 +172,7 @@ async fn large_thread(store: &SqliteStore) -> (ThreadRow, RunKey) {
     (thread, run)
 }
 
-/// Nothing of the thread can be found, whichever way somebody looks.
+/// No look-up finds anything of the thread.
 async fn assert_gone(store: &SqliteStore, thread: &ThreadRow, run: RunKey) {
     let row = run_row(thread.key, run);
     assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), None);
@@ -207,7 +207,7 @@ async fn a_large_thread_is_gone_at_once_and_its_rows_are_deleted_in_parts() {
     let store = Arc::new(folder.open().await);
     let (thread, run) = large_thread(&store).await;
     let mut tail = store.tail(thread.key);
-    // The writer is held behind the removal, and before more than one part of the rest is deleted.
+    // The writer is held after the removal, before more than one part of the rest is deleted.
     let first = hold_writer(&store, ALONE).await;
     let removing = tokio::spawn({
         let store = Arc::clone(&store);
@@ -245,7 +245,7 @@ async fn a_large_thread_is_gone_at_once_and_its_rows_are_deleted_in_parts() {
     assert_eq!(rows(&folder), 2, "the new thread and its key");
     assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(again));
 
-    // A life that ended in between: the next one goes on, and nobody sees what is left.
+    // After a sudden end, the next start continues the deletion, and no reader sees the rest.
     assert!(rows(&killed) > RUNS);
     let store = killed.open().await;
     assert_gone(&store, &thread, run).await;

@@ -45,7 +45,7 @@ async fn who_was_told_of_a_change_finds_it() {
         assert_eq!(store.thread_of(&scope(), thread.key).await.unwrap().as_ref(), Some(&thread));
         let known = store.binding(&scope(), &thread.id, &agent()).await.unwrap();
         assert_eq!(known, Some(bound));
-        // And what is on the disk is the same.
+        // The disk has the same row.
         let stored = store.thread_by_key(thread.key).await.unwrap();
         assert_eq!(stored.as_ref(), Some(&thread));
     }
@@ -142,7 +142,7 @@ fn rows_that_a_commit_under_way_changes_are_hidden() {
     commit(&other);
     hot.hide([thread.key].into_iter());
     assert_eq!((found(&thread), found(&other)), (None, Some(other.clone())));
-    // The first of two changes is not the newest either.
+    // The first of two changes is not the newest one.
     thread.head = Some(CheckpointKey(1));
     commit(&thread);
     assert_eq!(found(&thread), None);

@@ -1,4 +1,4 @@
-//! A store in a folder of its own, and things to put into it.
+//! A store in a separate folder, and data for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Folder {
         SqliteStore::open(self.path.clone(), options).await.unwrap()
     }
 
-    /// A second connection, which does to the file what no part of the engine would.
+    /// A second connection, for changes to the file that the engine would never make.
     pub(super) fn raw(&self) -> Connection {
         Connection::open(&self.path).unwrap()
     }
@@ -79,7 +79,7 @@ pub(super) fn scope() -> Scope {
     Scope { tenant: tenant(), owner: None }
 }
 
-/// As long as every other thread's row.
+/// All thread rows have the same length.
 pub(super) fn thread_row(key: ThreadKey) -> ThreadRow {
     ThreadRow {
         metadata: Json::parse(format!(r#"{{"colour":"blue","key":{key}}}"#)).unwrap(),
@@ -87,7 +87,7 @@ pub(super) fn thread_row(key: ThreadKey) -> ThreadRow {
     }
 }
 
-/// As long as every other run's row.
+/// All run rows have the same length.
 pub(super) fn run_row(thread: ThreadKey, key: RunKey) -> RunRow {
     RunRow {
         metadata: Json::parse(format!(r#"{{"number":{key}}}"#)).unwrap(),
@@ -146,7 +146,7 @@ pub(super) fn creation(thread: ThreadKey) -> Batch {
     Batch { changes: vec![Change::Thread(thread_row(thread))], ..batch(thread, 0) }
 }
 
-/// Creates a thread with so many frames of a run.
+/// Creates a thread with `count` frames of a run.
 pub(super) async fn thread_with_run(store: &SqliteStore, count: u64) -> (ThreadRow, RunKey) {
     let (thread, run) = (store.next_thread_key(), store.next_run_key());
     store.append(creation(thread)).await.unwrap();
@@ -170,7 +170,7 @@ pub(super) async fn numbers(store: &SqliteStore, thread: &ThreadRow) -> Vec<u64>
     frames.iter().flat_map(|frame| frame.first()..=frame.last()).collect()
 }
 
-/// Holds the writer in a transaction until what is returned is used or dropped.
+/// Holds the writer in a transaction until the returned value is used or dropped.
 pub(super) async fn hold_writer(
     store: &Arc<SqliteStore>,
     kind: WorkKind,
@@ -180,7 +180,7 @@ pub(super) async fn hold_writer(
     release
 }
 
-/// Holds the writer as soon as it comes to it, which the receiver says.
+/// Holds the writer when it reaches this job; the receiver reports that.
 pub(super) fn queue_hold(
     store: &Arc<SqliteStore>,
     kind: WorkKind,
@@ -198,10 +198,10 @@ pub(super) fn queue_hold(
     (release, is_held)
 }
 
-/// Work that shares its transaction with no other.
+/// Work that shares its transaction with no other job.
 pub(super) const ALONE: WorkKind = WorkKind { is_alone: true, ..WorkKind::USUAL };
 
-/// What a sudden end of the process leaves: the database and its log, as the disk's cache has them.
+/// The files after a sudden end of the process: the database and its log, as the system's cache has them.
 pub(super) fn killed(folder: &Folder) -> Folder {
     let next = Folder::new();
     for suffix in ["", "-wal", ".commits"] {

@@ -21,7 +21,7 @@ fn the_file_is_ahead_of_a_log_that_grows_and_found_again_when_it_was_cut() {
     let length = || fs::metadata(&path).unwrap().len();
     let mut log = LogFile::of(&folder.path);
 
-    // A log of a few pages has not even been looked for.
+    // For a log of a few pages, the file has not even been opened.
     log.grow_ahead(10).unwrap();
     assert!(!path.exists());
     assert!(log.grow_ahead(64).is_err(), "there is no file");
@@ -35,16 +35,16 @@ fn the_file_is_ahead_of_a_log_that_grows_and_found_again_when_it_was_cut() {
     assert_eq!(length(), first, "there was room enough");
     log.grow_ahead(300).unwrap();
     assert!(length() > first);
-    // What the log holds is not touched, and the rest is zeros.
+    // The log's content is unchanged, and the rest is zeros.
     let bytes = fs::read(&path).unwrap();
     assert!(bytes.starts_with(&held));
     assert!(bytes.iter().skip(held.len()).all(|byte| *byte == 0));
 
-    // It started over: there is room for long.
+    // The log started over: the file has space for a long time.
     let before = length();
     log.grow_ahead(64).unwrap();
     assert_eq!(length(), before);
-    // It started over and was cut.
+    // The log started over and its file was cut.
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
     log.grow_ahead(70).unwrap();
     let cut = length();
@@ -61,7 +61,7 @@ async fn a_log_with_room_behind_it_is_recovered() {
         let frames = frames(thread.key, Some(run), number, number, &["and on"]);
         store.append(Batch { frames, ..batch(thread.key, number - 1) }).await.unwrap();
     }
-    // What a power cut would leave: no checkpoint was made yet.
+    // The state that a power cut would leave: no checkpoint was made yet.
     let copy = killed(&folder);
     let log = fs::read(beside(&copy.path, "-wal")).unwrap();
     assert!(log.len() > 1024 * 1024, "the file is not ahead of its log");
@@ -69,13 +69,13 @@ async fn a_log_with_room_behind_it_is_recovered() {
     let again = copy.open().await;
     let expected: Vec<u64> = (1..=60).collect();
     assert_eq!(numbers(&again, &thread).await, expected);
-    // And it goes on from there.
+    // The store continues from that state.
     let frames = frames(thread.key, Some(run), 61, 61, &["and on"]);
     again.append(Batch { frames, ..batch(thread.key, 60) }).await.unwrap();
     assert_eq!(numbers(&again, &thread).await.len(), 61);
 }
 
-/// A reader that holds its snapshot, as an inspection does: the log cannot start over.
+/// A reader that holds its snapshot, as an inspection does, so that the log cannot start over.
 fn snapshot(folder: &Folder) -> Connection {
     let reader = folder.raw();
     reader.execute_batch("BEGIN").unwrap();
@@ -130,7 +130,7 @@ async fn a_store_says_that_it_waits_for_its_log() {
     let next = killed(&folder);
     drop(reader);
     assert_eq!(store.waits_for(), None);
-    // Another process reads: the log cannot be emptied yet, and the store does not wait for ever.
+    // Another process reads, so the log cannot be emptied yet. The store does not wait for ever.
     let reader = snapshot(&next);
     let store = next.open_with(|options| options.start_wait = Duration::ZERO).await;
     let reason = store.waits_for().expect("it waits");
@@ -149,7 +149,7 @@ async fn a_store_says_that_it_waits_for_its_log() {
 
 #[tokio::test]
 async fn removals_in_a_row_share_the_emptying_of_the_log() {
-    /// Less than a removal waits for others.
+    /// Shorter than the delay in which removals share the emptying of the log.
     const SHARED: Duration = Duration::from_millis(450);
     let folder = Folder::new();
     let store = folder.open().await;
@@ -163,7 +163,7 @@ async fn removals_in_a_row_share_the_emptying_of_the_log() {
         let removal = Batch { changes: vec![Change::RemoveThread], ..batch(thread, 1) };
         store.append(removal).await.unwrap();
         let length = log_bytes(&folder);
-        // On a slow machine the first may not wait for the last.
+        // On a slow machine the first removal may not wait for the last.
         if begun.elapsed() > SHARED {
             break;
         }
