@@ -97,13 +97,13 @@ impl Admin for PostgresStore {
     async fn close(&self) -> Result<()> {
         lock(&self.writers).clear();
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
-        // What was accepted is written first.
+        // Appends that were accepted are written before the pools close.
         while tasks.join_next().await.is_some() {}
         lock(&self.upkeep).abort_all();
         if let Some(node) = &self.database.node
             && let Ok(conn) = self.database.connect().await
         {
-            // Otherwise the others find out by its silence.
+            // If this fails, the other nodes notice the silence of this one.
             drop(node::leave(&conn, node).await);
         }
         self.database.health.worsen(StoreState::Closed, "");

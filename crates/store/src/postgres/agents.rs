@@ -1,4 +1,4 @@
-//! Which agents the nodes have: each tells the others in its row.
+//! The agents of each node. A node publishes them in its row of the table `nodes`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -14,21 +14,21 @@ use super::row;
 use crate::core::agent_difference::{NodeAgents, differences};
 use crate::port::{AgentDifference, NodeAddress, NodeAgent};
 
-/// `agents` maps the name of each agent to its digest, where it is compared, and to the other texts that mean it. NULL where a node has not told them, such as one of an older version.
+/// `agents` maps the name of each agent to its digest, if nodes compare it, and to the other texts that mean the agent. NULL if a node has not published its agents, as an older version does not.
 pub(super) const ADD_COLUMN: &str = "ALTER TABLE nodes ADD COLUMN agents JSONB";
 
-/// What this node and the others have told.
+/// The agents that this node and the others have published.
 #[derive(Debug, Default)]
 pub(super) struct ToldAgents {
-    /// The agents of this node, in the form of the column; `None` until it tells them.
+    /// The agents of this node, in the form of the column. `None` until it publishes them.
     own: Mutex<Option<String>>,
-    /// Whether the row has them.
+    /// Whether the node's row has them.
     is_stored: AtomicBool,
-    /// The names of agents that live nodes have, and this one has not.
+    /// The names of agents that live nodes have and this one does not.
     foreign: Mutex<Vec<String>>,
     /// The live nodes by their ids.
     live: Mutex<BTreeMap<String, NodeProfile>>,
-    /// What was logged last of what nodes do not agree about.
+    /// The differences between nodes that were logged last.
     logged: Mutex<Vec<AgentDifference>>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct ToldAgents {
 struct NodeProfile {
     name: String,
     version: String,
-    /// `None` until it tells them.
+    /// `None` until the node publishes them.
     agents: Option<Vec<NodeAgent>>,
 }
 
-/// Other live nodes that take threads: at `$1` is this node's id, at `$2` are the seconds after which one is dead.
+/// Other live nodes that take threads. `$1` is this node's id, `$2` the seconds after which a node is dead.
 macro_rules! others {
     () => {
         concat!(
@@ -56,7 +56,7 @@ const ALIVE: &str = concat!(
     is_alive!("$2"),
     " ORDER BY name"
 );
-/// Any of those that have it, so that not one gets all requests.
+/// A random node of those that have it, so that the requests are spread.
 const WITH_AGENT: &str = concat!(
     "SELECT name, address ",
     others!(),
@@ -80,23 +80,23 @@ const LACKED: &str = concat!(
 // === impl ToldAgents ===
 
 impl ToldAgents {
-    /// In the form of the column; `None` until the node tells them.
+    /// The agents of this node, in the form of the column. `None` until it publishes them.
     pub(super) fn own(&self) -> Option<String> {
         lock(&self.own).clone()
     }
 
-    /// The agents that live nodes have and this one has not, as of the last sign of life.
+    /// The agents that live nodes have and this one does not, as of the last sign of life.
     pub(super) fn foreign(&self) -> Vec<String> {
         lock(&self.foreign).clone()
     }
 
-    /// The name of the live node with this id, as of the last sign of life; `None` while there is no second one.
+    /// The name of the live node with this id, as of the last sign of life. `None` while this node is the only one.
     pub(super) fn node_name(&self, id: &str) -> Option<String> {
         let live = lock(&self.live);
         live.get(id).filter(|_| live.len() > 1).map(|node| node.name.clone())
     }
 
-    /// Whether the node with this id lives and does not have an agent, as of the last sign of life.
+    /// Whether the node with this id is alive and does not have an agent, as of the last sign of life.
     pub(super) fn lacks(&self, id: &str, agent: &str) -> bool {
         let live = lock(&self.live);
         let told = live.get(id).and_then(|node| node.agents.as_ref());
@@ -104,7 +104,7 @@ impl ToldAgents {
     }
 }
 
-/// Tells the other nodes which agents this one has.
+/// Publishes this node's agents to the other nodes.
 pub(super) async fn tell(
     conn: &Connection,
     told: &ToldAgents,
@@ -119,13 +119,13 @@ async fn store(conn: &Connection, told: &ToldAgents, id: &str) -> Result<(), Pos
     let Some(own) = told.own() else { return Ok(()) };
     told.is_stored.store(false, Ordering::Release);
     row::execute(conn, TELL, &[&id, &own]).await?;
-    // Another list may have come meanwhile.
+    // Another list may have been published meanwhile.
     let is_newest = lock(&told.own).as_ref() == Some(&own);
     told.is_stored.store(is_newest, Ordering::Release);
     Ok(())
 }
 
-/// Reads what the nodes have told, and logs what they do not agree about where that has changed.
+/// Reads what the nodes have published. Logs their differences if these have changed.
 pub(super) async fn look(
     conn: &Connection,
     told: &ToldAgents,
@@ -140,7 +140,7 @@ pub(super) async fn look(
         (row.get(0), NodeProfile { name, version, agents: agents(row.get(3)) })
     });
     let live: BTreeMap<String, NodeProfile> = live.collect();
-    // A node that has not told its agents lacks none.
+    // A node that has not published its agents counts as lacking none.
     let own = live.get(id).and_then(|own| own.agents.as_ref());
     let own: Option<BTreeSet<_>> = own.map(|own| own.iter().map(|agent| &agent.name).collect());
     let lists = live.values().filter_map(|it| Some((it, it.agents.as_deref()?)));
@@ -187,7 +187,7 @@ pub(super) async fn with_agent(
     Ok(row::query_opt(conn, WITH_AGENT, params).await?.map(|row| row::node_address(&row)))
 }
 
-/// Fails with `thread_elsewhere` when another live node has all agents of the thread's open runs, and this one lacks some.
+/// Fails with `thread_elsewhere` if another live node has all agents of the thread's open runs and this one lacks some.
 pub(super) async fn check_take_over(
     conn: &Connection,
     told: &ToldAgents,
@@ -211,7 +211,7 @@ fn column(agents: &[NodeAgent]) -> String {
     Value::Object(agents.iter().map(entry).collect()).to_string()
 }
 
-/// Reads the column. A form that this version does not know tells of no agents.
+/// Reads the column. A form that this version does not know counts as no agents.
 pub(super) fn agents(column: Option<&str>) -> Option<Vec<NodeAgent>> {
     let by_name: BTreeMap<String, Value> = serde_json::from_str(column?).unwrap_or_default();
     let agent = |(name, entry): (String, Value)| {

@@ -26,9 +26,9 @@ pub(super) const HEAD: &str = "SELECT owner_node, epoch, last, stamp FROM heads 
 const LOCKED_HEAD: &str =
     "SELECT owner_node, epoch, last, stamp FROM heads WHERE thread = $1 FOR UPDATE";
 
-/// Who may continue the log of a thread, and where it ends.
+/// The owner of a thread's log, and the log's end.
 pub(super) struct ThreadHead {
-    /// The id of the node that owns the thread, dead or alive; empty where none does.
+    /// The id of the node that owns the thread, alive or dead. Empty if no node owns it.
     pub(super) owner: String,
     end: LogEnd,
 }
@@ -94,7 +94,7 @@ impl Append for PostgresStore {
         let taken = database
             .write(|conn| async move { take_over(&conn, database, thread, node).await })
             .await?;
-        // What is kept of its log may end before what others wrote.
+        // The frames in memory may end before those of another node.
         database.tails.continued(thread, taken.last);
         Ok(taken)
     }
@@ -116,7 +116,7 @@ impl Append for PostgresStore {
     }
 }
 
-/// The thread, where the node owns it. A node that drains gives up what it is asked for. Fails for a thread whose log ends before what this node knows of it.
+/// The thread, if the node owns it. A draining node gives up the threads that are requested from it.
 async fn kept(
     conn: &Connection,
     database: &Database,
@@ -153,7 +153,7 @@ async fn kept(
     Ok(Some(found).filter(|found| found.thread.owner_node == node))
 }
 
-/// The owner of a thread, where that is another node than `node` and alive.
+/// The owner of a thread, if it is alive and not `node`.
 async fn other(
     conn: &Connection,
     database: &Database,
@@ -166,12 +166,12 @@ async fn other(
     }
 }
 
-/// Why a request belongs to the owner of its thread.
+/// The reason that a request belongs to the owner of its thread.
 fn owns(name: &str) -> String {
     format!("the node '{name}' owns the thread")
 }
 
-/// Makes a node the owner of a thread, unless it is. The head is locked first, as an append locks it.
+/// Makes a node the owner of a thread, unless it is. Locks the head first, as an append does, so that the two cannot deadlock.
 async fn take_over(
     conn: &Connection,
     database: &Database,
@@ -201,7 +201,7 @@ async fn take_over(
     Ok(taken)
 }
 
-/// Writes the owner of a thread, whose head is locked, with the epoch that begins.
+/// Writes the owner of a thread whose head is locked, and the epoch that begins.
 async fn assign(
     conn: &Connection,
     thread: &mut ThreadRow,
@@ -219,7 +219,7 @@ async fn assign(
     Ok(())
 }
 
-/// What the store has of a thread whose log ends at `last`.
+/// The rows of a thread whose log ends at `last`.
 async fn acquired(
     conn: &Connection,
     database: &Database,
@@ -231,7 +231,7 @@ async fn acquired(
     let open = "WHERE thread = $1 AND ended_at IS NULL ORDER BY position";
     let mut open_runs = row::many::<RunRow>(conn, open, &[&thread.0]).await?;
     for run in &mut open_runs {
-        // The row was written at a boundary; the log may have gone on.
+        // The row was written at a boundary; the log may have grown since.
         let last = frames::last_of_run(conn, &database.reader, thread, run.key).await?;
         run.last_run_number = run.last_run_number.max(last);
     }
@@ -245,8 +245,8 @@ async fn acquired(
     })
 }
 
-/// Makes this node the owner of a thread without open runs whose live owner does not have an agent. Returns the end of its log; `None` where the owner is another than that.
-/// Fails with `thread_elsewhere` where the thread has an open run.
+/// Makes this node the owner of a thread without open runs, if its live owner does not have an agent. Returns the end of its log, or `None` if the owner is not such a node.
+/// Fails with `thread_elsewhere` if the thread has an open run.
 async fn take_idle(
     conn: &Connection,
     database: &Database,
@@ -290,7 +290,7 @@ pub(super) async fn head(
     Ok(ThreadHead { owner: found.get(0), end })
 }
 
-/// The last number of a thread's log; zero where there is none.
+/// The last number of a thread's log. Zero if the log is empty.
 pub(super) async fn last_number(
     conn: &Connection,
     thread: ThreadKey,

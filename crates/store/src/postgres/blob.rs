@@ -1,7 +1,7 @@
-//! Large content: stored once per tenant, named by frames, removed with the last name. It is in the database, or in a bucket from a size on.
+//! Large content: stored once per tenant, named by frames, removed with the last frame that names it. It is in the database, or in a bucket if it has a certain size.
 //!
-//! An object of the bucket is noted in the table `blob_objects` before it is uploaded, and until a blob has its name.
-//! So whatever fails in between, the sweep finds it there, without a listing of the bucket.
+//! An object of the bucket is noted in the table `blob_objects` before its upload, and stays noted until a blob has its name.
+//! So if any step in between fails, the sweep finds the object in the table, without a listing of the bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +23,15 @@ use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
 use crate::port::Batch;
 
-/// How long content waits for the frame that names it, and an object of the bucket for the end of its upload; then its writer has given up or is gone.
+/// How long content waits for the frame that names it, and an object of the bucket for the end of its upload. After that its writer has given up or is gone.
 const WAIT: Duration = Duration::from_secs(3_600);
-/// How often it is looked for objects that are to be removed, beside at once when content was removed here.
+/// The interval between searches for objects to remove. A removal of content by this process starts a search at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// How many objects are removed before it is noted, and for how long no other node tries to.
+/// How many objects are removed before the table is updated, and for how long no other node tries to remove them.
 const SWEEP_PART: i64 = 64;
 const SWEEP_LEASE: Duration = Duration::from_secs(300);
 
-/// Names a blob for these runs. It no longer waits then: a removal sees one or the other.
+/// Names a blob for these runs. The blob no longer waits then: a removal sees either the wait or the name.
 const REFER: &str = concat!(
     "WITH found AS (SELECT b.key FROM threads t JOIN blobs b ON b.tenant = t.tenant",
     " WHERE t.key = $1 AND b.hash = $2 AND b.length = $3),",
@@ -48,7 +48,7 @@ const REMOVE_UNNAMED: &str = concat!(
     " AND since > now() - make_interval(secs => $2))"
 );
 
-/// Stores content, unless it is there. It is empty where an object has it.
+/// Stores content, unless it exists. The content is empty if an object has it.
 pub(super) const INSERT: &str = concat!(
     "INSERT INTO blobs (tenant, hash, length, crc, data, object) VALUES ($1, $2, $3, $4, $5, $6)",
     " ON CONFLICT (tenant, hash, length) DO UPDATE SET crc = blobs.crc",
@@ -59,7 +59,7 @@ const BEGIN_UPLOAD: &str = concat!(
     "INSERT INTO blob_objects (object, due) VALUES ($1, now() + make_interval(secs => $2))",
     " ON CONFLICT DO NOTHING"
 );
-/// A blob has the object now, and nobody is to remove it.
+/// Marks an object as used by a blob, so that no sweep removes it.
 const END_UPLOAD: &str = "DELETE FROM blob_objects WHERE object = $1 AND NOT doomed";
 const REMOVE_UPLOAD: &str = "UPDATE blob_objects SET due = now() WHERE object = $1";
 const DOOM: &str = concat!(
@@ -82,7 +82,7 @@ struct FoundBlob {
 pub(super) struct StoredBlobRow {
     key: i64,
     object: Option<String>,
-    /// Whether it was not there before.
+    /// Whether the row was inserted.
     is_new: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) enum BlobContent {
     Object(String),
 }
 
-/// Stores content, and notes that this opening is about to name it.
+/// Stores content, and notes that this opening of the store is about to name it.
 /// Fails as [`crate::port::Append::put_blob`].
 pub(super) async fn put(
     database: &Database,
@@ -129,7 +129,7 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// Uploads content under a name that is noted before. Returns the name, which [`end_upload`] gives to a blob.
+/// Uploads content under a name that is noted before. Returns the name, for [`end_upload`] to give to a blob.
 pub(super) async fn upload(
     database: &Database,
     bucket: &Bucket,
@@ -146,7 +146,7 @@ pub(super) async fn upload(
     Ok(object)
 }
 
-/// Stores content whose bytes are in an object. Returns the blob that is there now. Where another node was faster, that has its object, and this one falls due.
+/// Stores content whose bytes are in an object. Returns the blob that exists now. If another node was faster, the blob has that node's object, and this one is due for removal.
 pub(super) async fn end_upload(
     conn: &Connection,
     tenant: &TenantId,
@@ -168,7 +168,7 @@ pub(super) async fn end_upload(
     Ok(stored)
 }
 
-/// Removes uploads that no blob will have, as far as that works now: a sweep takes the rest.
+/// Removes uploads that no blob will use, if the bucket can be reached. A sweep removes the rest.
 pub(super) async fn give_up(database: &Database, bucket: &Bucket, objects: &[String]) {
     let expire = |conn: Arc<OpenTransaction>| async move {
         let sql = "UPDATE blob_objects SET due = now() WHERE object = ANY($1)";
@@ -179,7 +179,7 @@ pub(super) async fn give_up(database: &Database, bucket: &Bucket, objects: &[Str
     }
 }
 
-/// Whether the content is there; then notes that this opening is about to name it.
+/// Whether the content exists. If so, notes that this opening is about to name it.
 async fn keep(
     conn: &Connection,
     opening: i64,
@@ -189,7 +189,7 @@ async fn keep(
     let (hash, length) = (blob.hash.as_slice(), blob.length.cast_signed());
     let find = concat!(
         "SELECT key FROM blobs WHERE tenant = $1 AND hash = $2 AND length = $3",
-        // Until the wait is stored, no removal may take it.
+        // No removal may delete it until the wait is stored.
         " FOR KEY SHARE"
     );
     let found = row::query_opt(conn, find, &[&tenant.as_str(), &hash, &length]).await?;
@@ -207,7 +207,7 @@ async fn wait(conn: &Connection, opening: i64, key: i64) -> Result<(), PostgresE
     Ok(())
 }
 
-/// Returns the blob that is there now.
+/// Returns the blob that exists now.
 async fn insert(
     conn: &Connection,
     tenant: &TenantId,
@@ -244,7 +244,7 @@ pub(super) fn references(opening: i64, batch: &Batch) -> Vec<RowStatement<'_>> {
     batch.blobs.iter().map(reference).collect()
 }
 
-/// Removes those of these blobs that nothing names any more.
+/// Removes the given blobs that nothing names any more.
 pub(super) async fn remove_unnamed(conn: &Connection, keys: &[i64]) -> Result<(), PostgresError> {
     if !keys.is_empty() {
         row::execute(conn, REMOVE_UNNAMED, &[&keys, &WAIT.as_secs_f64()]).await?;
@@ -252,7 +252,7 @@ pub(super) async fn remove_unnamed(conn: &Connection, keys: &[i64]) -> Result<()
     Ok(())
 }
 
-/// Removes blobs whose frame never came. Returns how many.
+/// Removes blobs whose frames never arrived. Returns how many.
 pub(super) async fn sweep(conn: &Connection) -> Result<u64, PostgresError> {
     let age = WAIT.as_secs_f64();
     let given_up = concat!(
@@ -267,7 +267,7 @@ pub(super) async fn sweep(conn: &Connection) -> Result<u64, PostgresError> {
     row::execute(conn, REMOVE_UNNAMED, &[&keys, &age]).await
 }
 
-/// Removes the objects that fall due, until the store is closed. An object of content that was removed here goes at once.
+/// Removes due objects until the store is closed. Objects of content that this process removed are removed at once.
 pub(super) async fn sweep_bucket(database: Arc<Database>) {
     let Some(bucket) = &database.bucket else { return };
     let mut pause = tokio::time::interval(SWEEP_EVERY);
@@ -283,7 +283,7 @@ pub(super) async fn sweep_bucket(database: Arc<Database>) {
     }
 }
 
-/// Removes the objects that have fallen due. Those that fail are tried again later, by any node.
+/// Removes due objects. If a removal fails, any node tries it again later.
 pub(super) async fn sweep_objects(database: &Database, bucket: &Bucket) -> Result<()> {
     loop {
         let lease = SWEEP_LEASE.as_secs_f64();
@@ -320,7 +320,7 @@ pub(super) async fn sweep_objects(database: &Database, bucket: &Bucket) -> Resul
     }
 }
 
-/// A blob that a frame of this thread names. The bucket is read without a connection to the database.
+/// A blob that a frame of this thread names. Reads from the bucket hold no connection to the database.
 pub(super) async fn read(
     database: &Database,
     thread: ThreadKey,
@@ -331,7 +331,7 @@ pub(super) async fn read(
     let Some(mut found) = find().await? else { return Ok(None) };
     let bytes = match fetch(database.bucket.as_ref(), found.content.clone()).await {
         Err(PostgresError::MissingObject(error)) => {
-            // Another node may have removed it meanwhile, or stored it anew.
+            // Another node may have removed it or stored it again meanwhile.
             match find().await? {
                 None => return Ok(None),
                 Some(again) if again.content == found.content => return Err(error),
@@ -393,7 +393,7 @@ pub(super) async fn fetch(
 // === impl BlobContent ===
 
 impl BlobContent {
-    /// From two columns: the data, and the object.
+    /// Reads two columns: the data, and the object.
     pub(super) fn of(row: &Row, index: usize) -> Self {
         match row.get::<_, Option<String>>(index + 1) {
             Some(object) => Self::Object(object),

@@ -1,4 +1,4 @@
-//! The bucket for large content: any store that speaks the protocol of Amazon S3.
+//! The bucket for large content: any store with the Amazon S3 protocol.
 
 use std::error::Error as _;
 use std::fmt;
@@ -16,13 +16,13 @@ use trilogue_domain::error::{Code, Error, Result};
 use super::connection::client_config;
 use crate::options::{BucketOptions, Options};
 
-/// The longest that one request to the bucket takes, with its content.
+/// The time limit of one request to the bucket, including its content.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
-/// How often a request is tried again, at most, and the pauses in between.
+/// The most retries of a request, and the pauses between them.
 const RETRIES: usize = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The most characters of an answer of the bucket that an error shows.
+/// The most characters of a bucket's response that an error shows.
 const MAX_SHOWN: usize = 300;
 
 pub(super) struct Bucket {
@@ -36,30 +36,30 @@ pub(super) struct Bucket {
 /// Why a request to the bucket failed.
 #[derive(Debug)]
 pub(super) enum BucketFailure {
-    /// There is no such object, or no such bucket.
+    /// The object or the bucket does not exist.
     Missing(String),
-    /// The bucket refuses it: nothing helps but another setting.
+    /// The bucket refuses the request. Only another setting helps.
     Refused(String),
     /// The bucket cannot be reached, or does not work now.
     Unreachable(String),
 }
 
-/// Where a URL says that the bucket is.
+/// The location of the bucket, as a URL gives it.
 #[derive(PartialEq, Eq, Debug)]
 struct BucketAddress {
-    /// `None` for Amazon's own, by the region.
+    /// `None` for Amazon S3, by the region.
     endpoint: Option<String>,
     bucket: String,
 }
 
-/// Connects with the encryption of the connections to the database.
+/// Connects with the same TLS settings as the connections to the database.
 #[derive(Debug)]
 struct Connector {
     connect_wait: Duration,
 }
 
-/// Checks that the bucket of the options can be used: writes a small object there and removes it. Does nothing without a bucket.
-/// Errors: `invalid_request` when it refuses, `store_unavailable` when it cannot be reached.
+/// Checks that the bucket of the options can be used: writes a small object and removes it. Does nothing without a bucket.
+/// Errors: `invalid_request` if the bucket refuses, `store_unavailable` if it cannot be reached.
 pub async fn check_bucket(options: &Options) -> Result<()> {
     match &options.bucket {
         Some(bucket) => Bucket::new(bucket, options)?.probe("check").await,
@@ -74,7 +74,7 @@ impl Bucket {
     /// Errors: `invalid_request`.
     pub(super) fn new(bucket: &BucketOptions, options: &Options) -> Result<Self> {
         let address = BucketAddress::parse(&bucket.url)?;
-        // Without keys in the settings, they are found as Amazon's own programs find them.
+        // Without keys in the settings, they are found in the same way as by Amazon's programs.
         let mut builder = match (&bucket.key_id, &bucket.secret) {
             (Some(id), Some(secret)) => {
                 AmazonS3Builder::new().with_access_key_id(id).with_secret_access_key(secret.text())
@@ -111,7 +111,7 @@ impl Bucket {
         Ok(Self { objects, shown: bucket.url.clone(), min_bytes: bucket.min_bytes })
     }
 
-    /// A name that no object has had: of the store, the tenant and the content, and new for each upload. So the removal of an old object never takes a new one.
+    /// A name that no object ever had: from the store, the tenant and the content, and new for each upload. So the removal of an old object never deletes a new one.
     pub(super) fn new_name(store: &str, tenant: &TenantId, blob: &BlobRef) -> String {
         use std::fmt::Write as _;
         let mut name = String::with_capacity(120);
@@ -185,14 +185,14 @@ impl Bucket {
     }
 }
 
-/// The client holds the keys.
+/// Prints no members: the client holds the keys.
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bucket").field("url", &self.shown).finish_non_exhaustive()
     }
 }
 
-/// Content is in a bucket, and the settings name none.
+/// The error if content is in a bucket but the settings name none.
 pub(super) fn no_bucket() -> Error {
     Error::new(Code::StoreUnavailable, "this content is in a bucket, and the settings name none")
         .hint("set [store.blobs] as on the other servers of this store")
@@ -218,7 +218,7 @@ impl BucketFailure {
     }
 }
 
-/// The cause of a failure in one short line: what the bucket answered, where it did.
+/// The cause of a failure in one short line: the bucket's response, if there was one.
 fn explain(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

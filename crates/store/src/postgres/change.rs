@@ -20,7 +20,7 @@ use crate::rows::{
     RunRow, ThreadRow,
 };
 
-/// A statement with its values, and what its rows are looked at for.
+/// A statement with its values, and the row that it writes, by which its result is checked.
 #[derive(Debug)]
 pub(super) struct RowStatement<'a> {
     sql: &'a str,
@@ -36,7 +36,7 @@ pub(super) enum WrittenRow<'a> {
     Checkpoint(&'a CheckpointRow),
     Interrupt(&'a InterruptRow),
     Idempotency(&'a IdempotencyRow),
-    /// The names of a blob by this batch.
+    /// The references of runs to a blob of this batch.
     Blob(&'a Batch, &'a trilogue_domain::content::BlobRef),
     Other,
 }
@@ -112,7 +112,7 @@ static IDEMPOTENCY: LazyLock<String> = LazyLock::new(|| {
 // === impl Change ===
 
 impl Change {
-    /// Whether it is one statement, whatever is stored.
+    /// Whether it is one statement that does not depend on stored rows.
     pub(super) fn is_plain(&self) -> bool {
         match self {
             Self::Offer(item) => item.kind != QueueKind::Callback,
@@ -128,7 +128,7 @@ pub(super) fn plain<'a>(database: &Database, batch: &'a Batch) -> Vec<RowStateme
     rows.chain(blob::references(database.keys.opening, batch)).collect()
 }
 
-/// Writes the rows of a batch one after the other: some need a look at what is stored.
+/// Writes the rows of a batch one after the other, because some need stored rows first.
 pub(super) async fn in_order(
     database: &Database,
     conn: &Connection,
@@ -207,7 +207,7 @@ impl<'a> RowStatement<'a> {
         Self { sql, params: bind(row, columns), row: written }
     }
 
-    /// The statement of a plain change.
+    /// The statement of a plain change. `None` for any other change.
     pub(super) fn of(change: &'a Change) -> Option<Self> {
         Some(match change {
             Change::Thread(row) => {
@@ -243,7 +243,7 @@ impl<'a> RowStatement<'a> {
         })
     }
 
-    /// Only callbacks are in line; any other item replaces what is there.
+    /// Only callbacks are in line. Any other item replaces the old one.
     fn offer(item: &'a QueueItem) -> Self {
         let mut statement =
             Self::row(queue::OFFER, item, item.columns().as_ref(), WrittenRow::Other);
@@ -260,7 +260,7 @@ impl<'a> RowStatement<'a> {
         &self.params
     }
 
-    /// Names what a unique index refuses.
+    /// Names the row that a unique index refuses.
     pub(super) fn blame(&self, fail: PostgresError) -> PostgresError {
         match (fail.violated_index(), self.row) {
             (Some(_), WrittenRow::Thread(row)) => already_exists("thread", row.id.as_str()).into(),
@@ -272,7 +272,7 @@ impl<'a> RowStatement<'a> {
         }
     }
 
-    /// What has to be written after it; fails when it wrote nothing and had to. `noted` are the agents of threads that are noted already.
+    /// The statements that must follow it. Fails if it wrote no row but had to. `noted` has the agents of threads that are already noted.
     pub(super) fn follow(
         &self,
         rows: &[Row],

@@ -1,4 +1,4 @@
-//! The time of the database: nodes whose machines disagree about the time agree on what is due.
+//! The time of the database. Nodes whose machines have different clocks still agree on what is due.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::error::PostgresError;
 use super::row;
 
-/// The longest look at the database's clock that sets this one anew. After a longer one, which lay in a queue or in a process that stood still, nobody knows when the answer was true.
+/// A look-up of the database's time that takes longer does not set this clock. It waited in a queue or in a stopped process, so it is unknown when the time was right.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// The database's time, in microseconds since the epoch.
@@ -22,7 +22,7 @@ macro_rules! now {
 }
 pub(super) use now;
 
-/// Goes on by the machine's counter from the last look at the database's clock: a machine whose clock is wrong, or is set while the process runs, does not matter.
+/// Advances by the machine's counter from the last look-up of the database's time. A wrong machine clock, or one that is set while the process runs, has no effect.
 #[derive(Debug, Default)]
 pub(super) struct DatabaseClock(Mutex<Option<Look>>);
 
@@ -35,7 +35,7 @@ struct Look {
 // === impl DatabaseClock ===
 
 impl DatabaseClock {
-    /// Sets it by what the database answered to a question that was asked at `asked`. Half of the way is taken to lie behind the answer.
+    /// Sets the clock by the database's answer to a query that was sent at `asked`. Assumes that half of the round trip came after the answer.
     pub(super) fn set(&self, time: Timestamp, asked: Instant) {
         let took = asked.elapsed();
         let mut look = lock(&self.0);
@@ -44,7 +44,7 @@ impl DatabaseClock {
         }
     }
 
-    /// Looks at the database's clock.
+    /// Looks the database's time up.
     pub(super) async fn look(&self, conn: &Connection) -> Result<(), PostgresError> {
         let asked = Instant::now();
         let found = row::query_opt(conn, concat!("SELECT ", now!()), &[]).await?;
@@ -71,7 +71,7 @@ mod tests {
         let clock = DatabaseClock::default();
         let near = |time: Timestamp| {
             let off = clock.now().as_micros() - time.as_micros();
-            // As long as this test takes at most.
+            // The most time that this test takes.
             (0..60_000_000).contains(&off)
         };
         let (hour, day) =

@@ -158,7 +158,7 @@ async fn listing(
         let rows = row::query(conn, &sql, params).await?;
         for found in &rows {
             before = found.get(1);
-            // A damaged one is left out here; looking it up reports the damage.
+            // A damaged row is left out here. Looking it up reports the damage.
             let Ok(row) = row::take::<ConfigurationRow>(found) else { continue };
             if !row.is_seen(scope, now) {
                 continue;

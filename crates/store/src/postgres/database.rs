@@ -1,4 +1,4 @@
-//! The database of a store: its connections, what is known of its state, and how a look-up or a change of its own is done.
+//! The database of a store: its connections, its known state, and the execution of look-ups and of changes outside of the group writers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::news::PeerNews;
 use crate::options::Durability;
 use crate::port::{Batch, Change};
 
-/// How long figures for an operator are tried again while the database cannot be reached.
+/// How long the figures for an operator are retried while the database cannot be reached.
 const FIGURES_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a transaction is tried again that others were in the way of.
+/// The most retries of a transaction after conflicts with others.
 pub(super) const MAX_CONFLICTS: usize = 10;
 
 #[derive(Debug)]
@@ -44,9 +44,9 @@ pub(super) struct Database {
     pub(super) acknowledged: AcknowledgedLogs,
     /// What this store and no other is known by.
     pub(super) id: String,
-    /// Where large content is.
+    /// The bucket for large content.
     pub(super) bucket: Option<Bucket>,
-    /// Whether content was removed here that the bucket has.
+    /// Notified when content was removed here that the bucket has.
     pub(super) objects_fell_due: Notify,
     pub(super) reader: Arc<dyn ReadOriginal>,
     pub(super) durability: Durability,
@@ -56,12 +56,12 @@ pub(super) struct Database {
     pub(super) tails: Arc<Tails>,
     pub(super) keys: KeyBlock,
     pub(super) offered: QueueSignal,
-    /// Room in the queues of the writers, in permits.
+    /// Space in the queues of the writers, in permits.
     pub(super) room: Arc<Semaphore>,
-    /// This process among those that share the store.
+    /// This process as a node. `None` if it is not one.
     pub(super) node: Option<Node>,
     pub(super) news: Option<News>,
-    /// Notes of other nodes.
+    /// Notes received from other nodes.
     pub(super) heard: broadcast::Sender<PeerNews>,
     pub(super) clock: Arc<DatabaseClock>,
     pub(super) retry_for: Duration,
@@ -70,14 +70,14 @@ pub(super) struct Database {
     pub(super) frames: AtomicU64,
 }
 
-/// The tries of a look-up or of a change.
+/// Counts the tries of a look-up or of a change.
 struct Tries<'d> {
     database: &'d Database,
     conflicts: usize,
     retries: Retries<'d>,
 }
 
-/// The keys of one opening of the store: a block that no other opening has.
+/// The keys of one opening of the store: a block that no other opening uses.
 #[derive(Debug)]
 pub(super) struct KeyBlock {
     pub(super) opening: i64,
@@ -87,11 +87,11 @@ pub(super) struct KeyBlock {
     pub(super) stamp: AtomicI64,
 }
 
-/// A connection with a transaction under way. Where that is not ended, the connection is closed: it must not come back from the pool.
+/// A connection with an open transaction. If the transaction is not ended, dropping it closes the connection, because an open transaction must not return to the pool.
 #[derive(Debug)]
 pub(super) struct OpenTransaction(Option<Connection>);
 
-/// A transaction that failed: before its end nothing is stored, at its end nobody knows.
+/// A failed transaction. Before its commit, nothing is stored; during its commit, the result is unknown.
 enum TransactionFailure {
     Before(PostgresError),
     AtCommit(PostgresError),
@@ -110,7 +110,7 @@ impl Database {
         self.is_opening.load(Ordering::Relaxed)
     }
 
-    /// Runs a look-up; again while the database cannot be reached, as long as changes are tried again. What is at work must not end because of a short outage.
+    /// Runs a look-up. Retries while the database cannot be reached, for as long as changes are retried: running work must not end because of a short outage.
     pub(super) async fn read<T, F>(&self, look_up: impl Fn(Connection) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, PostgresError>>,
@@ -118,7 +118,7 @@ impl Database {
         self.read_within(self.retry_for, look_up).await
     }
 
-    /// As [`Self::read`], for figures by which an operator wants to find out soon that the database is away.
+    /// As [`Self::read`], for figures that must soon show an operator that the database cannot be reached.
     pub(super) async fn read_figures<T, F>(&self, look_up: impl Fn(Connection) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, PostgresError>>,
@@ -148,7 +148,7 @@ impl Database {
         }
     }
 
-    /// As [`Self::write`], for a change that must not be done twice: where the connection breaks at its end, nobody knows whether it was stored, and the error says so.
+    /// As [`Self::write`], for a change that must not run twice. If the connection breaks during the commit, the result is unknown, and the error reports that.
     pub(super) async fn write_once<T, F>(
         &self,
         change: impl Fn(Arc<OpenTransaction>) -> F,
@@ -166,9 +166,9 @@ impl Database {
         }
     }
 
-    /// Runs a change in a transaction of its own; again when another one was in the way, and while the database cannot be reached.
+    /// Runs a change in a separate transaction. Retries after a conflict with another transaction, and while the database cannot be reached.
     ///
-    /// When the connection breaks at the end, the change may have been stored: only one that may be done twice is given here.
+    /// If the connection breaks during the commit, the change may have been stored. So the change must be one that may run twice.
     pub(super) async fn write<T, F>(&self, change: impl Fn(Arc<OpenTransaction>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, PostgresError>>,
@@ -189,7 +189,7 @@ impl Database {
         Tries { database: self, conflicts: 0, retries: self.outage.retries(patience) }
     }
 
-    /// Runs a change in a transaction of its own, and tells a connection that broke at its end from one that broke before.
+    /// Runs a change in a separate transaction. The failure says whether the connection broke during the commit or before it.
     pub(super) async fn transact_once<T, F>(
         &self,
         change: &impl Fn(Arc<OpenTransaction>) -> F,
@@ -228,8 +228,9 @@ impl Database {
         let value = change(Arc::clone(&transaction)).await;
         let end = if value.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = transaction.batch_execute(end).await;
+        // Reuse the connection only if the end succeeded and the change kept no handle of it.
         if let (Ok(()), Some(mut transaction)) = (&ended, Arc::into_inner(transaction)) {
-            // The pool takes the connection back.
+            // Taken out of the guard, the connection returns to the pool instead of being closed.
             drop(transaction.0.take());
         }
         let value = value.map_err(TransactionFailure::Before)?;
@@ -237,7 +238,7 @@ impl Database {
         Ok(value)
     }
 
-    /// Notes what a failure means for the whole store, and returns the error for the caller.
+    /// Records a failure that affects the whole store, and returns the error for the caller.
     pub(super) fn settle(&self, fail: PostgresError) -> Error {
         let is_outage = fail.remedy() == Remedy::Reconnect;
         match fail {
@@ -331,7 +332,7 @@ impl Database {
         }
     }
 
-    /// Tells the other nodes of durable batches, each with the mark that its head has now.
+    /// Announces durable batches to the other nodes, each with the mark that its head has now.
     pub(super) fn announce<'b>(&self, batches: impl Iterator<Item = (&'b Batch, i64)>) {
         let Some(news) = &self.news else { return };
         let told = batches.filter_map(|(batch, stamp)| {
@@ -347,7 +348,7 @@ impl Database {
         news.tell(told.collect());
     }
 
-    /// Tells the other nodes that threads are gone.
+    /// Announces removed threads to the other nodes.
     fn announce_gone(&self, threads: &[ThreadKey]) {
         let Some(news) = &self.news else { return };
         let told = threads.iter().map(|thread| ToldAppend {
@@ -360,7 +361,7 @@ impl Database {
         news.tell(told.collect());
     }
 
-    /// Keeps what is durable for its readers, and wakes them.
+    /// Keeps durable frames for readers, and wakes the readers.
     pub(super) fn publish(&self, batch: &Batch) {
         let last = batch.last();
         if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
@@ -379,13 +380,13 @@ impl Database {
         }
     }
 
-    /// Forgets threads that were removed at once, here and on the other nodes.
+    /// Forgets removed threads, here and on the other nodes.
     pub(super) fn forget_all(&self, threads: &[ThreadKey]) {
         threads.iter().for_each(|thread| self.forget(*thread));
         self.announce_gone(threads);
     }
 
-    /// Forgets a thread that is gone.
+    /// Forgets a removed thread.
     pub(super) fn forget(&self, thread: ThreadKey) {
         self.acknowledged.forget(thread);
         self.objects_fell_due.notify_one();
@@ -411,9 +412,10 @@ impl Tries<'_> {
         value
     }
 
-    /// Waits until a failed try may be done again; fails where no further one helps, or the time for tries is over.
+    /// Waits until a failed try may be repeated. Fails if a repeat cannot help, or if the time for tries is over.
     async fn again(&mut self, fail: PostgresError) -> Result<()> {
         let remedy = fail.remedy();
+        // Settle first: it records the outage, which the wait below depends on.
         let error = self.database.settle(fail);
         let may_try = match remedy {
             Remedy::Retry => {
@@ -452,7 +454,7 @@ impl Drop for OpenTransaction {
 // === impl KeyBlock ===
 
 impl KeyBlock {
-    /// Bits of a key that count within one opening.
+    /// Bits of a key that count keys within one opening.
     const BITS: u32 = 40;
     /// The last opening whose keys are positive.
     pub(super) const MAX_OPENING: i64 = i64::MAX >> Self::BITS;
@@ -462,7 +464,7 @@ impl KeyBlock {
         Self { opening, thread: counter(), run: counter(), checkpoint: counter(), stamp: counter() }
     }
 
-    /// The opening that has given a key; zero for one of another engine.
+    /// The opening that gave a key. Zero for a key of another engine.
     pub(super) fn opening_of(key: i64) -> i64 {
         key >> Self::BITS
     }

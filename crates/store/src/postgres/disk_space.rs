@@ -1,4 +1,4 @@
-//! A full disk of the database, and the probe that finds out when it has room again.
+//! A full disk of the database, and the probe that detects free space.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use super::error::PostgresError;
 
 /// How often a full database is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// What a probe writes and takes back: frames of this many bytes.
+/// A probe writes frames of this many bytes and rolls them back.
 const PROBE_FRAMES: i64 = 32;
 const PROBE_FRAME_BYTES: i32 = 16 * 1024;
-/// The key of no thread: a store would have to be opened 16 million times to give it.
+/// A key that no thread has: only a store that was opened 16 million times would give it.
 const PROBE_THREAD: i64 = i64::MIN;
 
-/// Since when the database's disk is full.
+/// The time at which the database's disk became full.
 #[derive(Debug, Default)]
 pub(super) struct DiskSpace {
     full_since: Mutex<Option<Instant>>,
@@ -59,7 +59,7 @@ impl Database {
     }
 }
 
-/// Looks for room from when the disk is full until there is some: requests may not come while the server is not ready.
+/// Probes a full disk until it has space. Requests cannot do this, because they may not arrive while the server is not ready.
 pub(super) async fn watch(database: Arc<Database>) {
     loop {
         database.disk_space.became_full.notified().await;
@@ -73,7 +73,7 @@ pub(super) async fn watch(database: Arc<Database>) {
     }
 }
 
-/// Writes frames into their table, and takes them back. Fails while the disk is full.
+/// Writes frames into their table and rolls back. Fails while the disk is full.
 async fn probe(database: &Database) -> Result<(), PostgresError> {
     const WRITE: &str = concat!(
         "INSERT INTO frames (thread, run, first, last, first_run, body)",

@@ -1,4 +1,4 @@
-//! Errors of the engine: what they mean for the change, and for the whole store.
+//! Errors of the engine: their meaning for the change and for the whole store.
 
 use std::error::Error as _;
 
@@ -10,15 +10,15 @@ use trilogue_domain::error::Error;
 #[derive(Debug)]
 pub(super) enum PostgresError {
     Sql(tokio_postgres::Error),
-    /// No connection could be had; why.
+    /// No connection could be made, with the reason.
     Unreachable(String),
-    /// The change breaks a rule; the store is healthy.
+    /// The change breaks a rule. The store is healthy.
     Refused(Error),
     Damaged(Option<ThreadKey>, Error),
-    /// The bucket does not have content that a row of the database says is there.
+    /// The bucket lacks content that a row of the database refers to.
     MissingObject(Error),
     Closed,
-    /// The connection broke at the end of a change that is not done again; why.
+    /// The connection broke during the commit of a change that is not retried, with the reason.
     Uncertain(String),
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Remedy {
     Retry,
     /// The connection or the database is gone: try again on a new connection.
     Reconnect,
-    /// Nothing helps.
+    /// A retry does not help.
     Fail,
 }
 
@@ -75,7 +75,7 @@ impl PostgresError {
         }
     }
 
-    /// The same failure of a group of appends. A statement that was ended, because the database stood still or an operator ended it, stored nothing, and is tried again.
+    /// The same failure for a group of appends. A statement that was cancelled, by a timeout or an operator, stored nothing and is retried.
     pub(super) fn of_write(self) -> Self {
         match self {
             Self::Sql(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
@@ -85,7 +85,7 @@ impl PostgresError {
         }
     }
 
-    /// The same failure where nothing was sent yet.
+    /// The same failure if nothing was sent yet.
     pub(super) fn before_sending(self) -> Self {
         match self {
             Self::Sql(error) if has_broken(&error) => Self::Unreachable(explain(&error)),
@@ -93,12 +93,12 @@ impl PostgresError {
         }
     }
 
-    /// Whether a connection broke on which something was sent: nobody knows whether that was stored.
+    /// Whether a connection broke after something was sent, so that the result is unknown.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self, Self::Sql(error) if has_broken(error))
     }
 
-    /// The failure of the last try of a change: uncertain where this try or an earlier one may have been stored.
+    /// The failure of the last try of a change. It is `Uncertain` if this try or an earlier one may have been stored.
     pub(super) fn of_last_try(self, may_be_stored: bool) -> Self {
         match self {
             Self::Sql(error) if has_broken(&error) => Self::Uncertain(explain(&error)),
@@ -118,7 +118,7 @@ impl PostgresError {
     }
 }
 
-/// The connection or the database is gone.
+/// Whether the connection or the database is gone.
 fn is_away(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         None => error.is_closed() || is_io(error),
@@ -126,12 +126,12 @@ fn is_away(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// As [`is_away`], but for a server that was refused because it only reads.
+/// As [`is_away`], except for a server that was refused because it is read-only.
 fn has_broken(error: &tokio_postgres::Error) -> bool {
     is_away(error) && !takes_no_writes(error)
 }
 
-/// Another transaction was faster, or holds what this one needs.
+/// Whether another transaction was faster, or holds a lock that this one needs.
 pub(super) fn is_conflict(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
@@ -141,7 +141,7 @@ pub(super) fn is_conflict(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// The server ends, starts, or has ended this connection.
+/// Whether the server is stopping or starting, or has closed this connection.
 fn is_outage(code: &SqlState) -> bool {
     [
         SqlState::ADMIN_SHUTDOWN,
@@ -157,7 +157,7 @@ fn is_outage(code: &SqlState) -> bool {
 }
 
 fn is_of_batch(code: &SqlState) -> bool {
-    // Integrity and data errors.
+    // Integrity and data errors: the batch is to blame.
     code.code().starts_with("23") || code.code().starts_with("22")
 }
 
@@ -165,14 +165,14 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
 }
 
-/// Whether a server was refused because it only reads, as a replica does.
+/// Whether a server was refused because it is read-only, such as a replica.
 pub(super) fn takes_no_writes(error: &tokio_postgres::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
         || cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// What went wrong, with its causes, in one line.
+/// The failure with its causes, in one line.
 pub(super) fn explain(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

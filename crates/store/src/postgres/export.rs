@@ -1,4 +1,4 @@
-//! Reading a store for a copy, or to compare it with one: everything as of one moment, checked.
+//! Reads a store for a copy, or to compare it with one: everything as of one moment, checked.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ use crate::rows::{
     TokenRow,
 };
 
-/// After as many rows, it is said how far that is.
+/// The progress is reported after this many rows.
 const PROGRESS_ROWS: u64 = 256;
-/// All statements see the moment of the first. The time between two is not bounded: the writer waits for its disk.
+/// All statements see the moment of the first one. The time between two statements is not bounded, because the writer waits for its disk.
 const BEGIN: &str = concat!(
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 0;",
     " SET LOCAL idle_in_transaction_session_timeout = 0"
 );
-/// Blobs that some thread names.
+/// Blobs that at least one thread names.
 const BLOBS: &str = concat!(
     "SELECT tenant, hash, length, crc, data, object FROM blobs WHERE EXISTS",
     " (SELECT 1 FROM blob_refs WHERE blob_refs.blob = blobs.key) ORDER BY key"
@@ -50,7 +50,7 @@ pub(super) struct DatabaseExport<'e> {
     sums: StoreSums,
     events: u64,
     with_tokens: bool,
-    /// `None` where only the sums are wanted.
+    /// `None` if only the sums are needed.
     parts: Option<&'e mpsc::Sender<CopyPart>>,
     progress: &'e mut (dyn FnMut(u64) + Send),
 }
@@ -58,21 +58,21 @@ pub(super) struct DatabaseExport<'e> {
 // === impl PostgresStore ===
 
 impl PostgresStore {
-    /// How many rows the store has, about.
+    /// The approximate number of the store's rows.
     pub(crate) async fn count_rows(&self) -> Result<u64> {
         let count = |conn| async move {
             let conn: Connection = conn;
             conn.batch_execute("SET statement_timeout = 0").await?;
             let found = conn.query_one(COUNT_ROWS, &[]).await?;
-            // It must not come back from the pool with this setting.
+            // A connection with this setting must not return to the pool.
             drop(Connection::take(conn));
             Ok(found.get::<_, i64>(0).cast_unsigned())
         };
         self.database.read(count).await
     }
 
-    /// Reads everything as of one moment, in parts. Ends early, without an error, when nobody takes them.
-    /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and as [`crate::port::Read`].
+    /// Reads everything as of one moment, in parts. Ends early, without an error, if the receiver is gone.
+    /// Errors: `thread_quarantined`, naming the thread, if some of it is damaged; and as [`crate::port::Read`].
     pub(crate) async fn export(
         &self,
         with_tokens: bool,
@@ -93,7 +93,7 @@ impl PostgresStore {
         }
     }
 
-    /// The error of damage names its thread by the id, for people.
+    /// Adds the id of the damaged thread to an error, for people.
     async fn explain(&self, thread: Option<ThreadKey>, error: &Error) -> Error {
         let key = thread.map_or(0, |thread| thread.0);
         let sql = "SELECT id FROM threads WHERE key = $1";
@@ -197,7 +197,7 @@ impl<'e> DatabaseExport<'e> {
             let frame = frames::stored(row, thread, reader)?;
             if is_counted {
                 let damaged = |error| PostgresError::Damaged(Some(thread), error);
-                // The frame itself must not stay decoded.
+                // The frame must not stay decoded in memory.
                 events += frame.undecoded().events().map_err(damaged)?.len() as u64;
             }
             sums.frame(&frame);
@@ -223,7 +223,7 @@ impl<'e> DatabaseExport<'e> {
         self.each(sql, numbers, part).await
     }
 
-    /// Content is read from the bucket where that has it.
+    /// Reads blobs. Content in the bucket is read from there.
     async fn blobs(&mut self) -> Result<(), PostgresError> {
         let mut rows = PartRows::new();
         let statement = self.conn.prepare_cached(BLOBS).await?;
@@ -245,7 +245,7 @@ impl<'e> DatabaseExport<'e> {
         self.pass(CopyPart::Blobs(rows.into_rest())).await
     }
 
-    /// Blames a thread that names the blob.
+    /// The error of a damaged blob, which blames a thread that names it.
     async fn damaged_blob(&self, id: &BlobId) -> Result<PostgresError, PostgresError> {
         let sql = concat!(
             "SELECT r.thread FROM blob_refs r JOIN blobs b ON b.key = r.blob",
@@ -257,7 +257,7 @@ impl<'e> DatabaseExport<'e> {
         Ok(PostgresError::Damaged(thread, damaged("a stored blob does not match its hash")))
     }
 
-    /// Adds the rows of a statement, which are read as they come. `take` sums a row up, and returns it with its bytes.
+    /// Adds the rows of a statement while they arrive. `take` sums a row up, and returns it with its bytes.
     async fn each<T>(
         &mut self,
         sql: &str,

@@ -1,4 +1,4 @@
-//! Reading frames, and checking that none is missing.
+//! Reads frames, and checks that none is missing.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ macro_rules! columns {
     };
 }
 
-/// Frames up to the one with which the sum of their sizes passes a bound, at most 256. One statement sees one moment: a removal beside it looks like no hole.
+/// Frames up to the one with which the sum of their sizes exceeds a bound, at most 256. One statement sees one moment, so that a concurrent removal does not look like a hole.
 macro_rules! bounded {
     ($from:expr, $order:literal) => {
         concat!(
@@ -81,7 +81,7 @@ pub(super) async fn read(
     thread: ThreadKey,
     range: Range,
 ) -> Result<Vec<Arc<Frame>>, PostgresError> {
-    // The largest number is no number of a frame.
+    // No frame has the largest number.
     let after = i64::try_from(range.after).unwrap_or(i64::MAX).min(i64::MAX - 1);
     let most = i64::try_from(range.max_bytes).unwrap_or(i64::MAX);
     let (sql, key) = match range.run {
@@ -128,7 +128,7 @@ pub(super) async fn last_of_run(
     Ok(newest.filter(|frame| frame.thread() == thread).map_or(0, |frame| frame.last_run()))
 }
 
-/// Whether these numbers belonged to runs that were removed, or the whole thread was meanwhile.
+/// Whether these numbers belonged to removed runs, or the whole thread was removed meanwhile.
 async fn is_removed(
     conn: &Connection,
     thread: ThreadKey,

@@ -1,8 +1,8 @@
 //! The transaction of a group of appends.
 //!
-//! 1. One statement moves the heads that are as their writers expect them, and writes the frames of those.
-//! 2. The rows of those are written, all statements sent at once.
-//! 3. What follows from them is written: search rows, then the commit.
+//! 1. One statement moves the heads that match the expectations of their writers, and writes the frames of these appends.
+//! 2. The rows of these appends are written; all statements are sent at once.
+//! 3. Search rows and the other rows that depend on step 2 are written, then the transaction commits.
 //!
 //! A group without rows is one statement, which commits by itself.
 
@@ -34,7 +34,7 @@ pub(super) enum GroupFailure {
     Whole(PostgresError),
 }
 
-/// Moves heads and writes frames. An append of a new thread makes its head.
+/// Moves heads and writes frames. The append of a new thread creates its head.
 const WRITE: &str = concat!(
     "WITH given AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],",
     " $5::bigint[], $6::bigint[], $7::boolean[], $8::text[])",
@@ -54,7 +54,7 @@ const WRITE: &str = concat!(
 );
 const HEADS: &str = "SELECT thread, epoch, last, stamp FROM heads WHERE thread = ANY($1)";
 
-/// Writes a group, and returns what became of each append. `is_again` says that an earlier try may have been stored.
+/// Writes a group. Returns the outcome of each append. `is_again` says that an earlier try may have been stored.
 pub(super) async fn write(
     database: &Database,
     conn: &Connection,
@@ -65,6 +65,7 @@ pub(super) async fn write(
     let mut outcomes: Vec<Result<()>> = appends.iter().map(|_| Ok(())).collect();
     let won = move_heads(conn, appends, has_rows).await.map_err(GroupFailure::Whole)?;
     let mut writers: Vec<usize> = (0..appends.len()).collect();
+    // Appends that lost get their own outcomes. The others of the group continue: they are of other threads.
     if won.len() < appends.len() {
         let lost: Vec<_> = (0..appends.len())
             .filter(|index| !won.contains_key(&appends[*index].batch.thread))
@@ -77,8 +78,10 @@ pub(super) async fn write(
                 .await
                 .map_err(GroupFailure::Whole)?;
         }
+        // A lost append writes no rows, because another writer has its thread.
         writers.retain(|index| !lost.contains(index));
     }
+    // The statement has committed by itself: there is no transaction to end.
     if !has_rows {
         return Ok(outcomes);
     }
@@ -97,7 +100,7 @@ pub(super) async fn write(
     Ok(outcomes)
 }
 
-/// The threads whose heads were as expected, and whether they are new.
+/// The threads whose heads matched, and whether they are new.
 async fn move_heads(
     conn: &Connection,
     appends: &[StampedBatch],
@@ -131,7 +134,7 @@ async fn move_heads(
     let statement = conn.prepare_cached(WRITE).await?;
     let write = conn.query(&statement, &params);
     let won = if has_rows {
-        // Both are sent at once: the first is polled first.
+        // Both are sent at once. The first is polled first, so the order on the connection is right.
         let (begun, won) = join(conn.batch_execute("BEGIN"), write).await;
         begun?;
         won?
@@ -155,7 +158,7 @@ async fn ends(
     Ok(found.iter().map(end).collect())
 }
 
-/// What an append without its head became: stored by an earlier try, or too late.
+/// The outcome of an append whose head did not match: stored by an earlier try, or too late.
 async fn outcome(
     database: &Database,
     conn: &Connection,
@@ -178,7 +181,7 @@ async fn outcome(
     }
     Ok(match verdict {
         AppendVerdict::Stored => Ok(()),
-        // One that fits now did not a moment ago.
+        // The head did not match a moment ago, even if it does now.
         AppendVerdict::Fits | AppendVerdict::Late => {
             Err(batch.late(end.map(|end| Head { epoch: end.epoch, last: end.last })))
         }
@@ -186,7 +189,7 @@ async fn outcome(
     })
 }
 
-/// Whether the frame with a batch's first number is its own; `None` where there is no such frame, or the batch has none.
+/// Whether the frame with a batch's first number is the batch's own. `None` if the frame does not exist, or the batch has none.
 async fn is_in_log(conn: &Connection, batch: &Batch) -> Result<Option<bool>, PostgresError> {
     let Some(own) = batch.frames.first() else { return Ok(None) };
     let sql = "SELECT body FROM frames WHERE thread = $1 AND first = $2";
@@ -195,7 +198,7 @@ async fn is_in_log(conn: &Connection, batch: &Batch) -> Result<Option<bool>, Pos
     Ok(found.map(|found| found.get::<_, &[u8]>(0) == own.bytes().as_ref()))
 }
 
-/// Writes the rows of these appends, all statements sent at once. Returns what follows from them.
+/// Writes the rows of these appends; all statements are sent at once. Returns the statements that must follow.
 async fn write_rows<'a>(
     database: &Database,
     conn: &Connection,
@@ -228,7 +231,7 @@ async fn commit(conn: &Connection, follow: Vec<RowStatement<'_>>) -> Result<(), 
     Ok(conn.batch_execute("COMMIT").await?)
 }
 
-/// As [`send`], where no rows come back and nothing may fail.
+/// As [`send`], for statements that return no rows and must not fail.
 pub(super) async fn send_all(
     conn: &Connection,
     statements: &[RowStatement<'_>],
@@ -239,7 +242,7 @@ pub(super) async fn send_all(
     Ok(())
 }
 
-/// Sends statements in their order without waiting in between. Returns the rows of each; a failure of one makes all behind it fail.
+/// Sends statements in order without waiting in between. Returns the rows of each. If one fails, all later ones fail.
 pub(super) async fn send<'q, 'a: 'q>(
     conn: &Connection,
     statements: impl Iterator<Item = &'q RowStatement<'a>>,
@@ -251,7 +254,7 @@ pub(super) async fn send<'q, 'a: 'q>(
             conn.query(&prepared, &refs(statement.params())).await.map_err(PostgresError::from)
         })));
     }
-    // A statement is sent when it is polled first.
+    // A statement is sent when its future is polled first, so poll in order.
     poll_fn(|cx| {
         for one in &mut sent {
             let _sent = one.poll_unpin(cx);
@@ -270,7 +273,7 @@ pub(super) async fn send<'q, 'a: 'q>(
 // === impl GroupFailure ===
 
 impl GroupFailure {
-    /// Blames the append where its statement is to blame.
+    /// Blames the append if its statement caused the failure.
     pub(super) fn of(index: usize, fail: PostgresError) -> Self {
         match fail.remedy() {
             super::error::Remedy::Refuse => Self::Culprit(index, fail),

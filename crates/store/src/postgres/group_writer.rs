@@ -1,4 +1,4 @@
-//! A writer of groups: appends of many threads in few transactions, one after the other on one connection. All appends of a thread take the same writer.
+//! A writer of groups: it commits appends of many threads in few transactions, one after the other on one connection. All appends of a thread use the same writer, which keeps their order.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MAX_APPENDS: usize = 256;
 pub(super) struct QueuedAppend {
     pub(super) append: StampedBatch,
     pub(super) reply: oneshot::Sender<Result<()>>,
-    /// The room that it takes in the queue.
+    /// The permits that it holds in the queue.
     pub(super) room: OwnedSemaphorePermit,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct QueuedAppend {
 pub(super) struct StampedBatch {
     pub(super) batch: Batch,
     pub(super) bytes: usize,
-    /// What its head is marked with. It stays the same however often the append is tried.
+    /// The mark of the head after this append. It is the same for all tries of the append, so that a retry recognises an earlier try.
     pub(super) stamp: i64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct StampedBatch {
 pub(super) struct GroupWriter {
     database: Arc<Database>,
     inbox: mpsc::Receiver<QueuedAppend>,
-    /// The next append, where the transaction before had no room for it.
+    /// The next append, if the previous transaction had no room for it.
     next: Option<QueuedAppend>,
     conn: Option<Connection>,
 }
@@ -67,7 +67,7 @@ impl GroupWriter {
         }
     }
 
-    /// What waits and can share a transaction with the first: of each thread one append, and none that removes or reads between its writes.
+    /// Collects waiting appends that can share a transaction with the first: at most one of each thread, and none that removes rows or reads between its writes.
     fn gather(&mut self, first: QueuedAppend) -> (Vec<StampedBatch>, Waiting) {
         let mut bytes = first.append.bytes;
         let mut threads = HashSet::from([first.append.batch.thread]);
@@ -81,6 +81,7 @@ impl GroupWriter {
                 && bytes <= limits::MAX_BATCH_BYTES
                 && threads.insert(next.append.batch.thread);
             if !fits {
+                // It leads the next group. Skipping it would reorder the appends of its thread.
                 self.next = Some(next);
                 break;
             }
@@ -107,12 +108,14 @@ impl GroupWriter {
             match failure {
                 GroupFailure::Culprit(0, fail) => {
                     drop(appends.remove(0));
+                    // Its permit is released with the reply, not earlier: until then it counts for the bound of the queue.
                     let (reply, _room) = waiting.remove(0);
                     drop(reply.send(Err(database.settle(fail))));
                     groups.extend((!appends.is_empty()).then_some((appends, waiting)));
                 }
-                // It may contradict one before it, which no reader sees yet and which may never be stored: that one comes first.
+                // The culprit may contradict an append before it that readers do not see yet and that may never be stored. So commit the appends before it first.
                 GroupFailure::Culprit(index, _) => {
+                    // `groups` is a stack: push the later part first, so that the earlier one is committed first.
                     groups.push((appends.split_off(index), waiting.split_off(index)));
                     groups.push((appends, waiting));
                 }
@@ -124,7 +127,9 @@ impl GroupWriter {
                         groups.push((appends, waiting));
                         continue;
                     }
+                    // The state of the connection is unknown. Closing it also ends a transaction that the server still holds open.
                     self.conn = None;
+                    // Once a try may have been stored, all later tries compare stamps before they report that an append came too late.
                     may_be_stored |= fail.is_broken();
                     let error = database.settle(fail.of_last_try(may_be_stored));
                     if remedy == Remedy::Reconnect && retries.wait().await {
@@ -143,6 +148,7 @@ impl GroupWriter {
         appends: &[StampedBatch],
         is_again: bool,
     ) -> Result<Vec<Result<()>>, GroupFailure> {
+        // Taken out for the try: if this future is dropped halfway, the connection with its open transaction is not used again.
         let conn = match self.conn.take() {
             Some(conn) => conn,
             None => {
@@ -153,13 +159,13 @@ impl GroupWriter {
         let outcomes = group::write(&self.database, &conn, appends, is_again).await;
         let is_whole = match &outcomes {
             Ok(_) => true,
-            // The connection has a transaction that failed: it is used again when that is rolled back.
+            // The connection has a failed transaction. Reuse it only if the rollback succeeds.
             Err(_) => conn.batch_execute("ROLLBACK").await.is_ok(),
         };
         if is_whole {
             self.conn = Some(conn);
         } else {
-            // It must not come back from the pool.
+            // Take it out of the pool.
             drop(Connection::take(conn));
         }
         outcomes
@@ -182,7 +188,7 @@ impl GroupWriter {
         database.commits.fetch_add(1, Ordering::Relaxed);
         database.frames.fetch_add(frames as u64, Ordering::Relaxed);
         for ((reply, _room), outcome) in waiting.into_iter().zip(outcomes) {
-            // No caller waits where the receiver is gone.
+            // The receiver is gone if the caller has stopped waiting.
             drop(reply.send(outcome));
         }
     }
@@ -197,15 +203,16 @@ fn refuse(waiting: Waiting, error: &Error) {
 // === impl StampedBatch ===
 
 impl StampedBatch {
-    /// Whether its rows are written without a look at others.
+    /// Whether its rows can be written without reading others.
     fn is_plain(&self) -> bool {
         self.batch.changes.iter().all(Change::is_plain)
     }
 }
 
-/// Appends that wait are refused when it ends.
+/// Refuses the waiting appends when the writer ends.
 impl Drop for GroupWriter {
     fn drop(&mut self) {
+        // Close first, so that no append can enter the channel after it was drained.
         self.inbox.close();
         let next = self.next.take().into_iter();
         for queued in next.chain(std::iter::from_fn(|| self.inbox.try_recv().ok())) {

@@ -1,6 +1,6 @@
-//! Threads that change their node on purpose: a node that drains gives up what it owns, and a single thread moves to a node that wants it.
+//! Threads that change their node on purpose: a draining node gives up its threads, and a single thread moves to a requested node.
 //!
-//! The epoch stays: it grows when the next owner takes the thread, so that the one before can write nothing from then on.
+//! The epoch stays the same. It grows when the next owner takes the thread; after that, the previous owner can write nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use super::liveness::{self, is_alive};
 use super::{PostgresStore, row};
 use crate::port::Nodes;
 
-/// A live node that takes threads; which one depends on the thread, so that all get some.
+/// A live node that takes threads. The choice depends on the thread, so that the threads are spread.
 const STAND_IN: &str = concat!(
     "SELECT name, address FROM nodes WHERE id <> $1 AND NOT draining AND ",
     is_alive!("$2"),
@@ -45,7 +45,7 @@ impl Nodes for PostgresStore {
                 .hint("name it with [cluster] name"));
         };
         node.is_draining.store(draining, Ordering::Release);
-        // The others know it at once, not with the next sign of life.
+        // This way the others learn it at once, not with the next sign of life.
         liveness::sign(database, node).await.map_err(|fail| database.settle(fail))
     }
 
@@ -75,7 +75,7 @@ impl Nodes for PostgresStore {
     }
 }
 
-/// Giving twice does nothing the second time.
+/// Gives a thread up. A second call does nothing.
 async fn give(
     conn: &Connection,
     database: &Database,
@@ -99,7 +99,7 @@ async fn give(
                 .hint("`trilogue nodes` lists them")
                 .into())
         }
-        // An earlier try has done it.
+        // An earlier try has given it up.
         _ if owner != me => Ok(()),
         _ => Err(Error::new(Code::OwnershipLost, "another server has taken the thread meanwhile")
             .hint("send the request again")
@@ -107,7 +107,7 @@ async fn give(
     }
 }
 
-/// The error that names the node which takes a thread in place of this one; `None` where there is none.
+/// The error that names the node that takes a thread instead of this one. `None` if no node does.
 pub(super) async fn stand_in(
     conn: &Connection,
     database: &Database,
@@ -127,7 +127,7 @@ impl Database {
         self.node.as_ref().is_some_and(|node| node.is_draining.load(Ordering::Acquire))
     }
 
-    /// Whether other nodes do the work that is due, because this one drains.
+    /// Whether other nodes do the due work, because this one drains.
     pub(super) async fn leaves_work(&self, conn: &Connection) -> Result<bool, PostgresError> {
         if !self.is_draining() {
             return Ok(false);

@@ -12,7 +12,7 @@ use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
 };
 
-/// Those of these threads that are ephemeral and have no open run. Their heads are locked, so that no run begins.
+/// The given threads that are ephemeral and have no open run. Their heads are locked, so that no run begins meanwhile.
 const ENDED: &str = concat!(
     "SELECT h.thread FROM heads h JOIN threads t ON t.key = h.thread",
     " WHERE h.thread = ANY($1) AND t.ephemeral AND NOT EXISTS (SELECT 1 FROM runs",
@@ -129,7 +129,7 @@ impl Housekeeping for PostgresStore {
                 for key in keys {
                     match row::one::<RunRow>(&conn, "WHERE key = $1", &[&key]).await {
                         Ok(run) => runs.extend(run),
-                        // A damaged run is not removed: its thread needs a person.
+                        // A damaged run is not removed: a person has to decide about its thread.
                         Err(fail @ PostgresError::Damaged(..)) => drop(database.settle(fail)),
                         Err(fail) => return Err(fail),
                     }

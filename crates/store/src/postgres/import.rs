@@ -1,4 +1,4 @@
-//! Writing what is copied from another engine: one transaction into an empty store, compared before it is committed.
+//! Writes a copy of another engine: one transaction into an empty store, compared before it is committed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::core::transfer::{
 };
 use crate::port::Change;
 
-/// For as long as the copy takes: nobody else writes, and the time between two parts is not bounded.
+/// Locks the tables for the duration of the copy: no other process may write, and the time between two parts is not bounded.
 const BEGIN: &str = concat!(
     "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;",
     " LOCK TABLE threads, heads, frames, gaps, runs, messages, checkpoints, interrupts, bindings,",
@@ -33,13 +33,13 @@ const IS_USED: &str = concat!(
     " OR EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM configurations)",
     " OR EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM blobs)"
 );
-/// The openings whose keys came with the copy are over: the next one has a higher number. A sequence is not rolled back, which only skips numbers.
+/// Moves the sequence past the openings whose keys are in the copy, so that the next opening has a higher number. A rollback does not reset the sequence, which only skips numbers.
 const PASS_OPENING: &str = "SELECT setval('openings', greatest(last_value, $1)) FROM openings";
 const FRAMES: &str = concat!(
     "INSERT INTO frames (thread, run, first, last, first_run, body) SELECT * FROM",
     " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])"
 );
-/// No node owns a thread that was copied.
+/// A copied thread has no owner.
 const HEADS: &str = concat!(
     "INSERT INTO heads (thread, owner_node, epoch, last, stamp)",
     " SELECT thread, '', epoch, last, 0 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])",
@@ -56,27 +56,27 @@ const BLOB_NAMES: &str = concat!(
     " AS r(thread, run, is_text, tenant, hash, length)",
     " JOIN blobs b ON b.tenant = r.tenant AND b.hash = r.hash AND b.length = r.length"
 );
-/// Without this, the first look-ups would be planned as those of empty tables.
+/// Without this, the first look-ups would be planned as if the tables were empty.
 const ANALYZE: &str = concat!(
     "ANALYZE threads, heads, frames, gaps, runs, messages, checkpoints, interrupts, bindings,",
     " idempotency, queue, tokens, configurations, blobs, blob_refs, search"
 );
 
-/// The parts of another store, with those who want to know how far it is.
+/// Writes the parts of another store, and reports the progress.
 struct Import<'d, P> {
     database: &'d Database,
     parts: mpsc::Receiver<CopyPart>,
     progress: P,
     total: u64,
-    /// What was uploaded to the bucket: it goes where the copy fails.
+    /// The objects that were uploaded to the bucket. They are removed if the copy fails.
     objects: Vec<String>,
 }
 
 // === impl PostgresStore ===
 
 impl PostgresStore {
-    /// Writes the parts of another store, which has about `total` rows, and commits when both hold the same. Otherwise nothing is stored.
-    /// Errors: `already_exists` when there is anything in this store; `store_locked` when something else writes to it; `shutting_down` when the parts end too early; and as [`crate::port::Append::append`].
+    /// Writes the parts of another store, which has about `total` rows. Commits if both stores have the same content; otherwise nothing is stored.
+    /// Errors: `already_exists` if this store is not empty; `store_locked` if another process writes to it; `shutting_down` if the parts end too early; and as [`crate::port::Append::append`].
     pub(crate) async fn import(
         &self,
         parts: mpsc::Receiver<CopyPart>,
@@ -136,7 +136,7 @@ impl<P: FnMut(CopyProgress) + Send> Import<'_, P> {
                         total: self.total,
                     });
                 }
-                // Its reader failed, and says why.
+                // The reader failed, and reports the reason.
                 None => return Err(PostgresError::Closed),
             }
         };
@@ -183,7 +183,7 @@ impl<P: FnMut(CopyProgress) + Send> Import<'_, P> {
     }
 }
 
-/// Writes a part, its statements sent at once.
+/// Writes a part; its statements are sent at once.
 async fn write_part(conn: &Connection, part: &CopyPart) -> Result<(), PostgresError> {
     match part {
         CopyPart::Rows(changes) => write_rows(conn, changes).await,
@@ -212,7 +212,7 @@ async fn write_part(conn: &Connection, part: &CopyPart) -> Result<(), PostgresEr
     }
 }
 
-/// Writes rows of threads, then what follows from them.
+/// Writes rows of threads, then the rows that depend on them.
 async fn write_rows(conn: &Connection, changes: &[Change]) -> Result<(), PostgresError> {
     pass_key(conn, changes).await?;
     let statements: Vec<_> = changes.iter().filter_map(RowStatement::of).collect();
@@ -225,7 +225,7 @@ async fn write_rows(conn: &Connection, changes: &[Change]) -> Result<(), Postgre
     send_all(conn, &follow).await
 }
 
-/// Keys stay as they are, and no opening of this store may give one of them again.
+/// Notes the opening of the copied keys. The keys do not change, and no later opening of this store may give one of them again.
 async fn pass_key(conn: &Connection, changes: &[Change]) -> Result<(), PostgresError> {
     let key = |change: &Change| match change {
         Change::Thread(row) => row.key.0,

@@ -1,4 +1,4 @@
-//! Listings: the database checks every condition that columns and search rows answer; conditions on other content are checked on what it finds.
+//! Listings: the database checks every condition that columns and search rows answer. Other conditions are checked on the rows that it finds.
 
 use std::marker::PhantomData;
 
@@ -20,17 +20,17 @@ use crate::rows::{
 
 /// The most rows of one statement. Each may have metadata, a request and a configuration.
 const PART: usize = 128;
-/// The most interrupts of one statement, each of which may ask with a peer's whole line.
+/// The most interrupts of one statement. The question of each may have the size of a peer's whole line.
 const MAX_PENDING_ROWS: usize = 64;
 
-/// A statement that grows from fixed fragments, with its bound values.
+/// A statement built from fixed fragments, with its bound values.
 #[derive(Debug)]
 struct Conditions<'a> {
     sql: String,
     bound: Vec<Param<'a>>,
 }
 
-/// The rows that fulfil conditions, newest first, in parts.
+/// The rows that match conditions, newest first, in parts.
 #[derive(Debug)]
 struct RowParts<'a, R> {
     sql: String,
@@ -41,14 +41,14 @@ struct RowParts<'a, R> {
     row: PhantomData<fn() -> R>,
 }
 
-/// What a filter asks for beyond the conditions that the database checks.
+/// The conditions of a filter that the database does not check.
 trait Residual {
     type Row: TableRow + PageRow;
 
-    /// Whether the database checks all of it.
+    /// Whether the database checks all conditions.
     fn is_empty(&self) -> bool;
 
-    /// Whether a row fulfils it, and how many further rows were looked at.
+    /// Whether a row matches, and how many further rows were read for it.
     async fn fits(
         &self,
         conn: &Connection,
@@ -134,7 +134,7 @@ pub(super) async fn interrupts(
     Ok(pages.finish())
 }
 
-/// Reads a page of the rows that fulfil the conditions and the rest of the filter.
+/// Reads a page of the rows that match the conditions and the rest of the filter.
 async fn list<F: Residual>(
     conn: &Connection,
     database: &Database,
@@ -197,7 +197,7 @@ async fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity
     Ok(activity_of(newest.and_then(|status| RunStatus::from_text(&status))))
 }
 
-/// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
+/// The state that was set last on the path to a thread's head, and how many checkpoints were read for it.
 async fn value_at_head(
     conn: &Connection,
     thread: &ThreadRow,
@@ -206,7 +206,7 @@ async fn value_at_head(
     let (mut looked_at, mut candidates) = (0, Candidates::default());
     while let Some(key) = next {
         looked_at += 1;
-        // A damaged link that leads in a circle ends here too.
+        // The bound also ends a circle of damaged links.
         candidates.add(1)?;
         let rest = "WHERE key = $1 AND thread = $2";
         let found = row::one::<CheckpointRow>(conn, rest, &[&key.0, &thread.key.0]).await?;
@@ -273,7 +273,7 @@ impl Residual for ThreadFilter {
 // === impl RowParts ===
 
 impl<'a, R: TableRow> RowParts<'a, R> {
-    /// `order` is the column that grows with age; each part has this many rows.
+    /// Starts a read. `order` is the column by which newer rows have greater values. Each part has `part` rows.
     fn of(conditions: Conditions<'a>, order: &str, page: &Page, part: usize) -> Self {
         let Conditions { sql, bound } = conditions;
         let (table, columns, count) = (R::TABLE, row::columns::<R>(), bound.len());
@@ -286,7 +286,7 @@ impl<'a, R: TableRow> RowParts<'a, R> {
         Self { sql, bound, before: page.before(), part, is_last: false, row: PhantomData }
     }
 
-    /// The next part; `None` behind the last. A damaged row is left out and quarantines its thread.
+    /// The next part. `None` after the last. A damaged row is left out, and its thread is quarantined.
     async fn next(
         &mut self,
         conn: &Connection,
@@ -322,14 +322,14 @@ impl<'a> Conditions<'a> {
         Self { sql: "tenant = $1".to_owned(), bound: vec![Param::text(scope.tenant.as_str())] }
     }
 
-    /// Adds a condition: the value is bound between two fragments of ours.
+    /// Adds a condition: the value is bound between two constant fragments.
     fn and(&mut self, before: &str, value: Param<'a>, behind: &str) {
         self.bound.push(value);
         let number = self.bound.len();
         self.sql.push_str(&format!(" AND {before}${number}{behind}"));
     }
 
-    /// Adds that the column names the one principal whom the scope sees, where it sees one only.
+    /// Adds that the column names the scope's principal, if the scope is limited to one.
     fn owner(&mut self, column: &str, scope: &'a Scope) {
         if let Some(owner) = &scope.owner {
             self.and(&format!("{column} = "), Param::text(owner.as_str()), "");
@@ -345,7 +345,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Adds those conditions on metadata that search rows answer. The metadata itself is compared later: a hash may be that of another value.
+    /// Adds the conditions on metadata that search rows answer. The metadata itself is compared later, because another value can have the same hash.
     fn metadata(&mut self, kind: i64, table: &str, conditions: &'a [Condition]) {
         for (name, value) in conditions.iter().filter(|(_, value)| !is_composite(value)) {
             let of = format!(

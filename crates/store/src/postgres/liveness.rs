@@ -1,6 +1,6 @@
-//! Signs of life, and who is dead: a node that gave none for `dead_after` while the database could be reached.
+//! Signs of life, and the decision which nodes are dead: a node without a sign for `dead_after`, counted while the database could be reached.
 //!
-//! Each sign of life counts the time since the one before it, of any node, but at most a heartbeat of it, as [`counted_gap`](crate::core::ownership::counted_gap) says.
+//! Each sign of life adds the time since the previous one, of any node, but at most one heartbeat, as [`counted_gap`](crate::core::ownership::counted_gap) specifies.
 //! The sum is the reachable time. It does not grow while no node reaches the database.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ macro_rules! reachable_time {
 }
 pub(super) use reachable_time;
 
-/// Whether a row of `nodes` is of a live node. The seconds after which one is dead are bound at this number.
+/// Whether a row of `nodes` is of a live node. This number binds the seconds after which a node is dead.
 macro_rules! is_alive {
     ($dead:literal) => {
         concat!(
@@ -50,7 +50,7 @@ macro_rules! is_alive {
 }
 pub(super) use is_alive;
 
-/// Notes that the database was reached. The heartbeat is bound at this number, in seconds.
+/// Notes that the database was reached. This number binds the heartbeat, in seconds.
 macro_rules! reach {
     ($heartbeat:literal) => {
         concat!(
@@ -64,9 +64,9 @@ macro_rules! reach {
     };
 }
 
-/// Tells the reachable time in seconds.
+/// Returns the reachable time in seconds.
 const REACH: &str = concat!(reach!("$1"), " RETURNING extract(epoch FROM counted)::float8");
-/// Gives a sign of life, and tells the database's time.
+/// Gives a sign of life, and returns the database's time.
 const SIGN: &str = concat!(
     "WITH reached AS (",
     reach!("$3"),
@@ -83,7 +83,7 @@ pub(super) async fn live(database: Arc<Database>) {
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         beat.tick().await;
-        // After an outage, the others must hear of this node before it looks dead.
+        // After an outage, the sign must arrive before the others take this node for dead.
         while let Err(fail) = sign(&database, node).await {
             let is_away = fail.remedy() == Remedy::Reconnect;
             let error = database.settle(fail);
@@ -135,7 +135,7 @@ async fn answer_within(
             signed
         }
         Err(elapsed) => {
-            // The next sign of life must not wait behind this one.
+            // The next sign of life must not wait for this one.
             drop(Connection::take(conn));
             Err(late(elapsed))
         }
@@ -150,11 +150,11 @@ async fn sign_on(conn: &Connection, database: &Database, node: &Node) -> Result<
         database.clock.set(Timestamp::from_micros(row.get(0)), asked);
         return agents::look(conn, &node.told, (&node.id, node.dead_after())).await;
     }
-    // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
+    // The node was silent for so long that its row was deleted. Other nodes take over its threads when these are requested.
     node.register_again(conn, database.keys.opening).await
 }
 
-/// Notes that the database was reached, and returns for how long it could be.
+/// Notes that the database was reached, and returns how long it has been reachable.
 pub(super) async fn reach(conn: &Connection, node: &Node) -> Result<Duration, PostgresError> {
     let found = row::query_opt(conn, REACH, &[&node.heartbeat()]).await?;
     let seconds = found.map_or(0.0, |row| row.get(0));

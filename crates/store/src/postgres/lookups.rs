@@ -8,7 +8,7 @@ use crate::core::health::OwnedRow;
 use crate::core::table::TableRow;
 use crate::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 
-/// The keys of a path from a checkpoint back, with their places on it.
+/// The keys of a path from a checkpoint back, with their positions on it.
 const PATH: &str = concat!(
     "WITH RECURSIVE path(key, parent, step) AS (",
     "SELECT key, parent, 1::bigint FROM checkpoints WHERE key = $1 AND thread = $2",
@@ -48,7 +48,7 @@ pub(super) async fn message(
     thread: &ThreadId,
     id: &MessageId,
 ) -> Result<Option<MessageRow>, PostgresError> {
-    // The run decides what the scope sees: the thread may belong to another principal.
+    // The run decides whether the scope sees the message: the thread may belong to another principal.
     let tenant = Scope::of_tenant(&scope.tenant);
     let thread = by_id::<ThreadRow>(conn, database, &tenant, thread.as_str()).await?;
     let Some(thread) = thread else { return Ok(None) };

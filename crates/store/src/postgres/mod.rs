@@ -1,24 +1,23 @@
-//! The PostgreSQL engine: any number of nodes on one database, pipelined group commits on few connections.
+//! The PostgreSQL engine: several nodes on one database, pipelined group commits on few connections.
 //!
 //! | file | purpose |
 //! |---|---|
 //! | `schema` | the tables and their migrations |
-//! | `connection`, `sessions`, `error` | connections and encryption, which server is the primary, failures |
-//! | `acknowledged` | what a new primary lacks |
+//! | `connection`, `error`, `outage`, `disk_space` | connections and encryption, failures, retries, a full disk |
 //! | `open`, `admin` | start and end, figures |
-//! | `node`, `agents`, `news`, `clock` | the processes that share the store, what they tell each other, and the time they agree on |
-//! | `database` | its connections and its state |
+//! | `node`, `liveness`, `handover`, `agents`, `news`, `clock` | the nodes that share the store, which are alive, how threads move, what nodes publish, and the time they agree on |
+//! | `database` | the connections, the store's known state, look-ups and changes with retries |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
-//! | `remove`, `queue` | removing runs and threads, work that falls due |
-//! | `blob`, `bucket` | large content, in the database and beside it |
+//! | `remove`, `queue` | removing runs and threads, due work |
+//! | `blob`, `bucket` | large content, in the database or in a bucket |
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
-//! | `export`, `import` | what is copied from a store to another |
+//! | `export`, `import` | copies from one store to another |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
-//! | `sign_in` | links for signing in |
+//! | `sign_in` | sign-in links |
 //!
 //! # Invariants
-//! - Epoch and expected number are compared in the statement that writes the frames: a node that was replaced can write nothing.
-//! - A change whose connection breaks is tried again, and its stamp tells whether an earlier try was stored.
+//! - The statement that writes the frames also compares epoch and expected number: a replaced node can write nothing.
+//! - A change whose connection breaks is retried, and its stamp shows whether an earlier try was stored.
 //! - A string that a user chose reaches SQL as a bound parameter only.
 
 mod acknowledged;
@@ -83,7 +82,7 @@ pub struct PostgresStore {
     database: Arc<Database>,
     writers: Mutex<Vec<mpsc::Sender<QueuedAppend>>>,
     tasks: Mutex<JoinSet<()>>,
-    /// Signs of life, and a look at what others wrote.
+    /// The tasks that give signs of life and check for changes of other nodes.
     upkeep: Mutex<JoinSet<()>>,
     flights: SharedReads<(ThreadKey, Range, u64), Vec<Arc<Frame>>>,
 }

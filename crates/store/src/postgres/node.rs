@@ -1,4 +1,4 @@
-//! The processes that share a store: who owns which threads, and what each tells the others.
+//! The processes that share a store: which of them owns which threads, and what they publish.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,20 +22,20 @@ use crate::port::{NodeAddress, NodeRow};
 /// This process among the nodes.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Made anew at each start: what it owned in a life before is another's.
+    /// Created anew at each start: threads of an earlier life belong to another node.
     pub(super) id: String,
     pub(super) options: NodeOptions,
-    /// Whether another process has its name, because this one was silent for too long.
+    /// Whether another process has taken its name, because this one was silent for too long.
     is_replaced: AtomicBool,
     pub(super) told: ToldAgents,
-    /// Whether it hands its threads over.
+    /// Whether it hands its threads over and takes no others.
     pub(super) is_draining: AtomicBool,
 }
 
-/// How often listeners are told that other nodes cannot be heard.
+/// How often listeners are notified that messages of other nodes cannot be received.
 const DEAF_EVERY: Duration = Duration::from_secs(5);
 
-/// That no other live node owns a thread. The values are bound by [`Node::bound`] at these numbers: this node's id, and the seconds after which a node is dead.
+/// The condition that no other live node owns a thread. [`Database::ownership`] gives the values at these numbers: this node's id, and the seconds after which a node is dead.
 macro_rules! not_elsewhere {
     ($thread:literal, $me:literal, $dead:literal) => {
         concat!(
@@ -60,12 +60,12 @@ const REGISTER: &str = concat!(
 );
 /// Removes the row of a dead node of this name.
 const BURY: &str = concat!("DELETE FROM nodes WHERE name = $1 AND NOT ", is_alive!("$2"));
-/// How old the rows of dead nodes become: one that comes back finds its own.
+/// How long the rows of dead nodes are kept: a node that comes back sooner finds its row.
 const FORGET: &str = concat!(
     "DELETE FROM nodes WHERE seen_at <= clock_timestamp() - interval '1 day' AND NOT ",
     is_alive!("$1")
 );
-/// Name and address of a node that is alive.
+/// Name and address of a live node.
 const LIVE: &str =
     concat!("SELECT nodes.name, nodes.address FROM nodes WHERE id = $1 AND ", is_alive!("$2"));
 const NODES: &str = concat!(
@@ -98,8 +98,8 @@ impl Node {
         self.options.heartbeat.as_secs_f64()
     }
 
-    /// Lists the process among the nodes. Waits for a dead one of its name to be dead: a process that was killed is started again sooner than that.
-    /// Errors: `already_exists` when a live node has the name.
+    /// Lists the process among the nodes. Waits until an earlier node of its name counts as dead: a killed process is often restarted sooner than that.
+    /// Errors: `already_exists` if a live node has the name.
     pub(super) async fn register(
         &self,
         conn: &Connection,
@@ -113,7 +113,7 @@ impl Node {
             if self.insert(conn, opening).await? {
                 return Ok(());
             }
-            // Without other nodes, this process measures the reachable time.
+            // Without other nodes, only this process measures the reachable time.
             let waited = liveness::reach(conn, self).await?.saturating_sub(began);
             if waited >= options.dead_after + options.heartbeat * 2 {
                 let message = format!(
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// Lists the process again, whose row is gone, unless another has its name by now.
+    /// Lists the process again after its row was deleted, unless another process has its name now.
     pub(super) async fn register_again(
         &self,
         conn: &Connection,
@@ -144,7 +144,7 @@ impl Node {
         Ok(())
     }
 
-    /// Returns whether no other row has the name.
+    /// Returns whether the row was inserted: no other row has the name.
     async fn insert(&self, conn: &Connection, opening: i64) -> Result<bool, PostgresError> {
         let NodeOptions { name, address, .. } = &self.options;
         let version = env!("CARGO_PKG_VERSION");
@@ -153,7 +153,7 @@ impl Node {
         Ok(row::execute(conn, REGISTER, params).await? > 0)
     }
 
-    /// The node with this id, where it is alive.
+    /// The node with this id, if it is alive.
     pub(super) async fn live(
         &self,
         conn: &Connection,
@@ -163,7 +163,7 @@ impl Node {
         Ok(found.map(|found| row::node_address(&found)))
     }
 
-    /// Why it is not a node any more.
+    /// Why it is no longer a node. `None` while it is one.
     pub(super) fn problem(&self) -> Option<Error> {
         self.is_replaced.load(Ordering::Acquire).then(|| {
             let message = format!(
@@ -176,7 +176,7 @@ impl Node {
     }
 }
 
-/// Looks at the ends of the logs that somebody reads here: what others told may have been lost.
+/// Checks the ends of the logs that have readers here, because messages of other nodes may have been lost.
 pub(super) async fn watch(database: std::sync::Arc<Database>) {
     let Some(node) = &database.node else { return };
     let mut look = tokio::time::interval(node.options.poll);
@@ -199,7 +199,7 @@ pub(super) async fn watch(database: std::sync::Arc<Database>) {
     }
 }
 
-/// Compares logs with what the store has of them. One that had an end and has none now was removed.
+/// Compares logs with the store. A log that had an end and has none now was removed.
 async fn look_up(database: &Database, threads: &[(ThreadKey, u64)]) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
     let known: HashMap<_, _> = threads.iter().copied().collect();
@@ -246,7 +246,7 @@ pub(super) async fn list(
         .collect())
 }
 
-/// Takes the process off the list: its threads can be taken over at once.
+/// Takes the process off the list, so that its threads can be taken over at once.
 pub(super) async fn leave(conn: &Connection, node: &Node) -> Result<(), PostgresError> {
     row::execute(conn, "DELETE FROM nodes WHERE id = $1", &[&node.id]).await?;
     Ok(())
@@ -255,12 +255,12 @@ pub(super) async fn leave(conn: &Connection, node: &Node) -> Result<(), Postgres
 // === impl Database ===
 
 impl Database {
-    /// What [`not_elsewhere`] binds: this node's id, and the seconds after which a node is dead.
+    /// The values of [`not_elsewhere`]: this node's id, and the seconds after which a node is dead.
     pub(super) fn ownership(&self) -> (&str, f64) {
         self.node.as_ref().map_or(("", 1e9), |node| (node.id.as_str(), node.dead_after()))
     }
 
-    /// The agents that live nodes have and this one has not.
+    /// The agents that live nodes have and this one does not.
     pub(super) fn foreign_agents(&self) -> Vec<String> {
         self.node.as_ref().map_or_else(Vec::new, |node| node.told.foreign())
     }

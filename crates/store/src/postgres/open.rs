@@ -30,16 +30,16 @@ use crate::core::tail::{SharedReads, Tails};
 use crate::news::MAX_HEARD;
 use crate::options::Options;
 
-/// How long an opening waits before it looks again whether the server has started.
+/// How long an opening waits before it checks again whether the server has started.
 const START_PAUSE: Duration = Duration::from_millis(250);
 
 impl PostgresStore {
-    /// Opens the store in the database that a URL names, and creates its tables where there are none. Fails as [`crate::open()`].
+    /// Opens the store in the database of a URL, and creates its tables if they do not exist. Fails as [`crate::open()`].
     pub async fn open(url: &str, options: Options) -> Result<Self> {
         Self::open_with(url, options, schema::MIGRATIONS).await
     }
 
-    /// As [`Self::open`], with these migrations and no later ones.
+    /// As [`Self::open`], with only these migrations.
     pub(super) async fn open_with(
         url: &str,
         options: Options,
@@ -119,7 +119,7 @@ impl PostgresStore {
     }
 }
 
-/// Fails when the bucket refuses. One that cannot be reached stops no start: only large content needs it.
+/// Fails if the bucket refuses. A bucket that cannot be reached does not stop the start: only large content needs it.
 async fn look_at(bucket: &Bucket, store: &str) -> Result<()> {
     match bucket.probe(store).await {
         Err(error) if error.code() == Code::StoreUnavailable => {
@@ -130,7 +130,7 @@ async fn look_at(bucket: &Bucket, store: &str) -> Result<()> {
     }
 }
 
-/// What this store and no other is known by.
+/// The unique id of this store.
 async fn store_id(database: &Database) -> Result<String, PostgresError> {
     let conn = database.connect().await?;
     let found = row::query(&conn, "SELECT id FROM store", &[]).await?;
@@ -148,12 +148,12 @@ pub(crate) fn shown_url(url: &str) -> String {
         .map_or_else(|_| "postgres:(not valid)".to_owned(), |address| address.shown())
 }
 
-/// Whether a URL asks for a connection to another machine that is not encrypted.
+/// Whether a URL requests an unencrypted connection to another machine.
 pub(crate) fn is_unencrypted(url: &str) -> bool {
     Address::parse(url).is_ok_and(|address| address.is_unencrypted())
 }
 
-/// As [`begin`], and waits while the server starts or recovers.
+/// As [`begin`], but waits while the server starts or recovers.
 async fn begin_when_up(database: &Database, migrations: &[&str]) -> Result<i64, PostgresError> {
     let give_up = Instant::now() + database.retry_for;
     loop {
@@ -165,14 +165,14 @@ async fn begin_when_up(database: &Database, migrations: &[&str]) -> Result<i64, 
                 tracing::warn!(store = %database.health.path().display(), "the database starts; waiting for it");
                 tokio::time::sleep(START_PAUSE).await;
             }
-            // A long transaction of another server holds what a migration needs.
+            // A long transaction of another node holds a lock that a migration needs.
             Err(fail) if fail.remedy() == Remedy::Retry && Instant::now() < give_up => {}
             begun => return begun,
         }
     }
 }
 
-/// Migrates, sweeps, and takes the number of this opening.
+/// Migrates and sweeps, and returns the number of this opening.
 async fn begin(database: &Database, migrations: &[&str]) -> Result<i64, PostgresError> {
     let mut conn = database.connect().await?;
     schema::migrate(&mut conn, migrations).await?;

@@ -1,4 +1,4 @@
-//! While the database cannot be reached: since when and why, and when something is tried again.
+//! The state of an outage: since when and why the database cannot be reached, and when operations are retried.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use trilogue_domain::lock;
 
-/// How long something waits before it is tried again: at first, and at most.
+/// The pause before a retry: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// Why and since when the database cannot be reached.
+    /// Why and since when the database cannot be reached. `None` while it can be.
     state: Mutex<Option<(String, Instant)>>,
     ended: Notify,
 }
 
-/// Tries of one thing during an outage: for a time, and once more when that is over.
+/// The retries of one operation during an outage: for a certain time, and once more after it.
 #[derive(Debug)]
 pub(super) struct Retries<'o> {
     outage: &'o Outage,
@@ -38,7 +38,7 @@ impl Outage {
         }
     }
 
-    /// The database has answered. Everything that waits for that is tried again.
+    /// Ends the outage, because the database has answered. Wakes all operations that wait to retry.
     pub(super) fn end(&self) {
         if let Some((_, since)) = lock(&self.state).take() {
             let seconds = since.elapsed().as_secs();
@@ -60,7 +60,7 @@ impl Outage {
 // === impl Retries ===
 
 impl Retries<'_> {
-    /// Waits before the next try, until the outage ends or a pause is over. `false` after the last try.
+    /// Waits before the next try, until the outage ends or a pause is over. Returns `false` after the last try.
     pub(super) async fn wait(&mut self) -> bool {
         if self.is_last {
             return false;

@@ -1,6 +1,6 @@
-//! The queue's table: an entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
+//! The queue's table. An entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
 //!
-//! An entry is locked while it is changed. The entries of one run's line are changed under an advisory lock of the run.
+//! An entry is locked while it is changed. Entries in a run's line are changed under an advisory lock of the run.
 
 use tokio_postgres::Row;
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
@@ -16,7 +16,7 @@ use crate::core::table::{Column, TableRow};
 use crate::record::Record;
 use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
 
-/// Adds an item that is in no line, or replaces what is there.
+/// Adds an item that is in no line, or replaces the old one.
 pub(super) const OFFER: &str = concat!(
     "INSERT INTO queue",
     " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error, about)",
@@ -33,7 +33,7 @@ const STORE: &str = concat!(
     " free_at = $7, fence = $8, attempts = $9, held = $10, dead = $11, error = $12,",
     " run = $13, place = $14, about = $15, next = $16"
 );
-/// That no other live node has an agent of the item's open runs, or of the ended run that it tells of, and this one has not; or that this one owns the thread all the same. The values are bound by [`Database::ownership`] and [`Database::foreign_agents`].
+/// The condition that this node may work on an item because of its agents. It holds if no other live node has an agent that this node lacks, of the item's open runs or of the ended run that the item reports. It also holds if this node owns the thread. [`Database::ownership`] and [`Database::foreign_agents`] give the values.
 macro_rules! not_of_foreign_agent {
     ($me:literal, $foreign:literal) => {
         concat!(
@@ -49,7 +49,7 @@ macro_rules! not_of_foreign_agent {
     };
 }
 
-/// That this node owns the item's thread, where the flag is set: one that drains leaves all other work to others.
+/// The condition that this node owns the item's thread. It applies if the flag is set: a draining node leaves all other work to others.
 macro_rules! own_where {
     ($flag:literal, $me:literal) => {
         concat!(
@@ -63,7 +63,7 @@ macro_rules! own_where {
     };
 }
 
-/// Items that are due, that no other worker claims at this moment, whose thread no other live node owns, and whose agent is not on another one only.
+/// Due items that no other worker claims at this moment, whose thread no other live node owns, and whose agent is not only on another node.
 const CLAIMABLE: &str = concat!(
     "SELECT id FROM queue WHERE kind = $1 AND NOT dead AND free_at <= $2 AND ",
     not_elsewhere!("queue.thread", "$4", "$5"),
@@ -72,10 +72,10 @@ const CLAIMABLE: &str = concat!(
     own_where!("$7", "$4"),
     " ORDER BY free_at, id LIMIT $3 FOR UPDATE OF queue SKIP LOCKED"
 );
-/// The columns of an entry behind those of its item.
+/// The columns of an entry after those of its item.
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
-/// Adds a callback, or replaces or follows the one under its key.
+/// Adds a callback, replaces the one under its key, or queues after it while that one is held.
 pub(super) async fn offer_callback(
     conn: &Connection,
     item: &QueueItem,
@@ -90,7 +90,7 @@ pub(super) async fn offer_callback(
     store(conn, &QueueEntry::offer(old, item.clone()), before).await
 }
 
-/// Removes an item of the thread's tenant even if a worker holds it.
+/// Removes an item of the thread's tenant, even if a worker holds it.
 pub(super) async fn withdraw(
     conn: &Connection,
     thread: ThreadKey,
@@ -157,7 +157,7 @@ async fn claim_one(
     Ok(Some(claim))
 }
 
-/// Lengthens a lease that is still held.
+/// Extends a lease that is still held.
 pub(super) async fn extend(
     conn: &Connection,
     claim: &Claim,
@@ -181,7 +181,7 @@ pub(super) async fn finish(conn: &Connection, claim: &Claim) -> Result<bool, Pos
     Ok(true)
 }
 
-/// Retries or gives up an item that is still held.
+/// Schedules a retry of an item that is still held, or gives it up.
 pub(super) async fn abandon(
     conn: &Connection,
     claim: &Claim,
@@ -234,7 +234,7 @@ pub(super) async fn revive(
     Ok(true)
 }
 
-/// Dead items of a tenant with an id below this one, newest first.
+/// Dead items of a tenant with an id below the given one, newest first.
 pub(super) async fn dead(
     conn: &Connection,
     tenant: &TenantId,
@@ -245,7 +245,7 @@ pub(super) async fn dead(
     let rest = "WHERE tenant = $1 AND dead AND kind = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
     let params: &Params<'_> = &[&tenant.as_str(), &kind.as_str(), &before, &limit];
     let rows = row::query(conn, &select(rest), params).await?;
-    // A damaged item is left out: its content is unknown.
+    // A damaged item is left out, because its content is unknown.
     let entries = rows.iter().filter_map(|row| entry(row).ok());
     Ok(entries
         .map(|(id, QueueEntry { attempts, error, item, .. })| DeadLetter {
@@ -273,9 +273,9 @@ async fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, Postgre
     Ok(load(conn, "WHERE id = $1 FOR UPDATE", &[&id]).await?.map(|(_, entry)| entry))
 }
 
-/// The entry of a claim that still holds it, with its line locked.
+/// The entry of a claim, if the claim still holds it, with its line locked.
 async fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, PostgresError> {
-    // The line is locked before the entry, as an offer does it.
+    // Lock the line before the entry, in the same order as an offer, to avoid a deadlock.
     let (_, line) = claim.item.run_and_line();
     lock_line(conn, line.map(|(run, _)| run)).await?;
     Ok(by_id(conn, claim.id).await?.filter(|entry| entry.is_held_by(claim)))
@@ -330,7 +330,7 @@ fn entry_params(entry: &QueueEntry) -> Vec<Param<'_>> {
     params
 }
 
-/// Writes an entry, and settles its line and the one in which it was before.
+/// Writes an entry, and settles its line and the line in which it was before.
 async fn store(
     conn: &Connection,
     entry: &QueueEntry,
@@ -345,7 +345,7 @@ async fn store(
     settle(conn, run).await
 }
 
-/// Frees the first of a line, unless one of the line is held.
+/// Frees the first item of a line, unless an item of the line is held.
 async fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), PostgresError> {
     let Some(run) = run else { return Ok(()) };
     let free = concat!(

@@ -21,7 +21,7 @@ use crate::rows::{
     Page, QueueKind, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
 
-/// How many dead deliveries are read for a page, at least: those that the scope does not see are left out.
+/// The fewest dead deliveries that are read for a page. Deliveries that the scope does not see are left out.
 const DEAD_PART: i64 = 1_024;
 
 #[async_trait]
@@ -194,7 +194,7 @@ impl Read for PostgresStore {
         if let Some(frames) = self.database.tails.frames(thread, range) {
             return Ok(frames);
         }
-        // A read that began before a commit does not include it: readers that the commit wakes start their own.
+        // A read that began before a commit does not include it. Readers that the commit wakes start a new read.
         let committed = self.database.tails.end(thread);
         let database = &self.database;
         let read = database
@@ -206,7 +206,7 @@ impl Read for PostgresStore {
         self.database.health.quarantine.check(thread)?;
         let last =
             self.database.read(|conn| async move { last_number(&conn, thread).await }).await?;
-        // Another node may have written events that the tail does not have yet: the caller can read them now.
+        // Another node may have written events that the tail does not know yet. The caller can read them now.
         self.database.tails.continued(thread, last);
         Ok(last)
     }
@@ -219,7 +219,7 @@ impl Read for PostgresStore {
             let database = Arc::clone(&self.database);
             runtime.spawn(async move {
                 let look_up = database.read(|conn| async move { last_number(&conn, thread).await });
-                // A thread that cannot be read wakes nobody; a read of it says why.
+                // If the thread cannot be read, the look-up wakes no reader; the next read reports the reason.
                 if let Ok(last) = look_up.await {
                     database.tails.found(thread, entry, last);
                 }

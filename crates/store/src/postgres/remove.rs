@@ -1,4 +1,4 @@
-//! Removing runs and threads. Others write beside a long removal, so it is not done in parts.
+//! Removes runs and threads. Other transactions can write during a long removal, so it is not done in parts.
 
 use trilogue_domain::{RunKey, ThreadKey};
 
@@ -76,7 +76,7 @@ pub(super) async fn run(
     blob::remove_unnamed(conn, &named).await
 }
 
-/// Notes the numbers of the run's frames as removed, joined with the gaps beside them.
+/// Notes the numbers of the run's frames as removed, and joins them with adjacent gaps.
 async fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), PostgresError> {
     let sql = "SELECT first, last FROM frames WHERE run = $1 AND thread = $2 ORDER BY first_run";
     let mut gaps: Vec<(i64, i64)> = Vec::new();
@@ -119,7 +119,7 @@ async fn write_gap(
     Ok(())
 }
 
-/// The run's checkpoints stay as links of the path, without value.
+/// Removes the values of the run's checkpoints. The checkpoints stay as links of the path.
 async fn empty_checkpoints(
     conn: &Connection,
     thread: ThreadKey,

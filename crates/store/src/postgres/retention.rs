@@ -1,4 +1,4 @@
-//! The ended runs that a policy removes, by one statement.
+//! The ended runs that a policy removes, found by one statement.
 
 use trilogue_domain::Timestamp;
 
@@ -9,7 +9,7 @@ use super::node::not_elsewhere;
 use super::row;
 use crate::rows::RetentionPolicy;
 
-/// Runs beyond an age. A run with an undelivered callback stays.
+/// Runs older than an age. A run with an undelivered callback stays.
 const TOO_OLD: &str = concat!(
     "SELECT key FROM runs WHERE ended_at IS NOT NULL",
     " AND (ended_at < $1 OR (stateless AND ended_at < $2))",
@@ -18,7 +18,7 @@ const TOO_OLD: &str = concat!(
     not_elsewhere!("runs.thread", "$4", "$5"),
     " ORDER BY ended_at, position LIMIT $3"
 );
-/// Runs beyond an age or a count: [`crate::core::retention`] says which. A run with an undelivered callback counts, but stays.
+/// Runs that exceed an age or a count, as [`crate::core::retention`] defines it. A run with an undelivered callback counts but stays.
 const TOO_MANY: &str = concat!(
     "SELECT key FROM (SELECT key, thread, position, ended_at, stateless,",
     " row_number() OVER (PARTITION BY thread ORDER BY position DESC) AS place_in_thread,",
@@ -35,7 +35,7 @@ const TOO_MANY: &str = concat!(
     " ORDER BY ended_at, position LIMIT $3"
 );
 
-/// Keys of ended runs that the policy removes and that are not of a thread of another live node, oldest first.
+/// Keys of ended runs that the policy removes, oldest first. Leaves out threads that another live node owns.
 pub(super) async fn expired(
     conn: &Connection,
     database: &Database,

@@ -1,4 +1,4 @@
-//! Rows on a connection: binding them to statements, reading them back, checking their columns.
+//! Rows on a connection: binds them to statements, reads them back, checks their columns.
 
 use std::error::Error as StdError;
 
@@ -134,7 +134,7 @@ pub(super) fn insert<R: TableRow>(is_keyed: bool, rest: &str) -> String {
     format!("INSERT INTO {} ({}) VALUES ({}) {rest}", R::TABLE, names.join(", "), values.join(", "))
 }
 
-/// The values of a row: its thread where the table has one, its integer if it is part of the row, its columns, the body.
+/// The values of a row: its thread if the table has one, its integer if it is part of the row, its columns, the body.
 pub(super) fn bind<'a, R: TableRow>(row: &'a R, columns: &[Column<'a>]) -> Vec<Param<'a>> {
     let mut values = Vec::with_capacity(columns.len() + 3);
     if R::THREAD != "NULL" {

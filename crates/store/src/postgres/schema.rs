@@ -1,18 +1,18 @@
-//! The schema and its numbered migrations. All run in one transaction under an advisory lock: of several nodes that start at once, one migrates.
+//! The schema and its numbered migrations. All run in one transaction under an advisory lock: if several nodes start at once, one migrates.
 
 use trilogue_domain::error::{Code, Error};
 
 use super::connection::Connection;
 use super::error::PostgresError;
 
-/// The steps, in order; the first leads from an empty schema to version 1. Each leaves the schema so that a running program of the version before goes on.
+/// The steps, in order; the first leads from an empty schema to version 1. After each step, a running program of the previous version can still use the schema.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("migration_blob_objects.sql"),
     "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
     super::agents::ADD_COLUMN,
     include_str!("sign_in_links.sql"),
-    // A message is found in its thread alone.
+    // A message is looked up only within its thread.
     "DROP INDEX messages_by_id",
     include_str!("reachable_time.sql"),
     include_str!("news_keys.sql"),
@@ -21,21 +21,21 @@ pub(super) const MIGRATIONS: &[&str] = &[
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// The version from which on a schema says which programs may use it.
+/// From this version, a schema names the programs that may use it.
 const MARKED_VERSION: u32 = 2;
 
 /// The advisory lock that a migration holds: "TRLG", as a number.
 const MIGRATION_LOCK: i64 = 0x5452_4C47;
 
-/// What is said of a schema in it.
+/// The state of the schema, as stored in it.
 struct SchemaState {
     version: u32,
-    /// The least version that a program has to know to use it.
+    /// The lowest version that a program must know to use the schema.
     min_version: u32,
 }
 
-/// Brings the database to the newest version. One that is newer is used as it is, if it says that this program may.
-/// Errors: `store_too_new` when it says otherwise; `invalid_request` when its encoding is not UTF-8.
+/// Migrates the database to the newest version. A newer schema is used unchanged if it allows this program.
+/// Errors: `store_too_new` if a newer schema does not allow it; `invalid_request` if the encoding is not UTF-8.
 pub(super) async fn migrate(
     conn: &mut Connection,
     migrations: &[&str],
@@ -49,7 +49,7 @@ pub(super) async fn migrate(
     }
     let known = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
     let transaction = conn.transaction().await?;
-    // A migration of a large database takes longer than a look-up may.
+    // The migration of a large database may take longer than a look-up is allowed to.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
     let SchemaState { version, min_version } = state(&transaction).await?;
@@ -79,7 +79,7 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// The state of the schema that the connection uses; version zero when it has none.
+/// The state of the schema that the connection uses. Its version is zero if there is no schema.
 async fn state(
     transaction: &deadpool_postgres::Transaction<'_>,
 ) -> Result<SchemaState, PostgresError> {

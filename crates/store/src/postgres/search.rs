@@ -1,6 +1,6 @@
-//! Search rows: the threads and runs with a metadata member of a value, and the agents of threads.
+//! Search rows: they find the threads and runs with a certain value of a metadata member, and the threads of an agent.
 //!
-//! The row of a thread's agent may outlive its membership, but never miss it: a listing compares before it shows.
+//! The row of a thread's agent may outlive the agent's membership but is never missing: a listing compares before it shows a thread.
 
 use trilogue_domain::{AgentName, Json, TenantId, ThreadKey};
 
@@ -12,7 +12,7 @@ use crate::rows::{RunRow, ThreadRow};
 pub(super) const THREADS: i64 = 1;
 pub(super) const RUNS: i64 = 2;
 
-/// Makes the search rows of a row match its metadata. Those that stay are left alone: what one statement removes, it cannot add.
+/// Makes the search rows of a row match its metadata. Rows that stay are not touched, because one statement cannot add a row that it removes.
 macro_rules! rewrite {
     ($table:literal) => {
         concat!(
@@ -32,14 +32,14 @@ const FORGET_AGENTS: &str = concat!(
     "DELETE FROM search WHERE kind = 3 AND id = $1 AND NOT EXISTS (SELECT 1 FROM runs",
     " WHERE runs.thread = $1 AND convert_to(runs.agent, 'UTF8') = search.name)"
 );
-/// Listings show no ephemeral threads, so these have no rows.
+/// Listings show no ephemeral threads, so those have no rows.
 const NOTE_AGENT: &str = concat!(
     "INSERT INTO search (tenant, kind, name, hash, id)",
     " SELECT tenant, 3, $2, 0, key FROM threads WHERE key = $1 AND NOT ephemeral",
     " ON CONFLICT DO NOTHING"
 );
 
-/// The statements that follow a thread's row; `searched` is what its search rows were made from.
+/// The statements that follow a thread's row. `searched` is the sum of the metadata that the search rows were made from.
 pub(super) fn of_thread(row: &ThreadRow, searched: i64) -> Vec<RowStatement<'_>> {
     let change =
         rewrite(rewrite!("threads"), THREADS, row.key.0, &row.tenant, &row.metadata, searched);
@@ -77,7 +77,7 @@ fn rewrite<'a>(
     metadata: &Json,
     searched: i64,
 ) -> Option<RowStatement<'a>> {
-    // Zero means "never made"; an object without members needs no rows.
+    // Zero means "never made". An object without members needs no rows.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
     let is_empty = metadata.as_bytes().as_ref() == b"{}";
     if searched == sum || (searched == 0 && is_empty) {

@@ -1,6 +1,6 @@
-//! The ids that an abbreviation means.
+//! The ids that an abbreviation matches.
 //!
-//! No index answers by the last group: it would cost every turn a page, for what a person asks now and then. So the newest ids are looked through, in the index that has them.
+//! No index is by the last group: it would cost every turn a page, for a look-up that people need now and then. So the newest ids are searched, in the index that has them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::row;
 
 const CANDIDATES: i64 = limits::MAX_SHORT_ID_CANDIDATES as i64;
 
-/// The statements for a table and the column that names the owner, by the beginning of the id and by that of its last group: tenant, the first text and the one behind the last, owner or null, rows, candidates.
+/// The statements for a table and the column that names the owner, by the beginning of the id and by the beginning of its last group. Parameters: tenant, the first text, the exclusive upper bound of texts, owner or null, rows, candidates.
 macro_rules! statements {
     ($table:literal, $owner:literal) => {
         [

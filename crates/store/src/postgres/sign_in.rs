@@ -1,4 +1,4 @@
-//! Links that sign a browser in, for all nodes.
+//! Sign-in links, for all nodes.
 
 use trilogue_domain::Timestamp;
 use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
@@ -10,7 +10,7 @@ use crate::core::sign_in::too_many_links;
 use crate::rows::SignInLinkRow;
 
 const EXPIRE: &str = "DELETE FROM sign_in_links WHERE expires_at <= $1";
-/// Stores a link where there is room.
+/// Stores a link if the limit allows one more.
 const PUT: &str = concat!(
     "INSERT INTO sign_in_links (code, token, expires_at) SELECT $1, $2, $3",
     " WHERE (SELECT count(*) FROM sign_in_links) < $4 ON CONFLICT (code) DO UPDATE SET token = excluded.token"
@@ -42,7 +42,7 @@ pub(super) async fn get(
     Ok(found.and_then(|row| link(code, &row, now)))
 }
 
-/// Of several that take a link at once, one gets it: the others find its row gone.
+/// Takes a link. If several callers take it at once, one gets it; the others find its row deleted.
 pub(super) async fn take(
     conn: &Connection,
     code: &[u8; 32],

@@ -1,6 +1,6 @@
-//! The simulated nodes on a real database: each step is done in memory too, and both have to agree.
+//! The simulated nodes on a real database. Each step is also done in memory, and the two results must agree.
 //!
-//! Every process is an opening of the store. Time passes by moving the signs of life into the past, so nothing waits. Appends travel over connections of their own, as they do when a node is gone.
+//! Every process is an opening of the store. Time passes by moving the signs of life into the past, so nothing waits. Appends use separate connections, like those of a node that is gone.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -27,14 +27,14 @@ use crate::simulation::{
 };
 
 const SCHEDULES: u64 = 30;
-/// A unit of the simulated time, in seconds: so long that the real time beside it does not count.
+/// A unit of the simulated time, in seconds: so long that the real time of a test does not matter.
 const UNIT: f64 = 1_000.0;
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
 struct SharedDatabase {
     register: Register,
     url: String,
-    /// Ended ones stay in their places, with their ids.
+    /// Closed stores keep their places and ids.
     stores: Vec<(Option<PostgresStore>, String)>,
     threads: Vec<ThreadRow>,
     writer: GroupWriter,
@@ -63,7 +63,7 @@ fn text(entry: Entry) -> String {
 // === impl SharedDatabase ===
 
 impl SharedDatabase {
-    /// Each schedule has threads and nodes of its own in one schema.
+    /// Each schedule has separate threads and nodes in one schema.
     async fn new(url: &str, network: &PostgresStore) -> Self {
         let (clock, connection) =
             tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
@@ -80,7 +80,7 @@ impl SharedDatabase {
         }
     }
 
-    /// Moves everything that the database has dated into the past.
+    /// Moves all times in the database into the past.
     async fn move_clock(&self, units: f64) {
         for sql in [
             "UPDATE nodes SET seen_at = seen_at - make_interval(secs => $1)",
@@ -111,7 +111,7 @@ impl SharedDatabase {
             draft.push(Timestamp::from_micros(append.stamp), &body, None).unwrap();
         }
         let frames = draft.seal(row.key, None, append.expected_last + 1, 0, &reader());
-        // Every other one changes a row too: it is more than one statement.
+        // Every second append also changes a row, so that it needs more than one statement.
         let row = ThreadRow {
             epoch: append.epoch,
             owner_node: self.stores[append.process].1.clone(),
@@ -133,7 +133,7 @@ impl SharedDatabase {
 impl Shared for SharedDatabase {
     async fn open(&mut self, name: usize) -> bool {
         if !self.register.open(name).await {
-            // The store would wait for the other one to die.
+            // The store would wait until the other node is dead.
             return false;
         }
         let node = NodeOptions {
@@ -144,7 +144,7 @@ impl Shared for SharedDatabase {
         };
         let options = Options { node: Some(node), ..options() };
         let store = PostgresStore::open(&self.url, options).await.unwrap();
-        // It gives signs of life when it is told to.
+        // The test triggers its signs of life.
         trilogue_domain::lock(&store.upkeep).abort_all();
         let id = store.node().unwrap().to_owned();
         self.stores.push((Some(store), id));
@@ -236,7 +236,7 @@ impl Shared for SharedDatabase {
             (AcquireOutcome::Elsewhere(owner), Err(error)) => {
                 assert_eq!(self.named(&error), *owner)
             }
-            // Which one stands in is the database's choice.
+            // The database chooses the node that takes over.
             (AcquireOutcome::GivenUp(_), Err(error)) => {
                 assert!(self.register.takes_threads(self.named(&error)), "{error}");
             }
@@ -249,7 +249,7 @@ impl Shared for SharedDatabase {
         let expected = self.register.append(append, is_again).await;
         let batch = self.batch(append);
         let bytes = batch.check_form().unwrap();
-        // Other schedules of this run have the same stamps on other threads.
+        // Other schedules of this run use the same stamps on other threads.
         let sent = StampedBatch { batch, bytes, stamp: append.stamp };
         let mut outcomes = self.writer.attempt(&[sent], is_again).await.unwrap();
         let outcome = outcomes.remove(0);
@@ -299,7 +299,7 @@ async fn nodes_on_a_database_keep_the_same_promises() {
     }
 }
 
-/// A step on which memory and database disagree is noticed.
+/// A step with different results in memory and in the database is detected.
 #[tokio::test]
 async fn a_database_that_decides_otherwise_is_noticed() {
     let url = postgres_url().await;

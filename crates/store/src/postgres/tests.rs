@@ -96,7 +96,7 @@ async fn an_older_server_goes_on_while_a_newer_one_changes_the_tables() {
         assert_eq!(last_read(store, first).await, 2 * EVENTS);
         assert_eq!(last_read(store, second).await, EVENTS);
     }
-    // One is owned by the other's, and the other way round.
+    // Each node owns a thread that the other one created.
     let taken = new.acquire(first, "new").await.unwrap();
     assert_eq!((taken.last, taken.is_taken_over), (2 * EVENTS, true));
     let taken = old.acquire(second, "old").await.unwrap();
@@ -104,7 +104,7 @@ async fn an_older_server_goes_on_while_a_newer_one_changes_the_tables() {
     let stale = Batch { changes: Vec::new(), ..batch(second, EVENTS) };
     assert_eq!(new.append(stale).await.unwrap_err().code(), Code::OwnershipLost);
 
-    // It is started again in the middle of the upgrade.
+    // The old program is restarted in the middle of the upgrade.
     old.close().await.unwrap();
     let old = older(&url).await;
     assert_eq!(last_read(&old, first).await, 2 * EVENTS);
@@ -136,7 +136,7 @@ async fn a_server_that_the_tables_are_too_new_for_does_not_start() {
     assert_eq!(version(&url).await, i64::from(SCHEMA_VERSION));
 }
 
-/// What the first version says of content, on the tables of the second.
+/// How the first version stores content, on the tables of the second.
 #[tokio::test]
 async fn content_of_a_server_without_buckets_is_read_and_what_it_removes_goes() {
     let url = postgres_url().await;

@@ -27,7 +27,7 @@ impl Queue for PostgresStore {
         lease_until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Claim>> {
-        // Workers poll an empty queue often; that must not cost a transaction.
+        // Workers poll an empty queue often, and a poll must not cost a transaction.
         match self.next_due(kind).await? {
             Some(due) if due <= now => {}
             _ => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Hearing: what is taken of the messages of other nodes.
+//! Receives the messages of other nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::message::{HeardAppend, LogRemoval, NewsEntry, NodeMessage};
 use crate::news::PeerNews;
 use crate::record::Frame;
 
-/// The most senders whose last number is remembered; beyond that all are forgotten.
+/// The most senders whose last number is remembered. Beyond that all are forgotten.
 const MAX_SENDERS: usize = 1_024;
-/// How far the time of a message may be from that of this node, by the database's clock. An older one was held back or is sent again: what it says may not be so any more.
+/// The largest difference between the time of a message and this node's time, by the database's clock. An older message was delayed or replayed, and may no longer be true.
 const MAX_AGE: Duration = Duration::from_secs(10);
-/// How often it is logged that messages were refused.
+/// The interval between log lines about refused messages.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Ear {
-    /// Of this node: what it tells comes back to it.
+    /// The opening of this node. Its own messages also arrive here.
     opening: i64,
     reader: Arc<dyn ReadOriginal>,
     clock: Arc<dyn Clock>,
@@ -37,7 +37,7 @@ pub(super) struct Ear {
 #[derive(Debug, Default)]
 struct Senders(HashMap<i64, u64>);
 
-/// Messages that were refused since this was logged.
+/// Messages that were refused since the last log line.
 #[derive(Debug, Default)]
 struct Refusals {
     count: u64,
@@ -49,7 +49,7 @@ enum Arrival {
     Next,
     /// Messages before it were lost.
     Gap,
-    /// It was heard before, or another one was that is newer.
+    /// It arrived before, or a newer one did.
     Late,
 }
 
@@ -76,7 +76,7 @@ impl Ear {
             return;
         }
         if !self.is_fresh(message.made_at) {
-            // One of a sender that is known tells at least that news is late.
+            // A late message of a known sender still shows that messages are delayed.
             if self.senders.is_later(message.opening, message.number) {
                 self.senders.order(message.opening, message.number);
                 self.state.missed();
@@ -91,7 +91,7 @@ impl Ear {
         for entry in message.entries {
             match entry {
                 NewsEntry::Append(append) => self.take(&append),
-                // Without listeners it is for nobody.
+                // The send fails if there are no listeners, which is harmless.
                 NewsEntry::Note(note) => drop(self.state.heard.send(PeerNews::Note(note))),
             }
         }
@@ -107,7 +107,7 @@ impl Ear {
         match append.removal {
             Some(LogRemoval::Thread) => tails.ended(thread),
             Some(LogRemoval::Run) => tails.removed(thread, last),
-            // Without readers, frames are not even looked at.
+            // Without readers, frames are not even decoded.
             None if tails.has_readers(thread) => {
                 let frames = self.frames(append).unwrap_or_default();
                 tails.told(thread, last, append.stamp, &frames);
@@ -116,7 +116,7 @@ impl Ear {
         }
     }
 
-    /// The frames of an append, in copies of their own; `None` where they are not all frames of its thread, in order.
+    /// The frames of an append, in separate copies. `None` unless all are frames of its thread, in order.
     fn frames(&self, append: &HeardAppend) -> Option<Vec<Arc<Frame>>> {
         let mut frames: Vec<Arc<Frame>> = Vec::with_capacity(append.frames.len());
         for bytes in &append.frames {
@@ -134,7 +134,7 @@ impl Ear {
 // === impl Refusals ===
 
 impl Refusals {
-    /// Every client of NATS can cause one, so not each is logged.
+    /// Counts a refused message. Every NATS client can cause one, so not each is logged.
     fn add(&mut self, now: Timestamp) {
         self.count += 1;
         if self.logged_at.is_none_or(|at| at.until(now) >= COMPLAIN_EVERY) {
@@ -150,7 +150,7 @@ impl Refusals {
 // === impl Senders ===
 
 impl Senders {
-    /// Whether a message follows the last one of a sender that is known.
+    /// Whether a message follows the last one of a known sender.
     fn is_later(&self, opening: i64, number: u64) -> bool {
         self.0.get(&opening).is_some_and(|last| number > *last)
     }

@@ -1,6 +1,6 @@
-//! The encryption of messages between nodes. Access to NATS without the database is not enough to read a message or to make one.
+//! The encryption of messages between nodes. Access to NATS without the database is not enough to read or to create a message.
 //!
-//! A sealed message is a version byte, the id of the cluster's key, the salt of its sender, a counter, and the encrypted message with its tag. Each sender derives a key of its own from the cluster's key and a random salt, and counts its messages under it: no key is used twice with one counter, also where a restored database gives a number twice. The head and the subject are authenticated with the message.
+//! A sealed message is a version byte, the id of the cluster's key, the salt of its sender, a counter, and the encrypted message with its tag. Each sender derives its key from the cluster's key and a random salt, and counts its messages under it. So no key is used twice with one counter, even if a restored database gives a number twice. The head and the subject are authenticated with the message.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -25,9 +25,9 @@ const TAG_BYTES: usize = 16;
 pub(super) const SEAL_BYTES: usize = HEAD_BYTES + TAG_BYTES;
 /// The size of a cluster's key, in bytes.
 pub(super) const KEY_BYTES: usize = 32;
-/// Separates keys of this use from any other.
+/// Separates these keys from keys for other uses.
 const PURPOSE: &[u8] = b"trilogue news 1";
-/// The most keys of senders that are kept; beyond that all are derived again.
+/// The most derived sender keys that are kept. Beyond that all are derived again.
 const MAX_SENDER_KEYS: usize = 1_024;
 
 type KeyId = [u8; KEY_ID_BYTES];
@@ -40,11 +40,11 @@ pub(super) struct ClusterKey {
     secret: Prk,
 }
 
-/// The keys of the cluster as this node last read them, and whether it has to read them again.
+/// The cluster's keys as this node last read them, and whether it must read them again.
 #[derive(Debug, Default)]
 pub(super) struct ClusterKeys {
     keys: Mutex<KeySet>,
-    /// A message came that none of the keys opens.
+    /// Notified when a message arrives that none of the keys opens.
     pub(super) wanted: Notify,
 }
 
@@ -163,7 +163,7 @@ impl Decryptor {
         Self { subject: subject.to_owned(), senders: HashMap::new() }
     }
 
-    /// The message in a sealed one. `None` for what no node of this store has sent here, or one whose key is not known yet: then the keys are to be read again.
+    /// Decrypts a sealed message. `None` if no node of this store sent it on this subject, or if its key is not known yet: then the keys must be read again.
     pub(super) fn decrypt(&mut self, keys: &ClusterKeys, sealed: &Bytes) -> Option<Bytes> {
         let opened = self.try_decrypt(keys, sealed);
         if opened.is_none() {
@@ -182,7 +182,7 @@ impl Decryptor {
         let (id, rest) = fields.split_first_chunk::<KEY_ID_BYTES>()?;
         let (salt, counter) = rest.split_first_chunk::<SALT_BYTES>()?;
         let counter = u64::from_le_bytes(*counter.first_chunk()?);
-        // A key that was taken away counts no more.
+        // A key that was removed is no longer accepted.
         let cluster = keys.find(id).filter(|_| version == VERSION)?;
         let known = self.senders.get(&(*id, *salt));
         let derived = if known.is_none() { Some(cluster.derive(salt)?) } else { None };
@@ -192,7 +192,7 @@ impl Decryptor {
         let length = key.open_in_place(nonce(counter), aad, &mut text).ok()?.len();
         text.truncate(length);
         if let Some(derived) = derived {
-            // Only senders with the cluster's key get here.
+            // Only senders with the cluster's key reach this line.
             if self.senders.len() >= MAX_SENDER_KEYS {
                 self.senders.clear();
             }
@@ -208,7 +208,7 @@ fn nonce(counter: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// What is authenticated beside the message: a message of another subject, of another store for example, does not count.
+/// The data that is authenticated with the message. A message of another subject, for example of another store, is refused.
 fn authenticated(head: &[u8], subject: &str) -> Aad<Vec<u8>> {
     Aad::from([head, subject.as_bytes()].concat())
 }

@@ -1,4 +1,4 @@
-//! What an attacker with access to NATS alone can send, on a real NATS server between real nodes: nothing of it may be taken, and nothing real may be hidden by it.
+//! The messages that an attacker with access to NATS alone can send, on a real NATS server between real nodes. None of them may be accepted, and none may hide a real one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +24,18 @@ use crate::postgres::PostgresStore;
 use crate::record::{Draft, Frame, NoOriginals};
 use crate::services::{postgres_url, service};
 
-/// Longer than any test: what a node learns sooner, it has heard.
+/// Longer than any test: a node that learns of a change sooner has received a message.
 const LATE: Duration = Duration::from_secs(3_600);
 /// Longer than a message takes.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The end of a sealed message that authenticates it.
+/// The length of the tag at the end of a sealed message, which authenticates it.
 const TAG_BYTES: usize = 16;
-/// Words of a conversation, which must not be on the bus.
+/// A text of a conversation, which must not appear on the bus.
 const SECRET: &str = "the launch code is 0451";
 
-/// Makes messages of every kind as a node makes them, with nothing that only a node knows.
+/// Creates messages of every kind like a node, but without any secret of a node.
 struct Forger {
-    /// The opening of the node as which it sends.
+    /// The opening that it sends as.
     opening: i64,
     /// The number of the last message.
     number: u64,
@@ -48,13 +48,13 @@ struct World {
     attacker: Attacker,
     subject: String,
     url: String,
-    /// Everything that was on the bus.
+    /// All messages on the bus.
     bus: async_nats::Subscriber,
     notes: Receiver<PeerNews>,
     threads: usize,
 }
 
-/// A client of NATS that knows what the server has passed on.
+/// A NATS client that can wait until the server has passed its messages on.
 struct Attacker {
     client: Client,
     echo: async_nats::Subscriber,
@@ -78,7 +78,7 @@ fn frames(thread: ThreadKey, run: Option<RunKey>, first: u64, text: &str) -> Vec
 // === impl Forger ===
 
 impl Forger {
-    /// As the node itself, which has sent fewer messages than that.
+    /// Sends as the node itself, with higher numbers than the node has used.
     fn new(opening: i64) -> Self {
         Self { opening, number: 1 << 40 }
     }
@@ -107,7 +107,7 @@ impl Forger {
         self.entry(|writer| writer.note(note))
     }
 
-    /// Each kind of message about a thread whose log ends here.
+    /// A message of each kind about a thread whose log ends here.
     fn every_kind(&mut self, thread: ThreadKey, last: u64) -> Vec<(&'static str, Vec<u8>)> {
         let next = frames(thread, None, last + 1, "forged");
         let again = frames(thread, None, last, "forged");
@@ -149,9 +149,9 @@ impl Forger {
     }
 }
 
-/// The forms in which an attacker can send a message of his own, who has seen a real one.
+/// The forms in which an attacker who has seen a real message can send a forged one.
 fn forms(message: &[u8], real: &Bytes) -> [(&'static str, Bytes); 4] {
-    // As nodes sent them before they encrypted: version 2, without a time, with a checksum.
+    // The format from before encryption: version 2, without a time, with a checksum.
     let mut readable = [&[2], &message[..16], &message[24..]].concat();
     readable.extend(crc32c::crc32c(&readable).to_le_bytes());
     let head = &real[..SEAL_BYTES - TAG_BYTES];
@@ -169,7 +169,7 @@ fn forms(message: &[u8], real: &Bytes) -> [(&'static str, Bytes); 4] {
     ]
 }
 
-/// What an attacker can make of a real message.
+/// The changed messages that an attacker can make from a real one.
 fn changes(real: &Bytes) -> Vec<Bytes> {
     let flipped = |at: usize| {
         let mut changed = real.to_vec();
@@ -181,7 +181,7 @@ fn changes(real: &Bytes) -> Vec<Bytes> {
     changed.push(real.slice(..real.len() - 1));
     changed.push([&real[..], real].concat().into());
     changed.push(Bytes::new());
-    // As it was: it counts once.
+    // The unchanged message: it counts once.
     changed.push(real.clone());
     changed
 }
@@ -196,7 +196,7 @@ impl Attacker {
         Self { client, echo, echo_subject }
     }
 
-    /// Waits until the server has done what this client sent: it keeps the order of a connection.
+    /// Waits until the server has processed what this client sent: it keeps the order of a connection.
     async fn round_trip(&mut self) {
         self.client.publish(self.echo_subject.clone(), Bytes::new()).await.unwrap();
         tokio::time::timeout(PATIENCE, self.echo.next()).await.unwrap().unwrap();
@@ -228,7 +228,7 @@ impl World {
         let bus = attacker.client.subscribe(subject.clone()).await.unwrap();
         attacker.round_trip().await;
         let mut notes = b.heard().unwrap();
-        // Until both are connected, news is lost.
+        // Messages are lost until both are connected.
         let marker = Note::Present(vec![ThreadKey(-1)]);
         let hearing = async {
             loop {
@@ -276,11 +276,11 @@ impl World {
         for message in messages {
             self.attacker.client.publish(self.subject.clone(), message.clone()).await.unwrap();
         }
-        // What a node sends from now on arrives behind them.
+        // Later messages of a node arrive after the attacker's.
         self.attacker.round_trip().await;
     }
 
-    /// What the second node did wrong because of these messages about a thread.
+    /// The wrong effect of these messages on the second node, for a thread. `None` if there is no effect.
     async fn harm(&mut self, subject: &mut ReadThread, messages: &[Bytes]) -> Option<&'static str> {
         let thread = subject.thread;
         let mut tail = self.b.tail(thread);
@@ -297,7 +297,7 @@ impl World {
             Ok(Err(_)) => return Some("ends the readers of a thread"),
             Ok(Ok(_)) => {}
         }
-        // As a reader that has read everything before.
+        // Reads like a reader that has read everything before.
         let range = Range { run: None, after: subject.last - 1, max_bytes: usize::MAX };
         let mut read = Vec::new();
         for store in [&self.a, &self.b] {
@@ -310,7 +310,7 @@ impl World {
         if *tail.committed.borrow() != subject.last {
             return Some("moves the end of the log");
         }
-        // What was published before it is through the node by now.
+        // When this arrives, the node has processed everything that was published before it.
         self.a.tell(Note::Revoked([0; 32]));
         let mut heard = Vec::new();
         let last_note = async {
@@ -332,7 +332,7 @@ impl World {
         tokio::time::timeout(PATIENCE, self.bus.next()).await.unwrap().unwrap().payload
     }
 
-    /// Everything that was sent so far.
+    /// All messages sent so far.
     async fn all_on_bus(&mut self) -> Vec<Bytes> {
         let last = Bytes::from_static(b"the last");
         self.publish(std::slice::from_ref(&last)).await;
@@ -378,7 +378,7 @@ async fn real_messages_that_are_changed_repeated_or_of_another_store_do_nothing(
     assert_eq!(other.harm(&mut elsewhere, &[]).await, None);
     for round in 0..3 {
         let mut sent = world.all_on_bus().await;
-        // What the attacker has sent is there too.
+        // The attacker's messages are in the list too.
         sent.retain(|real| real.len() > SEAL_BYTES);
         let mut messages: Vec<_> = sent.iter().flat_map(changes).collect();
         // Later ones first, and those of another store.
@@ -386,7 +386,7 @@ async fn real_messages_that_are_changed_repeated_or_of_another_store_do_nothing(
         messages.extend(sent);
         messages.extend(other.all_on_bus().await);
         assert_eq!(world.harm(&mut subject, &messages).await, None, "round {round}");
-        // Another thread is not harmed by what was said of this one.
+        // Messages about the first thread do no harm to another one.
         let mut second = world.subject().await;
         assert_eq!(world.harm(&mut second, &messages).await, None, "round {round}");
         assert_eq!(other.harm(&mut elsewhere, &messages).await, None, "round {round}");
@@ -448,7 +448,7 @@ async fn a_new_key_reaches_nodes_that_run_and_an_old_one_counts_no_more() {
     let mut subject = world.subject().await;
     let old = world.all_on_bus().await;
     let key_of = |message: &Bytes| message.slice(1..9);
-    // As if a day had passed: another node makes a key when it starts, and uses it.
+    // As if a day had passed: a node that starts makes a new key and uses it.
     let conn = world.a.database.connect().await.unwrap();
     let age = "UPDATE news_keys SET made_at = made_at - interval '25 hours'";
     conn.batch_execute(age).await.unwrap();
@@ -459,14 +459,14 @@ async fn a_new_key_reaches_nodes_that_run_and_an_old_one_counts_no_more() {
         "the old key is used until all know the new one"
     );
     assert!(world.all_on_bus().await.iter().all(|sent| key_of(sent) == key_of(&old[0])));
-    // As if all had read it. A node that starts forgets the old one.
+    // As if all nodes had read it. A node that starts forgets the old key.
     conn.batch_execute("UPDATE news_keys SET made_at = made_at - interval '2 hours'")
         .await
         .unwrap();
     let d = node(&world.url, "d").await;
     let count = conn.query_one("SELECT count(*) FROM news_keys", &[]).await.unwrap();
     assert_eq!(count.get::<_, i64>(0), 1);
-    // The first nodes learn of it from the messages that they cannot open.
+    // The first nodes learn of the key from messages that they cannot open.
     let learning = async {
         loop {
             d.tell(Note::Present(vec![ThreadKey(-2)]));

@@ -1,6 +1,6 @@
-//! The keys that encrypt the messages between nodes. They are in the database, which every node can read, and nowhere else.
+//! The keys that encrypt the messages between nodes. They are only in the database, which every node can read.
 //!
-//! Every day a node makes a new key. The nodes read the keys often enough that each knows a new one before it is used to send, and an old one opens messages until no node can be using it.
+//! Every day a node makes a new key. The nodes read the keys often enough that each knows a new key before it is used to send. An old key opens messages until no node can still use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::postgres::row;
 const KEY_LIFE: Duration = Duration::from_secs(24 * 3_600);
 /// How often a node reads the keys.
 const READ_EVERY: Duration = Duration::from_secs(30);
-/// The least time between two reads, also where messages come that no key opens: every client of NATS can send those.
+/// The least time between two reads, even if messages arrive that no key opens: every NATS client can send those.
 const READ_PAUSE: Duration = Duration::from_secs(1);
-/// The age from which on a key is used to send: every node has read it by then.
+/// From this age, a key is used to send: every node has read it by then.
 const KNOWN_AFTER: Duration = Duration::from_secs(90);
 /// For how long a key opens messages after a newer one was made.
 const KEPT: Duration = Duration::from_secs(3_600);
@@ -44,11 +44,11 @@ const FORGET: &str = concat!(
 #[derive(Debug)]
 struct StoredKey {
     key: ClusterKey,
-    /// In seconds. Less than zero after the database's clock was set back.
+    /// The age in seconds. Negative after the database's clock was set back.
     age: f64,
 }
 
-/// Reads the keys, and makes one where the newest is too old. Returns whether one of them was not known here.
+/// Reads the keys, and makes one if the newest is too old. Returns whether one of them is new to this node.
 pub(in crate::postgres) async fn renew(database: &Database) -> Result<bool, PostgresError> {
     let Some(news) = &database.news else { return Ok(false) };
     let conn = database.connect().await?;
@@ -67,7 +67,7 @@ pub(in crate::postgres) async fn renew(database: &Database) -> Result<bool, Post
     Ok(news.state.keys.set(to_send, keys.into_iter().map(|stored| stored.key).collect()))
 }
 
-/// Reads the keys again and again, and at once where a message came that none opens.
+/// Reads the keys at intervals, and at once if a message arrives that none opens.
 pub(in crate::postgres) async fn watch(database: Arc<Database>) {
     let Some(news) = &database.news else { return };
     loop {
@@ -75,7 +75,7 @@ pub(in crate::postgres) async fn watch(database: Arc<Database>) {
         let is_wanted =
             tokio::time::timeout(READ_EVERY, news.state.keys.wanted.notified()).await.is_ok();
         match renew(&database).await {
-            // This node could not read what came before.
+            // This node could not read the messages before.
             Ok(true) if is_wanted => news.state.missed(),
             Ok(_) => {}
             Err(fail) => drop(database.settle(fail)),

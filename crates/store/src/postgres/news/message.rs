@@ -1,6 +1,6 @@
-//! The messages of nodes.
+//! The message format of nodes.
 //!
-//! A message is the opening of its sender, its number among the messages of that, the database's time when it was made, and entries. An entry is a tag byte, the length of its body, and the body; one with an unknown tag is passed over. Integers are little-endian. [`super::encryption`] encrypts it, and gives it its version.
+//! A message is the opening of its sender, its number among that opening's messages, the database's time at its creation, and entries. An entry is a tag byte, the length of its body, and the body. An entry with an unknown tag is skipped. Integers are little-endian. [`super::encryption`] encrypts the message and adds the version.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ const ENTRY_HEAD_BYTES: usize = 5;
 const APPEND_HEAD_BYTES: usize = 25;
 const APPEND: u8 = 1;
 const NOTE: u8 = 2;
-/// The most bytes of a message, where the NATS server takes as many.
+/// The most bytes of a message, unless the NATS server allows fewer.
 pub(super) const MAX_MESSAGE_BYTES: usize = 128 * 1024;
-/// The most bytes of an append's frames that are told; of a larger one is told where the log ends.
+/// The most bytes of an append's frames in a message. For a larger append, the message only has the end of the log.
 pub(super) const MAX_APPEND_BYTES: usize = 16 * 1024;
 
-/// A durable append, for the others.
+/// A durable append, as the other nodes receive it.
 #[derive(Clone, Debug)]
 pub(crate) struct ToldAppend {
     pub(crate) thread: ThreadKey,
-    /// Where the log ends now.
+    /// The end of the log after it.
     pub(crate) last: u64,
-    /// What the head is marked with.
+    /// The mark of the head after it.
     pub(crate) stamp: i64,
     pub(crate) removal: Option<LogRemoval>,
-    /// Empty where they are not told.
+    /// Empty if the message leaves them out.
     pub(crate) frames: Vec<Arc<Frame>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum NewsEntry {
 pub(super) struct NodeMessage {
     pub(super) opening: i64,
     pub(super) number: u64,
-    /// By the database's clock.
+    /// The creation time, by the database's clock.
     pub(super) made_at: Timestamp,
     pub(super) entries: Vec<NewsEntry>,
 }
@@ -71,7 +71,7 @@ pub(super) struct NewsWriter {
     opening: i64,
     /// The number of the next message.
     next: u64,
-    /// When the next message is made.
+    /// The creation time of the next message.
     now: Timestamp,
     max_bytes: usize,
     current: Vec<u8>,
@@ -86,13 +86,13 @@ impl NewsWriter {
         Self { opening, next: 1, now, max_bytes: 0, current, done }
     }
 
-    /// Bounds the messages from now on, in bytes, and says when they are made.
+    /// Sets the maximum size of the next messages, in bytes, and their creation time.
     pub(super) fn begin(&mut self, max_bytes: usize, now: Timestamp) {
         self.max_bytes = max_bytes.min(MAX_MESSAGE_BYTES);
         self.now = now;
     }
 
-    /// Leaves numbers out for messages that are lost, so that the others notice.
+    /// Skips numbers for messages that are lost, so that the others notice the gap.
     pub(super) fn skip(&mut self, messages: u64) {
         self.next = self.next.saturating_add(messages);
     }
@@ -114,13 +114,13 @@ impl NewsWriter {
         }
     }
 
-    /// The messages that are full, and the last one.
+    /// Returns the full messages, and the last one.
     pub(super) fn finish(&mut self) -> Vec<Vec<u8>> {
         self.close();
         std::mem::take(&mut self.done)
     }
 
-    /// `false` where no message has room for it.
+    /// Adds an entry. Returns `false` if it does not fit into a message.
     fn entry(&mut self, tag: u8, body: &[u8]) -> bool {
         let bytes = ENTRY_HEAD_BYTES + body.len();
         let Ok(length) = u32::try_from(body.len()) else { return false };
@@ -178,7 +178,7 @@ fn append_body(append: &ToldAppend, frames: &[Arc<Frame>]) -> Vec<u8> {
 // === impl NodeMessage ===
 
 impl NodeMessage {
-    /// `None` for what another version has sent.
+    /// Decodes a message. `None` if another version sent it.
     pub(super) fn decode(mut rest: Bytes) -> Option<Self> {
         let (opening, number) = (rest.try_get_i64_le().ok()?, rest.try_get_u64_le().ok()?);
         let made_at = Timestamp::from_micros(rest.try_get_i64_le().ok()?);
@@ -211,7 +211,7 @@ fn heard_append(body: &mut Bytes) -> Option<HeardAppend> {
     Some(HeardAppend { thread, last, stamp, removal, frames })
 }
 
-/// The next part, behind its length.
+/// The next part, after its length.
 fn part(rest: &mut Bytes) -> Option<Bytes> {
     let length = rest.try_get_u32_le().ok()? as usize;
     (length <= rest.len()).then(|| rest.split_to(length))
@@ -278,7 +278,7 @@ mod tests {
         let numbers: Vec<_> = read.iter().map(|message| message.number).collect();
         assert_eq!(numbers, [1, 2, 3]);
         writer.append(&told(1, 7));
-        // The note is what 4 stood for.
+        // Number 4 belonged to the note, which did not fit.
         assert_eq!(decode(&writer.finish()[0]).unwrap().number, 5);
     }
 }

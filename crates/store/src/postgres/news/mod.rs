@@ -1,6 +1,6 @@
-//! What nodes tell each other over NATS: durable appends, with their frames where these are small, and notes. It may be lost, doubled or late: the log itself is in the database, and [`super::node::watch`] finds what nobody told of.
+//! The messages of nodes over NATS: durable appends, with their frames if these are small, and notes. Best effort: a message may be lost, duplicated or late. The log itself is in the database, and [`super::node::watch`] finds changes that no message announced.
 //!
-//! Messages are encrypted with a key that is in the database: to reach NATS is not enough to read or to make one.
+//! Messages are encrypted with a key from the database: access to NATS alone is not enough to read or to create one.
 
 mod ear;
 mod encryption;
@@ -26,14 +26,14 @@ use self::message::{MAX_APPEND_BYTES, NewsWriter};
 use crate::core::tail::Tails;
 use crate::news::{Note, PeerNews};
 
-/// The most groups of appends and notes that wait to be sent; further ones are lost.
+/// The most groups of appends and notes that wait to be sent. Further ones are lost.
 const MAX_WAITING: usize = 1_024;
-/// The most bytes of frames that wait to be sent; of further ones is told where their logs end.
+/// The most bytes of frames that wait to be sent. For further appends, only the ends of their logs are sent.
 const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
-/// The most messages that wait in the client of NATS.
+/// The most messages that wait in the NATS client.
 const MAX_IN_CLIENT: usize = 64;
 
-/// The way to the other nodes.
+/// The connection to the other nodes.
 #[derive(Debug)]
 pub(super) struct News {
     sender: mpsc::Sender<OutgoingNews>,
@@ -57,7 +57,7 @@ struct NewsState {
     is_connected: AtomicBool,
     /// Bytes of frames that wait to be sent.
     waiting_bytes: AtomicUsize,
-    /// What was not sent since the last message.
+    /// Messages that were lost since the last one that was sent.
     lost: AtomicU64,
 }
 
@@ -70,8 +70,8 @@ enum OutgoingNews {
 // === impl News ===
 
 impl News {
-    /// Connects in the background: a server that cannot be reached makes others later, and stops nothing.
-    /// Errors: `invalid_request` for an address that is none.
+    /// Connects in the background. A server that cannot be reached delays messages and stops nothing else.
+    /// Errors: `invalid_request` for an invalid address.
     pub(super) async fn connect(
         url: &str,
         store: &str,
@@ -90,7 +90,7 @@ impl News {
         let options = ConnectOptions::new()
             .name("trilogue")
             .retry_on_initial_connect()
-            // Also for servers that the first one names.
+            // Also for servers that the first one announces.
             .require_tls(url.starts_with("tls://"))
             .client_capacity(MAX_IN_CLIENT)
             .event_callback(move |event| {
@@ -112,7 +112,7 @@ impl News {
         self.state.is_connected.load(Ordering::Acquire)
     }
 
-    /// Tells the others of durable appends. Never waits.
+    /// Publishes durable appends to the other nodes. Never waits.
     pub(super) fn tell(&self, mut appends: Vec<ToldAppend>) {
         if appends.is_empty() {
             return;
@@ -134,7 +134,7 @@ impl News {
         }
     }
 
-    /// Tells the others a note. Never waits.
+    /// Publishes a note to the other nodes. Never waits.
     pub(super) fn tell_note(&self, note: Note) {
         self.send(OutgoingNews::Note(note));
     }
@@ -151,7 +151,7 @@ impl News {
 // === impl NewsConnection ===
 
 impl NewsConnection {
-    /// Sends what this opening of the store tells, and hears what others tell, until the store is closed.
+    /// Sends this opening's messages and receives those of others, until the store is closed.
     pub(super) async fn run(
         self,
         opening: i64,
@@ -193,7 +193,7 @@ impl NewsConnection {
 // === impl NewsState ===
 
 impl NewsState {
-    /// The messages that tell this, encrypted. Empty without a key: the others then notice the missing numbers.
+    /// The messages with these entries, encrypted. Empty without a key: the others then notice the missing numbers.
     fn pack(
         &self,
         writer: &mut NewsWriter,
@@ -213,7 +213,7 @@ impl NewsState {
         messages.iter().filter_map(|message| encryptor.encrypt(&self.keys, message)).collect()
     }
 
-    /// Forgets what rests on the lost words, such as that a run was removed.
+    /// Forgets state that depends on the lost messages, for example on the removal of a run.
     fn missed(&self) {
         self.tails.forget_told();
         drop(self.heard.send(PeerNews::Missed));

@@ -1,4 +1,4 @@
-//! A log, two nodes that write it one after the other, a network that loses, doubles, reorders and damages what they tell, and readers on a third node.
+//! A log, two nodes that write it one after the other, a network that loses, duplicates, reorders and damages their messages, and readers on a third node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicI64;
@@ -23,7 +23,7 @@ const CACHE_BYTES: usize = 2_000;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// The owner appends frames of a run, each of so many events.
+    /// The owner appends frames of a run, each with this many events.
     Append {
         run: i64,
         frames: Vec<usize>,
@@ -32,7 +32,7 @@ enum Op {
     RemoveRun {
         run: i64,
     },
-    /// The other node is the owner from now on.
+    /// The other node becomes the owner.
     TakeOver,
     Deliver {
         message: usize,
@@ -46,7 +46,7 @@ enum Op {
         byte: usize,
     },
     LookUp,
-    /// The end of the log, as it is found now, becomes known to the first reader.
+    /// The first reader learns the end of the log, as it was looked up.
     Find,
     Attach {
         run: Option<i64>,
@@ -79,7 +79,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is durable.
+/// The durable log.
 #[derive(Default)]
 struct Log {
     frames: Vec<Arc<Frame>>,
@@ -102,7 +102,7 @@ impl Clock for TestClock {
 struct Reader {
     tail: Tail,
     run: Option<i64>,
-    /// Its first number is behind this one.
+    /// It reads from the number after this one.
     began: u64,
     seen: Vec<u64>,
 }
@@ -116,9 +116,9 @@ struct World {
     owner: usize,
     network: Vec<Bytes>,
     readers: Vec<Reader>,
-    /// The entry of the thread whose end is being looked up, and what was found.
+    /// The entry of the thread whose end is being looked up, and the result.
     finding: Option<(u64, u64)>,
-    /// What was erased before this node last looked.
+    /// The numbers that were erased before this node last checked.
     known_erased: BTreeSet<u64>,
     served: usize,
 }
@@ -256,7 +256,7 @@ impl World {
             Op::Attach { run } => {
                 let (tail, first) = self.state.tails.attach(THREAD);
                 if let Some(entry) = first {
-                    // It is found now, and becomes known later.
+                    // Looked up now, delivered to the reader later.
                     self.finding = Some((entry, self.log.last));
                 }
                 let began = match run {
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Reads what comes next, and checks it against the log. `false` at its end.
+    /// Reads the next frames, and checks them against the log. Returns `false` at its end.
     fn read(&mut self, index: usize) -> bool {
         let reader = &mut self.readers[index];
         let after = reader.seen.last().copied().unwrap_or(reader.began);
@@ -307,7 +307,7 @@ impl World {
         !frames.is_empty()
     }
 
-    /// Everybody hears and reads what is left; then every reader has seen every event that was not erased.
+    /// Delivers and reads the rest. Then checks that every reader has seen every event that was not erased.
     fn settle(&mut self) {
         self.find();
         self.look_up();
@@ -355,7 +355,7 @@ fn news_that_arrives_in_order_spares_every_look_up() {
     assert_eq!(world.readers[0].seen, (1..=60).collect::<Vec<_>>());
     assert!(world.served >= 20);
     world.run(Op::RemoveRun { run: 0 });
-    // A node that hears nothing of that finds it by looking.
+    // A node that receives no message finds it by polling.
     world.run(Op::LookUp);
     let range = Range { run: None, after: 58, max_bytes: READ_BYTES };
     assert!(world.state.tails.frames(THREAD, range).is_none());
