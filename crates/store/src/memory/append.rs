@@ -50,7 +50,7 @@ impl Append for MemoryStore {
             std::mem::take(&mut state.removed)
         };
         drop(removed);
-        // Readers are woken outside the lock that they take next; also without new frames: rows changed.
+        // Wake readers outside the lock, because they take it next. Wake them without new frames too, because rows changed.
         self.inner.tails.wake(thread, last);
         if offers {
             self.inner.offered.notify_waiters();
@@ -74,7 +74,7 @@ impl Append for MemoryStore {
         let Some(held) = state.threads.get_mut(&thread) else {
             return Err(no_thread(thread));
         };
-        // No other process shares it.
+        // No other process shares the store.
         let ownership = Ownership::of_one_process(held.row.owner_node == node, held.row.epoch);
         let is_taken_over = match acquisition(ownership) {
             Acquisition::TakeOver { epoch } => {
@@ -94,7 +94,7 @@ impl Append for MemoryStore {
             let mut row = RunRow::clone(&run.row);
             let parts = held.and_then(|held| held.parts.get(&row.key));
             let last = parts.and_then(|parts| parts.frames.last()).map_or(0, |(_, last)| *last);
-            // The row was written at a boundary; the log may have gone on.
+            // The row was written at a boundary; the log may have grown since.
             row.last_run_number = row.last_run_number.max(last);
             row
         });

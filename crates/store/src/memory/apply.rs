@@ -14,13 +14,13 @@ use crate::rows::{
 // === impl State ===
 
 impl State {
-    /// Applies a batch that was checked. Frames come first, so that a run removed in the batch takes them along.
+    /// Applies a batch that was checked. Frames come first, so that the removal of a run in the batch also removes its new frames.
     pub(super) fn apply(&mut self, batch: Batch) {
         self.commits += 1;
         self.frames += batch.frames.len() as u64;
         let thread = batch.thread;
         for change in &batch.changes {
-            // A new thread must be there before its frames.
+            // A new thread must exist before its frames.
             if let Change::Thread(row) = change
                 && !self.threads.contains_key(&thread)
             {
@@ -144,7 +144,7 @@ impl State {
         if let Some(held) = thread.messages.get_mut(&row.id) {
             if held.row.run == row.run {
                 let (id, alias) = (row.id.clone(), row.alias.clone());
-                // The entry under the other id is made below.
+                // The entry under the alias is made below.
                 let alias_before = held.row.alias.clone();
                 held.row = Arc::new(MessageRow { alias: alias_before, ..row });
                 thread.alias(&id, alias);
@@ -165,7 +165,7 @@ impl State {
         let Some(thread) = self.threads.get_mut(&row.thread) else { return };
         let is_new = thread.checkpoints.insert(row.id.clone(), row.key).is_none();
         if is_new {
-            // A value may go with its run; the link stays with the thread.
+            // The value may be removed with its run; the link stays with the thread.
             thread.bytes += size_estimate::SMALL_ROW_BYTES;
             let value = size_estimate::checkpoint(&row) - size_estimate::SMALL_ROW_BYTES;
             match row.run {

@@ -1,4 +1,4 @@
-//! Large content, once per tenant, as long as something names it.
+//! Large content: stored once per tenant, for as long as a frame names it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use trilogue_domain::TenantId;
 use trilogue_domain::content::BlobRef;
 
-/// How long a blob that nothing names waits for the frame that will.
+/// How long an unnamed blob waits for a frame that names it.
 const UNNAMED_KEPT: Duration = Duration::from_secs(600);
 
 type BlobKey = (TenantId, [u8; 32], u64);
@@ -15,7 +15,7 @@ type BlobKey = (TenantId, [u8; 32], u64);
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
     held: HashMap<BlobKey, Blob>,
-    /// Stored blobs, oldest first, until they are checked again.
+    /// Stored blobs, oldest first, until the next check.
     waiting: VecDeque<(Instant, BlobKey)>,
     bytes: usize,
 }
@@ -25,7 +25,7 @@ struct Blob {
     bytes: Bytes,
     /// How often frames name it.
     names: usize,
-    /// When it was last stored; `None` once a frame has named it since.
+    /// When it was last stored. `None` once a frame has named it since.
     stored: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl Blobs {
         self.held.len()
     }
 
-    /// Stores a blob, or restarts the wait of a stored one for its frame.
+    /// Stores a blob. If it exists, restarts the wait for its frame.
     pub(super) fn put(&mut self, tenant: &TenantId, blob: &BlobRef, bytes: Bytes, now: Instant) {
         self.sweep(now);
         let key = key_of(tenant, blob);
@@ -70,7 +70,7 @@ impl Blobs {
         }
     }
 
-    /// Takes a name away, and the blob with the last.
+    /// Removes one name of the blob. Removes the blob with its last name.
     pub(super) fn unname(&mut self, tenant: &TenantId, blob: &BlobRef) {
         let key = key_of(tenant, blob);
         if let Some(held) = self.held.get_mut(&key) {

@@ -73,7 +73,7 @@ impl State {
                 claims.idempotency.push(row);
             }
             Change::RemoveRun(key) => {
-                // A run of another thread is not touched.
+                // A run of another thread is left alone.
                 if self.runs.get(key).is_none_or(|run| run.row.thread == thread) {
                     self.remove_claims(*key, claims);
                 }
@@ -88,7 +88,7 @@ impl State {
         Ok(())
     }
 
-    /// Frees the ids of a run, those taken in this batch included.
+    /// Releases the ids of a run, including those taken in this batch.
     fn remove_claims(&self, key: RunKey, claims: &mut BatchIds<'_>) {
         let taken = claims.runs.iter().find(|row| row.key == key).map(|row| &row.id);
         if let Some(id) = taken.or_else(|| self.runs.get(&key).map(|run| &run.row.id)) {

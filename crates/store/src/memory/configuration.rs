@@ -8,7 +8,7 @@ use super::size_estimate;
 use crate::core::already_exists;
 use crate::rows::ConfigurationRow;
 
-/// The configured instances, by id and in the order in which they came.
+/// The configured instances, by id and in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct ConfigurationRows {
     pub(super) rows: BTreeMap<i64, Arc<ConfigurationRow>>,

@@ -1,4 +1,4 @@
-//! Eviction: the oldest ended runs go first, open runs never go. What somebody has open goes last.
+//! Eviction: the oldest ended runs are removed first, open runs never. Data that a client has open is removed last.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use trilogue_domain::{RunKey, ThreadKey};
 use super::Options;
 use super::state::State;
 
-/// What can be evicted, by its place in the order of eviction. What somebody has open stands aside, so that no eviction looks for long.
+/// The evictable entries, by position in the order of eviction. Entries that a client has open are set aside, so that no eviction searches for long.
 #[derive(Debug)]
 pub(super) struct EvictionOrder<K> {
     waiting: BTreeMap<u64, K>,
     aside: BTreeMap<u64, K>,
-    /// The place of what was last looked at of those that stand aside.
+    /// The position of the set-aside entry that was checked last.
     looked_at: u64,
 }
 
@@ -24,7 +24,7 @@ enum EvictionTarget {
 // === impl State ===
 
 impl State {
-    /// Forgets ended runs, and threads without runs, until the limits hold.
+    /// Evicts ended runs, and threads without runs, until the limits hold.
     /// The newest ended run always stays, so that a client that waits for its end can read it.
     pub(super) fn evict(&mut self, options: &Options) {
         while self.runs.len() > options.max_runs {
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// The oldest that nobody has open, else the oldest.
+    /// The oldest entry without readers, otherwise the oldest entry.
     fn oldest(&mut self) -> Option<EvictionTarget> {
         let tails = &self.tails;
         let idle = self.idle.oldest(|thread| tails.has_readers(thread));
@@ -59,7 +59,7 @@ impl State {
         older(run, idle).or_else(|| older(self.ended.oldest_aside(), self.idle.oldest_aside()))
     }
 
-    /// The oldest ended run of a thread that nobody has open.
+    /// The oldest ended run of a thread without readers.
     fn oldest_run(&mut self) -> Option<(u64, RunKey)> {
         let Self { ended, runs, tails, .. } = self;
         if ended.len() < 2 {
@@ -71,7 +71,7 @@ impl State {
     }
 
     fn evict_run(&mut self, place: u64, run: RunKey) {
-        // The place is removed first, so that the loops above always end.
+        // Remove the position first, so that the loops above always end.
         self.ended.remove(place);
         let Some(key) = self.runs.get(&run).map(|run| run.row.thread) else { return };
         let is_done = self
@@ -113,7 +113,7 @@ impl<K: Copy> EvictionOrder<K> {
         last(&self.waiting).max(last(&self.aside))
     }
 
-    /// The oldest that nobody has open. Each is put aside once at most, and one of those aside is looked at each time: it comes back when nobody has it open any more.
+    /// Second-chance eviction: the oldest entry without readers. Each call sets an entry aside at most once, and checks one set-aside entry: an entry returns once it has no readers.
     fn oldest(&mut self, is_open: impl Fn(K) -> bool) -> Option<(u64, K)> {
         let next = self.aside.range(self.looked_at.saturating_add(1)..).next();
         if let Some((&place, &key)) = next.or_else(|| self.aside.first_key_value()) {

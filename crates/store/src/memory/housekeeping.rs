@@ -124,7 +124,7 @@ impl Housekeeping for MemoryStore {
             }
             (ended, std::mem::take(&mut state.removed))
         };
-        // Outside of the lock: it may be much.
+        // Free it outside the lock: it may be much.
         drop(removed);
         Ok(ended)
     }
@@ -147,7 +147,7 @@ fn judged(row: &RunRow) -> EndedRun<'_> {
 // === impl State ===
 
 impl State {
-    /// Runs that have ended, of threads that are not quarantined.
+    /// Ended runs of threads that are not quarantined.
     fn ended_runs(&self) -> Vec<Arc<RunRow>> {
         let runs = self.ended.keys().filter_map(|key| self.runs.get(&key));
         runs.filter(|run| self.quarantine.check(run.row.thread).is_ok())

@@ -6,7 +6,7 @@ use super::thread::ThreadEntry;
 use crate::core::search::{Candidates, Condition, activity_of, is_composite, matches};
 use crate::rows::{RunRow, ThreadFilter, ThreadRow};
 
-/// The conditions on an object, and the rows that were read for those that no index would answer.
+/// The conditions on an object, and the count of rows that were read for conditions without an index.
 #[derive(Debug)]
 pub(super) struct MetadataFilter<'a> {
     composite: Vec<&'a Condition>,
@@ -14,12 +14,12 @@ pub(super) struct MetadataFilter<'a> {
     candidates: Candidates,
 }
 
-/// The values that a filter compares beside a thread's row.
+/// The values that a filter compares in addition to a thread's row.
 #[derive(Debug, Default)]
 pub(super) struct ThreadFacts {
     activity: Option<ThreadActivity>,
     value: Option<Json>,
-    /// Whether the wanted agent has a run in it.
+    /// Whether it contains a run of the wanted agent.
     has_run: bool,
     looked_at: usize,
 }
@@ -32,7 +32,7 @@ impl<'a> MetadataFilter<'a> {
         Self { composite, scalar, candidates: Candidates::default() }
     }
 
-    /// Whether an object fulfils the conditions. Fails as [`Candidates::add`].
+    /// Whether an object matches the conditions. Fails as [`Candidates::add`].
     pub(super) fn fits(&mut self, object: &Json) -> Result<bool> {
         if !matches(object, self.scalar.iter().copied()) {
             return Ok(false);
@@ -47,7 +47,7 @@ impl<'a> MetadataFilter<'a> {
 // === impl ThreadFacts ===
 
 impl ThreadFacts {
-    /// Looks up the values that the filter compares beside metadata.
+    /// Looks up the values that the filter compares in addition to metadata.
     pub(super) fn of(state: &State, thread: &ThreadEntry, filter: &ThreadFilter) -> Self {
         let activity = filter.activity.map(|_| state.activity(thread.row.key));
         let is_named = filter.agent.is_some() && thread.row.agent() == filter.agent;
@@ -61,7 +61,7 @@ impl ThreadFacts {
         beside
     }
 
-    /// Whether the thread fulfils the filter's conditions on its agent, state and activity.
+    /// Whether the thread matches the filter's conditions on its agent, state and activity.
     pub(super) fn fits(
         &self,
         row: &ThreadRow,
@@ -105,7 +105,7 @@ impl State {
         activity_of(newest)
     }
 
-    /// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
+    /// The state that was set last on the path to a thread's head, and how many checkpoints were read for it.
     fn value_at_head(&self, thread: &ThreadEntry) -> (Option<Json>, usize) {
         let mut next = thread.row.head;
         let mut looked_at = 0;

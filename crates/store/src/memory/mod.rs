@@ -1,7 +1,7 @@
-//! The store of `memory:`: everything in this process, nothing after it.
+//! The store of `memory:`: all data is in this process and is lost when it ends.
 //!
-//! One short lock around maps; frames are shared, never copied, and no work is done per event.
-//! It keeps the newest [`Options::max_runs`] runs and [`Options::max_bytes`] bytes, and then evicts the oldest finished ones with all their data.
+//! One short lock guards the maps. Frames are shared, never copied, and no work is done per event.
+//! It keeps the newest [`Options::max_runs`] runs and [`Options::max_bytes`] bytes. Beyond that, it evicts the oldest finished runs with all their data.
 
 mod admin;
 mod append;
@@ -39,10 +39,10 @@ use crate::core::tail::Tails;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The most runs that it keeps, open ones included; the oldest finished ones go first and open ones never.
+    /// The most runs that it keeps, including open ones. The oldest finished runs are removed first, open ones never.
     pub max_runs: usize,
-    /// The most bytes that it keeps, by its own estimate; the oldest data is evicted first.
-    /// When open runs alone hold [`REFUSING_FACTOR`] times as much, only what ends runs is admitted.
+    /// The most bytes that it keeps, by its own estimate. The oldest data is evicted first.
+    /// If open runs alone hold [`REFUSING_FACTOR`] times as much, only changes that end runs are admitted.
     pub max_bytes: usize,
 }
 
@@ -79,7 +79,7 @@ impl Default for Options {
 impl MemoryStore {
     #[must_use]
     pub fn new(options: Options) -> Self {
-        // Frames in the tails are those of the store: they cost nothing beside it.
+        // The tails share their frames with the store, so they need no bound.
         let tails = Arc::new(Tails::new(usize::MAX));
         let inner = MemoryInner {
             options,
@@ -118,7 +118,7 @@ impl fmt::Debug for MemoryStore {
 // === impl MemoryInner ===
 
 impl MemoryInner {
-    /// The state, locked. No code in this module panics while it changes the state, so a poisoned lock guards whole data.
+    /// The locked state. No code in this module panics while it changes the state, so the data behind a poisoned lock is consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

@@ -1,4 +1,4 @@
-//! The queue: work that falls due, kept as long as this process.
+//! The queue: due work, kept for the life of this process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct QueueEntries {
     entries: KeyMap<i64, QueueEntry>,
     by_key: HashMap<(TenantId, QueueKind, String), i64>,
     by_thread: KeyMap<ThreadKey, BTreeSet<i64>>,
-    /// By the time from which they can be claimed.
+    /// By the time from which an item can be claimed.
     free: BTreeSet<(QueueKind, Timestamp, i64)>,
     dead: BTreeSet<i64>,
     lines: KeyMap<RunKey, Line>,
@@ -23,11 +23,11 @@ pub(super) struct QueueEntries {
     bytes: usize,
 }
 
-/// The live items of one run that are in line, by place.
+/// The live items of a run that are in line, by position.
 #[derive(Debug, Default)]
 struct Line {
     ids: BTreeSet<(u64, i64)>,
-    /// The one that is free or held.
+    /// The item that is free or held.
     free: Option<i64>,
 }
 
@@ -45,7 +45,7 @@ impl QueueEntries {
         self.entries.len()
     }
 
-    /// The clock was set back by this much.
+    /// Moves all times back by this much, because the clock was set back.
     pub(super) fn bring_forward(&mut self, by: Duration) {
         let live: Vec<i64> = self.entries.keys().copied().collect();
         for id in live {
@@ -67,14 +67,14 @@ impl QueueEntries {
         self.settle(line);
     }
 
-    /// Removes an item even if a worker holds it.
+    /// Removes an item, even if a worker holds it.
     pub(super) fn withdraw(&mut self, tenant: &TenantId, kind: QueueKind, key: &str) {
         if let Some(id) = self.by_key.get(&(tenant.clone(), kind, key.to_owned())).copied() {
             self.remove(id);
         }
     }
 
-    /// `is_named` tells the ids of the run and of its interrupts.
+    /// Removes the items of a run. `is_named` returns whether a key is the id of the run or of one of its interrupts.
     pub(super) fn remove_run(
         &mut self,
         thread: ThreadKey,
@@ -98,7 +98,7 @@ impl QueueEntries {
         }
     }
 
-    /// Dead callbacks that the scope sees, with ids below this one, newest first.
+    /// Dead callbacks that the scope sees, with ids below the given one, newest first.
     pub(super) fn dead(
         &self,
         scope: &Scope,
@@ -137,7 +137,7 @@ impl QueueEntries {
         claims.collect()
     }
 
-    /// Changes an entry that this claim still holds.
+    /// Changes an entry, if this claim still holds it.
     pub(super) fn update_held<T>(
         &mut self,
         claim: &Claim,
@@ -190,7 +190,7 @@ impl QueueEntries {
         self.settle(entry.line);
     }
 
-    /// Adds an entry to every index but that of the keys.
+    /// Adds an entry to every index except that of the keys.
     fn insert(&mut self, id: i64, entry: QueueEntry) {
         self.bytes += size_estimate::entry(&entry);
         if let Some(thread) = entry.item.thread {
@@ -209,7 +209,7 @@ impl QueueEntries {
         self.entries.insert(id, entry);
     }
 
-    /// Removes an entry from every index but that of the keys.
+    /// Removes an entry from every index except that of the keys.
     fn take(&mut self, id: i64) -> Option<QueueEntry> {
         let entry = self.entries.remove(&id)?;
         self.bytes = self.bytes.saturating_sub(size_estimate::entry(&entry));
@@ -237,7 +237,7 @@ impl QueueEntries {
         Some(entry)
     }
 
-    /// Frees the first of a line, unless one of the line is held.
+    /// Frees the first item of a line, unless an item of the line is held.
     fn settle(&mut self, line: Option<(RunKey, u64)>) {
         let Some(line) = line.and_then(|(run, _)| self.lines.get_mut(&run)) else { return };
         let is_held = |id: i64| self.entries.get(&id).is_some_and(|entry| entry.is_held);

@@ -230,7 +230,7 @@ impl Read for MemoryStore {
         id: &MessageId,
     ) -> Result<Option<MessageRow>> {
         let state = self.open()?;
-        // The run decides what the scope sees: the thread may belong to another principal.
+        // The run decides whether the scope sees the message: the thread may belong to another principal.
         let tenant = Scope::of_tenant(&scope.tenant);
         let Some(thread) = state.visible_thread(&tenant, thread) else { return Ok(None) };
         state.quarantine.check(thread.row.key)?;
@@ -302,10 +302,10 @@ impl Read for MemoryStore {
             return Ok(frames);
         }
         let Some(held) = state.threads.get(&thread) else { return Ok(Vec::new()) };
-        // A copy: readers decode its events, and the store does not keep decoded events.
+        // A copy, because readers decode its events and the store must not keep decoded events.
         let copy = |frame: &Frame| Arc::new(frame.undecoded());
         let Some(run) = range.run else {
-            // The frame that `after` is in begins at or before it.
+            // The frame that contains `after` begins at or before it.
             let before = held.frames.range(..=range.after).next_back();
             let begin = before.map_or(0, |(first, frame)| {
                 if frame.last() > range.after { *first } else { range.after.saturating_add(1) }

@@ -1,4 +1,4 @@
-//! Estimates of the memory that rows and frames take: added on insert, subtracted on removal.
+//! Estimates of the memory of rows and frames: added on insert, subtracted on removal.
 
 use trilogue_domain::{ClientHistory, Json, Reference};
 
@@ -10,11 +10,11 @@ use crate::rows::{CheckpointRow, ConfigurationRow, InterruptRow, QueueItem, RunR
 const THREAD_BYTES: usize = 1_536;
 /// A run's row with its lists, in bytes.
 const RUN_BYTES: usize = 1_024;
-/// Another row with its places in the maps, in bytes.
+/// Any other row with its places in the maps, in bytes.
 pub(super) const ROW_BYTES: usize = 512;
 /// A message's or an idempotency key's row, in bytes.
 pub(super) const SMALL_ROW_BYTES: usize = 256;
-/// A frame around its bytes, in bytes. Decoded events are not held.
+/// The overhead of a frame in addition to its bytes. Decoded events are not held.
 const FRAME_BYTES: usize = 512;
 
 pub(super) fn frame(frame: &Frame) -> usize {

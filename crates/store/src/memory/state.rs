@@ -16,7 +16,7 @@ use crate::core::tail::Tails;
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, RunRow};
 
-/// Everything. All data of one thread belongs to its [`Thread`]; the other maps are indexes.
+/// The whole content. All data of a thread belongs to its [`ThreadEntry`]; the other maps are indexes.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) threads: KeyMap<ThreadKey, Box<ThreadEntry>>,
@@ -30,16 +30,16 @@ pub(super) struct State {
     pub(super) blobs: Blobs,
     pub(super) tokens: TokenRows,
     pub(super) configurations: ConfigurationRows,
-    /// Shared with readers outside the lock; changes of frames reach it under the lock.
+    /// Shared with readers outside the lock. Changes of frames reach it under the lock.
     pub(super) tails: Arc<Tails>,
     pub(super) quarantine: Quarantine,
-    /// Ended runs, in the order in which they ended.
+    /// Ended runs, in the order of their ends.
     pub(super) ended: EvictionOrder<RunKey>,
-    /// Threads without runs, in the order in which they lost their last.
+    /// Threads without runs, in the order in which they lost their last run.
     pub(super) idle: EvictionOrder<ThreadKey>,
-    /// The last place given in an order of arrival.
+    /// The last position that was given in the order of arrival.
     pub(super) last_place: u64,
-    /// Estimate of what threads and runs hold, without blobs and queue.
+    /// The estimated bytes of threads and runs, without blobs and queue.
     pub(super) bytes: usize,
     /// Removed data, to be freed outside the lock: freeing takes as long as removing.
     pub(super) removed: Garbage,

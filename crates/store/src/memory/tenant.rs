@@ -7,7 +7,7 @@ use trilogue_domain::{InterruptId, RunId, RunKey, ThreadId, ThreadKey};
 #[derive(Debug, Default)]
 pub(super) struct TenantIndex {
     pub(super) threads: HashMap<ThreadId, ThreadKey>,
-    /// The threads that listings show: all but ephemeral ones.
+    /// The threads of listings: all except ephemeral ones.
     pub(super) listed: BTreeSet<ThreadKey>,
     pub(super) runs: HashMap<RunId, RunKey>,
     pub(super) run_keys: BTreeSet<RunKey>,

@@ -1,4 +1,4 @@
-//! Nothing of what was removed or forgotten stays in any map, and nothing is held that nobody asked for.
+//! No map keeps anything of removed or forgotten data, and no map has unexpected entries.
 
 use trilogue_domain::event::{Body, MessageEvent, RunEvent};
 use trilogue_domain::port::ReadOriginal;

@@ -17,34 +17,34 @@ use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, MessageRow, RunRow,
 #[derive(Debug)]
 pub(super) struct ThreadEntry {
     pub(super) row: Arc<ThreadRow>,
-    /// The last number of its log; stays when frames go.
+    /// The last number of its log. Stays when frames are removed.
     pub(super) last: u64,
     /// By first number.
     pub(super) frames: BTreeMap<u64, Frame>,
     pub(super) runs: BTreeSet<RunKey>,
-    /// What its runs hold. A run is known here from its first frame or row on.
+    /// The data of its runs. A run has an entry from its first frame or row.
     pub(super) parts: KeyMap<RunKey, RunContents>,
     pub(super) messages: HashMap<MessageId, MessageEntry>,
-    /// The messages that their agents know by another id, by their places: an agent may use one id in every turn.
+    /// The messages with an alias, by their positions: an agent may use one id in every turn.
     pub(super) aliases: HashMap<MessageId, BTreeMap<u64, MessageId>>,
     pub(super) checkpoints: HashMap<CheckpointId, CheckpointKey>,
     pub(super) interrupts: BTreeSet<i64>,
     pub(super) bindings: HashMap<AgentName, BindingRow>,
     pub(super) idempotency: HashMap<RunId, Vec<IdempotencyKey>>,
-    /// Blobs that its frames name, by hash; one entry for each time.
+    /// Blobs that its frames name, by hash, with one entry per naming.
     pub(super) blobs: HashMap<[u8; 32], Vec<BlobRef>>,
-    /// The blobs that frames of no run name.
+    /// The blobs that frames without a run name.
     pub(super) own_blobs: Vec<BlobRef>,
-    /// Its place in [`State::idle`], while it has no runs.
+    /// Its position in [`State::idle`], while it has no runs.
     pub(super) idle: Option<u64>,
-    /// Estimate of its size without its runs, in bytes.
+    /// The estimated size of the thread without its runs, in bytes.
     pub(super) bytes: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct MessageEntry {
     pub(super) row: Arc<MessageRow>,
-    /// Its place in the order of arrival.
+    /// Its position in the order of arrival.
     pub(super) place: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct RunContents {
     pub(super) interrupts: Vec<i64>,
     pub(super) checkpoints: Vec<CheckpointKey>,
     pub(super) blobs: Vec<BlobRef>,
-    /// Estimate of its size, in bytes.
+    /// The estimated size, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -84,7 +84,7 @@ impl ThreadEntry {
         }
     }
 
-    /// A message by its id, else the oldest that its agent knows by it.
+    /// A message by its id, otherwise the oldest with this alias.
     pub(super) fn message(&self, id: &MessageId) -> Option<&Arc<MessageRow>> {
         if let Some(held) = self.messages.get(id) {
             return Some(&held.row);
@@ -93,7 +93,7 @@ impl ThreadEntry {
         known.map(|held| &held.row)
     }
 
-    /// Adds an alias of a message. `false` where the message is not there or has it already.
+    /// Adds an alias of a message. Returns `false` if the message does not exist or already has the alias.
     pub(super) fn alias(&mut self, id: &MessageId, alias: Option<MessageId>) -> bool {
         let Some(held) = self.messages.get_mut(id) else { return false };
         if held.row.alias == alias {
@@ -108,7 +108,7 @@ impl ThreadEntry {
         true
     }
 
-    /// Removes a message; returns its place.
+    /// Removes a message. Returns its position.
     fn remove_message(&mut self, id: &MessageId) -> Option<u64> {
         let held = self.messages.remove(id)?;
         self.forget_alias(held.place, held.row.alias.as_ref());
@@ -128,7 +128,7 @@ impl ThreadEntry {
 // === impl State ===
 
 impl State {
-    /// Removes a run with all its data. Checkpoints that it made stay as links, without value.
+    /// Removes a run with all its data. Checkpoints that it made stay as links, without a value.
     pub(super) fn remove_run(&mut self, key: ThreadKey, run: RunKey) {
         if self.runs.get(&run).is_some_and(|held| held.row.thread != key) {
             return;
@@ -170,7 +170,7 @@ impl State {
         self.quarantine.remove(key);
         let Some(thread) = self.threads.remove(&key) else { return };
         self.queue.remove_thread(key);
-        // Everything of the thread goes with it: only what others share is taken apart.
+        // The thread's data is dropped as a whole. Only entries in shared maps are removed one by one.
         for (run, parts) in &thread.parts {
             // Frames may name a run of another thread, which stays.
             if self.runs.get(run).is_none_or(|held| held.row.thread == key) {
@@ -198,7 +198,7 @@ impl State {
         self.removed.threads.push(thread);
     }
 
-    /// Removes a run from what threads share, but neither from its thread nor from the thread's bytes. Returns its row.
+    /// Removes a run from the shared maps, but neither from its thread nor from the thread's bytes. Returns its row.
     fn forget_run(
         &mut self,
         thread: &ThreadEntry,
@@ -242,7 +242,7 @@ impl State {
         Some(row)
     }
 
-    /// Notes whether a thread can be evicted: while it has no runs, and from now on.
+    /// Marks a thread as evictable if it has no runs, and unmarks it otherwise.
     pub(super) fn note_idle(&mut self, key: ThreadKey) {
         let place = self.next_place();
         let Some(thread) = self.threads.get_mut(&key) else { return };

@@ -6,7 +6,7 @@ use trilogue_domain::{TenantId, TokenId};
 use crate::core::already_exists;
 use crate::rows::TokenRow;
 
-/// The tokens by hash, each with its place in the order of arrival.
+/// The tokens by hash, each with its position in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct TokenRows {
     pub(super) rows: HashMap<[u8; 32], (u64, TokenRow)>,

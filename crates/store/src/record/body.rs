@@ -72,7 +72,7 @@ pub(super) fn put_body(body: &Body, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds an original with the head's id in place of a body. The original's bytes come last and without length.
+/// Adds an original with the head's id instead of a body. The original's bytes come last and without a length.
 pub(super) fn put_original(original: &Original, body: &Body, out: &mut Vec<u8>) {
     out.push(ORIGINAL);
     RecordSubject::of(body).put(out);
@@ -121,7 +121,7 @@ pub(super) fn take_body(
     Ok((body, None))
 }
 
-/// Takes the original of a record without interpreting it. Takes only the tag of another record.
+/// Takes the original of a record without interpreting it. For any other record, takes only its tag.
 pub(super) fn take_original<'a>(
     input: &mut FieldReader<'a>,
 ) -> DecodeResult<Option<RawOriginal<'a>>> {
@@ -167,7 +167,7 @@ impl Field for MessageEvent {
                 times.put(out);
             }
             Self::Delta { message, text } => {
-                // The text comes last and without length, so that a draft can let it grow.
+                // The text comes last and without a length, so that a draft can extend it.
                 out.push(DELTA);
                 message.put(out);
                 out.extend_from_slice(text.as_bytes());

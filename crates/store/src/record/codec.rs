@@ -30,7 +30,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Adds a signed integer; small ones of either sign are short.
+/// Adds a signed integer. Small numbers of either sign are short.
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
@@ -40,18 +40,18 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Closes a frame or row with the checksum of everything before.
+/// Closes a frame or row with the checksum of all bytes before.
 pub(super) fn put_checksum(out: &mut Vec<u8>) {
     let sum = crc32c::crc32c(out);
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// A stored frame or row without its checksum. The checksum of the whole would be the same for all of them.
+/// A stored frame or row without its checksum. With it, the checksum of the whole would be the same for all of them.
 pub(crate) fn without_checksum(bytes: &[u8]) -> &[u8] {
     bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(content, _)| content)
 }
 
-/// Checks that the last bytes are the checksum of those before; returns the length without it.
+/// Checks that the last bytes are the checksum of the bytes before. Returns the length without it.
 pub(super) fn check_checksum(bytes: &[u8]) -> DecodeResult<usize> {
     let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(Damage("it is shorter than its checksum"));
@@ -65,12 +65,12 @@ pub(super) fn check_checksum(bytes: &[u8]) -> DecodeResult<usize> {
 // === impl FieldReader ===
 
 impl<'a> FieldReader<'a> {
-    /// Reads the stretch `at..end` of these bytes.
+    /// Reads the range `at..end` of these bytes.
     pub(super) fn new(bytes: &'a Bytes, at: usize, end: usize) -> Self {
         Self { bytes, at, end: end.min(bytes.len()) }
     }
 
-    /// Takes the version byte; fails for a version that this program does not read.
+    /// Takes the version byte. Fails for a version that this program does not read.
     pub(super) fn version(&mut self) -> DecodeResult<()> {
         if self.byte()? == FORMAT_VERSION {
             return Ok(());
@@ -78,7 +78,7 @@ impl<'a> FieldReader<'a> {
         Err(Damage("its format version is not known"))
     }
 
-    /// Whether everything was taken.
+    /// Whether all bytes were taken.
     pub(super) fn is_at_end(&self) -> bool {
         self.at >= self.end
     }
@@ -94,7 +94,7 @@ impl<'a> FieldReader<'a> {
         Ok(self.bytes.slice(from..self.at))
     }
 
-    /// Everything that is left, without copying.
+    /// All remaining bytes, without copying.
     pub(super) fn rest(&mut self) -> Bytes {
         let from = self.at.min(self.end);
         self.at = self.end;
@@ -114,7 +114,7 @@ impl<'a> FieldReader<'a> {
         Ok(Self { bytes: self.bytes, at: from, end: self.at })
     }
 
-    /// The next byte, which stays.
+    /// The next byte, without taking it.
     pub(super) fn peek(&self) -> DecodeResult<u8> {
         self.rest_slice().first().copied().ok_or(Damage("it ends too early"))
     }
@@ -134,7 +134,7 @@ impl<'a> FieldReader<'a> {
     }
 
     pub(super) fn varint(&mut self) -> DecodeResult<u64> {
-        // Most are of one byte: lengths, tags, numbers of short runs.
+        // Most integers have one byte: lengths, tags, numbers of short runs.
         if let Some(byte @ 0..0x80) = self.rest_slice().first().copied() {
             self.at += 1;
             return Ok(u64::from(byte));
@@ -159,7 +159,7 @@ impl<'a> FieldReader<'a> {
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// A length that the rest can hold.
+    /// A length that does not exceed the remaining bytes.
     pub(super) fn length(&mut self) -> DecodeResult<usize> {
         let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         if length > self.end.saturating_sub(self.at) {

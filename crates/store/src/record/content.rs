@@ -55,7 +55,7 @@ impl Field for Reference {
 
 pub(super) fn blobs_of(parts: &[Part], blobs: &mut Vec<BlobRef>) {
     for part in parts {
-        // Only neighbours are compared: an engine stores the same reference once anyway.
+        // Compare only neighbours: an engine stores equal references once anyway.
         if let Content::Blob(blob) = &part.content
             && blobs.last() != Some(blob)
         {

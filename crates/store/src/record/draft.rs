@@ -17,17 +17,17 @@ use super::frame::{Frame, Header, LENGTH_BYTES};
 /// Everything is appended to one growing buffer; a sealed frame is one copy of it.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// Records, each behind its length.
+    /// The records, each after its length.
     records: Vec<u8>,
     count: usize,
     /// Text that may still grow: the last record.
     open: Option<GrowingText>,
     blobs: Vec<BlobRef>,
-    /// The events as they were pushed, while that is what the records say; only for who reads them back at once.
+    /// The events as they were pushed, while the records have the same content. Only for callers that read them back at once.
     events: Option<Vec<Event>>,
 }
 
-/// The last record, when it is text that the next delta of its message continues.
+/// The last record, if it is text that the next delta of its message can continue.
 #[derive(Clone, Debug)]
 struct GrowingText {
     /// The position of the record's length.
@@ -42,7 +42,7 @@ const USUAL_BYTES: usize = 512;
 
 impl Draft {
     /// Adds an event. Text deltas of one message without an original are merged into one record.
-    /// Errors: `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] when it holds an original or an interrupt; the draft is unchanged then.
+    /// Errors: `event_too_large` if the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] if it holds an original or an interrupt. After an error, the draft is unchanged.
     pub fn push(&mut self, at: Timestamp, body: &Body, original: Option<&Original>) -> Result<()> {
         let delta = match (body, original) {
             (Body::Message(MessageEvent::Delta { message, text }), None) => Some((message, text)),
@@ -79,20 +79,20 @@ impl Draft {
         self.count += 1;
         match &mut self.events {
             Some(events) if original.is_none() => events.push(unnumbered(at, body)),
-            // What an original says is known to those who read it.
+            // Only the readers of an original know its content.
             events => *events = None,
         }
         self.open = delta.map(|(message, _)| GrowingText { at: start, message: message.clone() });
         Ok(())
     }
 
-    /// A draft whose frame is read back at once: it comes with its events, and is not decoded.
+    /// A draft whose frame is read back at once: the frame comes with its events and is not decoded.
     #[must_use]
     pub fn read_back() -> Self {
         Self { events: Some(Vec::new()), ..Self::default() }
     }
 
-    /// A draft in this buffer, whose content is discarded.
+    /// A draft that uses this buffer and discards its content.
     #[must_use]
     pub fn reusing(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
@@ -114,7 +114,7 @@ impl Draft {
         self.count == 0
     }
 
-    /// Whether another event must wait: [`limits::MAX_FRAME_EVENTS`] events or [`limits::MAX_FRAME_BYTES`]. So it holds at most one event that is larger than these, as its last.
+    /// Whether another event must wait: at [`limits::MAX_FRAME_EVENTS`] events or [`limits::MAX_FRAME_BYTES`]. So only the last event of a draft can be larger than these.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count >= limits::MAX_FRAME_EVENTS || self.records.len() >= limits::MAX_FRAME_BYTES
@@ -125,7 +125,7 @@ impl Draft {
         &self.blobs
     }
 
-    /// Numbers the events and closes the frame. Oversize drafts (two drafts joined, or one with a large event) are cut into several frames; a large event has one of its own.
+    /// Numbers the events and closes the frame. A large draft (two joined drafts, or one with a large event) is cut into several frames. A large event gets a separate frame.
     ///
     /// `first_run` is zero for events of no run.
     #[must_use]
@@ -142,7 +142,7 @@ impl Draft {
         frames
     }
 
-    /// As [`Draft::seal`], behind the frames that are there; `of` is the thread and the run, `from` the first thread and run number. Gives the buffer back, for [`Draft::reusing`].
+    /// As [`Draft::seal`], but appends to existing frames. `of` is the thread and the run; `from` has the first thread number and run number. Returns the buffer, for [`Draft::reusing`].
     pub fn seal_into(
         self,
         frames: &mut Vec<Arc<Frame>>,
@@ -159,7 +159,7 @@ impl Draft {
             let (records, behind) = rest.split_at(length);
             let header = Header { thread, run, first, last: first + count - 1, first_run };
             let frame = Frame::seal(header, records, Arc::clone(reader));
-            // A draft of several frames is too large for anybody to wait for it at once.
+            // If a draft makes several frames, it is too large for a caller to read back at once, so its events are dropped.
             if let Some(events) = events.take_if(|events| events.len() as u64 == count) {
                 frame.keep_events(events);
             }
@@ -173,7 +173,7 @@ impl Draft {
         self.records
     }
 
-    /// Appends the records of another draft behind its own.
+    /// Appends the records of another draft.
     pub fn join(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -193,7 +193,7 @@ impl Draft {
         self.open = other.open.map(|open| GrowingText { at: open.at + offset, ..open });
     }
 
-    /// Lets the last record grow by this text, when it is of the same message and stays small enough.
+    /// Extends the last record by this text, if it is of the same message and stays small enough.
     fn grow(&mut self, message: &MessageId, text: &str) -> bool {
         let Some(open) = &self.open else { return false };
         let start = open.at;
@@ -208,7 +208,7 @@ impl Draft {
     }
 
     fn write_length(&mut self, at: usize, length: usize) {
-        // A record is at most MAX_ORIGINAL_BYTES long, so that its length always fits.
+        // A record has at most MAX_ORIGINAL_BYTES, so its length always fits.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         if let Some(place) = self.records.get_mut(at..at + LENGTH_BYTES) {
             place.copy_from_slice(&length.to_le_bytes());
@@ -216,12 +216,12 @@ impl Draft {
     }
 }
 
-/// An event whose place is not known yet.
+/// An event without a number yet.
 fn unnumbered(at: Timestamp, body: &Body) -> Event {
     Event { number: 0, run: None, run_number: 0, at, body: body.clone(), original: None }
 }
 
-/// How many records from the front make one frame, and their bytes with lengths.
+/// How many records from the front form one frame, and their bytes including lengths.
 fn frame_of(records: &[u8]) -> (u64, usize) {
     let (mut count, mut at, mut content) = (0, 0, 0);
     while let Some(prefix) = records.get(at..).and_then(<[u8]>::first_chunk::<LENGTH_BYTES>) {
@@ -238,7 +238,7 @@ fn frame_of(records: &[u8]) -> (u64, usize) {
     (count as u64, at.min(records.len()))
 }
 
-/// The largest record of an event, in bytes. Originals and interrupts are kept as they came and may be larger.
+/// The largest record of an event, in bytes. Originals and interrupts are stored unchanged and may be larger.
 fn most_bytes(body: &Body, original: Option<&Original>) -> usize {
     match body {
         Body::Interrupt(InterruptEvent::Raised(_)) => limits::MAX_ORIGINAL_BYTES,

@@ -12,7 +12,7 @@ use trilogue_domain::{
 
 use super::codec::{Damage, DecodeResult, FieldReader, put_bytes, put_signed, put_varint};
 
-/// The most elements for which a list reserves memory before it has seen them.
+/// The most elements for which a list reserves memory before it has read them.
 const RESERVED_ELEMENTS: usize = 64;
 
 /// A value with one persisted form.
@@ -23,7 +23,7 @@ pub(super) trait Field: Sized {
 
 /// Implements [`Field`] for a struct: its fields in the order given.
 ///
-/// A field behind `;` is an option that a row ends with: only a value is written, so that rows without one are the same as before there was the field.
+/// A field after `;` is an optional last field of a row. It is written only if it has a value, so that rows without one are the same as before the field existed.
 macro_rules! fields {
     ($name:ident { $($field:ident),+ $(,)? $(; $($last:ident),+)? }) => {
         impl Field for $name {
@@ -53,8 +53,8 @@ macro_rules! fields {
 }
 pub(super) use fields;
 
-/// Implements [`Field`] for an enum: a tag, which is one byte, and the variant's fields in the order given.
-/// A tag is never given a second meaning. A field behind `;` is an option that a record ends with, as in [`fields`].
+/// Implements [`Field`] for an enum: a tag of one byte, then the variant's fields in the order given.
+/// A tag never gets a second meaning. A field after `;` is an optional last field of a record, as in [`fields`].
 macro_rules! variants {
     ($name:ident: $($tag:literal = $variant:ident $(($value:ident))? $({ $($field:ident),+ $(; $last:ident)? })?),+ $(,)?) => {
         impl Field for $name {
@@ -174,7 +174,7 @@ impl Field for u64 {
 }
 
 impl Field for i64 {
-    /// A negative number takes ten bytes; indexes of citations are seldom negative.
+    /// A negative number takes ten bytes; indexes of citations are rarely negative.
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, self.cast_unsigned());
     }
@@ -303,7 +303,7 @@ impl<T: Field> Field for Vec<T> {
     }
 
     fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
-        // Every element takes at least one byte, so that a false count cannot cost more than the bytes themselves.
+        // Every element takes at least one byte, so a wrong count cannot cost more than the remaining bytes.
         let count = input.length()?;
         let mut values = Self::with_capacity(count.min(RESERVED_ELEMENTS));
         for _ in 0..count {

@@ -30,14 +30,14 @@ pub struct Frame {
     events: OnceLock<Result<Vec<Event>>>,
 }
 
-/// The place of a frame. It is in the row's columns and in the blob, so that a swapped row is noticed.
+/// The thread, run and numbers of a frame. They are in the row's columns and in the blob, so that a swapped row is detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) thread: ThreadKey,
     pub(super) run: Option<RunKey>,
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Zero when it is of no run.
+    /// Zero if the frame belongs to no run.
     pub(super) first_run: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Header {
 pub struct RawRecords<'a> {
     frame: &'a Frame,
     input: FieldReader<'a>,
-    /// The thread number of the next.
+    /// The thread number of the next record.
     next: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct RawRecords<'a> {
 #[derive(Clone, Debug)]
 pub struct RawRecord<'a> {
     pub number: u64,
-    /// Its number in the run; zero when it belongs to none.
+    /// Its number in the run. Zero if it belongs to no run.
     pub run_number: u64,
     pub at: Timestamp,
     pub original: Option<RawOriginal<'a>>,
@@ -67,11 +67,11 @@ pub struct RawRecord<'a> {
 pub struct RawOriginal<'a> {
     pub dialect: &'a str,
     pub version: u32,
-    /// The message that it is of; for a tool call that begins, the message that triggered it.
+    /// The message that it belongs to. For the start of a tool call, the message that triggered it.
     pub message: Option<&'a str>,
-    /// The tool call that it is of.
+    /// The tool call that it belongs to.
     pub call: Option<&'a str>,
-    /// The peer's bytes: a part of the frame's, not a copy.
+    /// The peer's bytes: a slice of the frame's, not a copy.
     pub bytes: Bytes,
 }
 
@@ -108,13 +108,13 @@ impl Frame {
         self.header.last
     }
 
-    /// The first run number; zero when it is of no run.
+    /// The first run number. Zero if the frame belongs to no run.
     #[must_use]
     pub fn first_run(&self) -> u64 {
         self.header.first_run
     }
 
-    /// The last run number; zero when it is of no run.
+    /// The last run number. Zero if the frame belongs to no run.
     #[must_use]
     pub fn last_run(&self) -> u64 {
         match self.header.run {
@@ -136,7 +136,7 @@ impl Frame {
         self.header.first == self.header.last && self.bytes.len() > limits::MAX_EVENT_BYTES + AROUND
     }
 
-    /// The events, decoded once and shared; fails with `thread_quarantined` when the bytes are damaged or from a newer version.
+    /// The events, decoded once and shared. Fails with `thread_quarantined` if the bytes are damaged or from a newer version.
     pub fn events(&self) -> Result<&[Event]> {
         let events = self
             .events
@@ -147,7 +147,7 @@ impl Frame {
         }
     }
 
-    /// The same frame without its decoded events: those of the copy live as long as the copy.
+    /// The same frame without its decoded events. Events that the copy decodes live as long as the copy.
     pub(crate) fn undecoded(&self) -> Self {
         Self {
             header: self.header,
@@ -157,7 +157,7 @@ impl Frame {
         }
     }
 
-    /// Reads a stored frame and checks its version, its checksum and its place. Fails as [`Frame::events`].
+    /// Reads a stored frame and checks its version, its checksum and its header. Fails as [`Frame::events`].
     pub fn from_stored(
         thread: ThreadKey,
         run: Option<RunKey>,
@@ -172,7 +172,7 @@ impl Frame {
         Ok(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
     }
 
-    /// Reads a stored frame whose place nothing else tells, and checks its version and its checksum. `None` where it is none.
+    /// Reads a frame that comes without columns, and checks its version and its checksum. `None` if the bytes are not a valid frame.
     pub(crate) fn from_bytes(bytes: Bytes, reader: &Arc<dyn ReadOriginal>) -> Option<Self> {
         let end = check_checksum(&bytes).ok()?;
         let mut input = FieldReader::new(&bytes, 0, end);
@@ -182,14 +182,14 @@ impl Frame {
         Some(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
     }
 
-    /// The stored records, one event each: an original can be forwarded without being decoded. Fails as [`Frame::events`].
+    /// The stored records, one event each. An original can be forwarded without decoding. Fails as [`Frame::events`].
     pub fn raw(&self) -> Result<RawRecords<'_>> {
         let input = self.records().map_err(|damage| damaged(&self.header, damage))?;
         Ok(RawRecords { frame: self, input, next: self.header.first })
     }
 
     fn records(&self) -> DecodeResult<FieldReader<'_>> {
-        // The checksum was checked when the frame was read, or has just been written.
+        // The checksum was checked when the frame was read, or the frame was just written.
         let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);
         let mut input = FieldReader::new(&self.bytes, 0, end);
         input.version()?;
@@ -204,19 +204,19 @@ impl Frame {
         }
     }
 
-    /// Takes the events of its records, which somebody has at hand.
+    /// Stores the already decoded events of its records, so that they are not decoded again.
     pub(super) fn keep_events(&self, mut events: Vec<Event>) {
         for (event, number) in events.iter_mut().zip(self.header.first..) {
             (event.number, event.run) = (number, self.header.run);
             event.run_number = self.run_number(number);
         }
-        // A frame that was just sealed was not decoded.
+        // A frame that was just sealed has no decoded events yet.
         drop(self.events.set(Ok(events)));
     }
 
     fn decode(&self) -> DecodeResult<Vec<Event>> {
         let mut input = self.records()?;
-        // Every record takes at least its length, so that a false count cannot cost more than the bytes themselves.
+        // Every record takes at least its length, so a wrong count cannot cost more than the remaining bytes.
         let count = usize::try_from(self.header.last - self.header.first + 1).unwrap_or(usize::MAX);
         let mut events = Vec::with_capacity(count.min(self.bytes.len() / LENGTH_BYTES));
         for number in self.header.first..=self.header.last {
@@ -272,7 +272,7 @@ impl<'a> Iterator for RawRecords<'a> {
             return None;
         }
         let record = self.take().map_err(|damage| damaged(&self.frame.header, damage));
-        // Nothing can be read behind damage.
+        // Nothing after damage can be read.
         self.next = if record.is_ok() { self.next + 1 } else { u64::MAX };
         Some(record)
     }
@@ -281,7 +281,7 @@ impl<'a> Iterator for RawRecords<'a> {
 // === impl RawRecord ===
 
 impl RawRecord<'_> {
-    /// The event, decoded for this caller alone. Fails as [`Frame::events`].
+    /// The event, decoded only for this caller. Fails as [`Frame::events`].
     pub fn event(&self) -> Result<Event> {
         let event = self.frame.event(self.number, self.record.clone());
         event.map_err(|damage| damaged(&self.frame.header, damage))

@@ -1,12 +1,12 @@
-//! The persisted form of events and rows, with its version. Nothing else knows it.
+//! The persisted form of events and rows, with its version. Only this module knows it.
 //!
 //! A frame is a version byte, a header (thread, run, numbers), length-prefixed records and a CRC-32C.
 //! A row is a version byte, a kind byte, its fields in order and a CRC-32C.
 //! Integers are LEB128 varints, signed ones zigzag-encoded; text and bytes carry their length before them.
 //!
 //! # Changing the format
-//! Every change of what is written makes a new [`FORMAT_VERSION`] and a new schema version, which keeps older programs away; the golden tests fail until both are there.
-//! The decoder of the version before stays, and what that version wrote is not rewritten.
+//! Every change of the written form needs a new [`FORMAT_VERSION`] and a new schema version, which keeps older programs away. The golden tests fail until both exist.
+//! The decoder of the previous version stays, and rows of that version are not rewritten.
 //! A new value in a closed set (an error code, a status, a tag) is a change too: an older program cannot name it.
 
 mod body;

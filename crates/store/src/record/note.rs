@@ -23,7 +23,7 @@ impl Note {
         out
     }
 
-    /// `None` for what another version, or somebody else, has sent.
+    /// Decodes a note. `None` if another version or another program sent it.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let read = || -> DecodeResult<Self> {
             let mut input = FieldReader::new(bytes, 0, bytes.len());

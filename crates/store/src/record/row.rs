@@ -17,7 +17,7 @@ pub(crate) trait Record: Sized {
 
     fn encode(&self) -> Vec<u8>;
 
-    /// Reads a stored blob; fails with `thread_quarantined` when it is damaged, of another kind of row, or from a newer version.
+    /// Reads a stored blob. Fails with `thread_quarantined` if it is damaged, of another kind of row, or from a newer version.
     fn decode(bytes: &[u8]) -> Result<Self>;
 }
 

@@ -118,7 +118,7 @@ pub(super) fn resolutions() -> Vec<Resolution> {
     ]
 }
 
-/// A body of every variant, with every variant of what is inside.
+/// A body of every variant, with every variant of its content.
 pub(super) fn bodies() -> Vec<Body> {
     let mut bodies = vec![Body::Opaque];
     bodies.extend(run_events().into_iter().map(Body::Run));

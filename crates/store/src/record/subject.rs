@@ -1,4 +1,4 @@
-//! The ids in an event's head that are ours.
+//! Ids in an event's head that this server assigned.
 
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, ToolEvent};
 use trilogue_domain::{InterruptId, MessageId};
@@ -6,14 +6,14 @@ use trilogue_domain::{InterruptId, MessageId};
 use super::codec::{Damage, DecodeResult, FieldReader, put_bytes};
 use super::field::text;
 
-/// The id in an event's head that is ours: the original does not hold it, or holds the peer's own.
+/// The server's id in an event's head: the original does not have it, or has the peer's id.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RecordSubject<'a> {
     None,
     Message(&'a str),
     Tool(&'a str),
     Interrupt(&'a str),
-    /// A tool call, and the message that it is of.
+    /// A tool call, and the message that it belongs to.
     ToolOf(&'a str, &'a str),
 }
 
@@ -74,7 +74,7 @@ impl<'a> RecordSubject<'a> {
         }
     }
 
-    /// The body with the head's id in it.
+    /// The body with the head's id filled in.
     pub(super) fn restore(self, mut body: Body) -> DecodeResult<Body> {
         const MALFORMED: Damage = Damage("it holds a malformed id");
         match (self, &mut body) {

@@ -1,10 +1,10 @@
-//! How a schedule ends: all faults are over, and everything that was promised has to come true.
+//! The end of a schedule: all faults are over, and every promise must be kept.
 
 use super::process::ProcessState;
 use super::schedule::{Schedule, ScheduleStep};
 use super::{Checked, DEAD_AFTER, Shared, THREADS};
 
-/// How many rounds of answers everything that is under way takes at most.
+/// The most rounds of responses until everything under way has arrived.
 const ROUNDS: usize = 64;
 /// How often a client sends a command once all faults are over.
 const TRIES: usize = 8;
@@ -12,7 +12,7 @@ const TRIES: usize = 8;
 // === impl Schedule ===
 
 impl<S: Shared> Schedule<S> {
-    /// All faults are over: every node that runs gets commands through, and then one alone does.
+    /// Ends all faults. Every running node must get commands accepted, and then one node alone must.
     pub(super) async fn calm(&mut self) -> Checked {
         self.steps.push(ScheduleStep::FaultsEnd);
         while !self.strays.is_empty() {
@@ -47,9 +47,9 @@ impl<S: Shared> Schedule<S> {
         all.filter(|process| self.processes[*process].state == ProcessState::Running).collect()
     }
 
-    /// Who does not run is dead afterwards.
+    /// Waits until every process that does not run is dead.
     async fn wait_for_death(&mut self) {
-        // A clock that was set back takes the first sign of life to count again.
+        // After a clock was set back, the first sign of life only restarts the count.
         for _ in 0..=DEAD_AFTER {
             self.pass(1).await;
             for process in self.running() {
@@ -58,7 +58,7 @@ impl<S: Shared> Schedule<S> {
         }
     }
 
-    /// A process has a command of each thread taken, wherever the thread is.
+    /// A process gets a command accepted for each thread, wherever the thread is.
     async fn get_through(&mut self, process: usize) -> Checked {
         for thread in 0..THREADS {
             self.commands += 1;
@@ -77,7 +77,7 @@ impl<S: Shared> Schedule<S> {
         Ok(())
     }
 
-    /// Everything that is under way arrives.
+    /// Delivers everything that is under way.
     async fn settle(&mut self) -> Checked {
         for _ in 0..ROUNDS {
             for request in std::mem::take(&mut self.requests) {
@@ -103,7 +103,7 @@ impl<S: Shared> Schedule<S> {
         Err("the nodes do not come to rest".to_owned())
     }
 
-    /// What is stored is what the ledger says, and every command in it was started.
+    /// Compares the stored entries with the ledger. Every stored command must have been started.
     async fn compare(&mut self) -> Checked {
         for thread in 0..THREADS {
             let stored = self.shared.entries(thread).await;

@@ -2,10 +2,10 @@ use std::collections::HashMap;
 
 use super::{AppendOutcome, Checked, DEAD_AFTER, Entry, HEARTBEAT, SentAppend, THREADS};
 
-/// What has happened, as somebody knows who sees everything. Each change is checked.
+/// The true history of the simulation, which no node can see as a whole. Each change is checked.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// How long the database could be reached, independent of its clock. Of each outage at most one heartbeat counts: the nodes cannot know when it began.
+    /// How long the database could be reached, independent of its clock. At most one heartbeat of each outage counts, because the nodes cannot know when it began.
     reachable: u64,
     nodes: Vec<LedgerNode>,
     pub(crate) logs: [Vec<Entry>; THREADS],
@@ -24,15 +24,15 @@ struct LedgerNode {
 struct Tenure {
     process: usize,
     epoch: u64,
-    /// Whether the process has given it up, or was given it and has not taken it yet.
+    /// Whether its process has given it up, or has received it by a hand-over and not taken it yet.
     is_handed_over: bool,
-    /// `false` where it was given up to whoever asks next.
+    /// `false` if it was given up to the next process that requests it.
     is_held: bool,
     /// The process whose appends were stored in each epoch.
     writers: HashMap<u64, usize>,
 }
 
-/// How often each happened to a command.
+/// How often a command had each outcome.
 #[derive(Debug, Default)]
 struct CommandTally {
     accepted: u32,
@@ -59,7 +59,7 @@ impl Ledger {
     pub(crate) fn signed(&mut self, process: usize) {
         let name = self.nodes[process].name;
         let mut others = self.nodes.iter().enumerate();
-        // Its name may be another's by now.
+        // Another process may have taken its name.
         if !others.any(|(other, node)| other != process && node.name == name && node.seen.is_some())
         {
             self.nodes[process].seen = Some(self.reachable);
@@ -78,17 +78,17 @@ impl Ledger {
         self.reachable += time;
     }
 
-    /// An outage of this length.
+    /// Records an outage of this length.
     pub(crate) fn unreachable(&mut self, time: u64) {
         self.reachable += time.min(HEARTBEAT);
     }
 
-    /// The database's clock was set; ahead, that looks like an outage.
+    /// Records that the database's clock was set. A step ahead looks like an outage.
     pub(crate) fn clock_set(&mut self, by: i64) {
         self.unreachable(u64::try_from(by).unwrap_or_default());
     }
 
-    /// A process was told that it owns a thread.
+    /// Checks the answer that a process owns a thread.
     pub(crate) fn acquired(
         &mut self,
         process: usize,
@@ -117,7 +117,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A process has given a thread up, where it owned it.
+    /// Records that a process has given a thread up, if it owned it.
     pub(crate) fn handed_over(&mut self, process: usize, thread: usize, to: Option<usize>) {
         let listed =
             |name| self.nodes.iter().position(|node| node.name == name && node.seen.is_some());
@@ -129,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// An append arrived.
+    /// Checks the outcome of an append.
     pub(crate) fn appended(&mut self, append: &SentAppend, appended: AppendOutcome) -> Checked {
         if appended != AppendOutcome::Stored {
             return Ok(());
@@ -163,7 +163,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A client was told that its command is taken.
+    /// Checks that a client's command was accepted.
     pub(crate) fn acknowledged(&mut self, id: u32) -> Checked {
         let command = self.commands.entry(id).or_default();
         command.is_acknowledged = true;
@@ -173,7 +173,7 @@ impl Ledger {
         }
     }
 
-    /// A client was told that its command is not taken.
+    /// Checks that a client's command was refused.
     pub(crate) fn refused(&mut self, id: u32) -> Checked {
         match self.commands.entry(id).or_default() {
             CommandTally { accepted: 0, .. } => Ok(()),
@@ -181,7 +181,7 @@ impl Ledger {
         }
     }
 
-    /// A process carries out a command.
+    /// Checks that a process runs a command.
     pub(crate) fn executed(&mut self, id: u32) -> Checked {
         let command = self.commands.entry(id).or_default();
         command.executed += 1;
@@ -195,7 +195,7 @@ impl Ledger {
         self.commands.get(&id).is_some_and(|command| command.is_acknowledged)
     }
 
-    /// The commands of a log that nobody has started, in their order.
+    /// The commands of a log that no process has started, in order.
     pub(crate) fn waiting(&self, thread: usize) -> Vec<u32> {
         let accepted = self.logs[thread].iter().filter_map(|entry| match entry {
             Entry::Accept(id) => Some(*id),

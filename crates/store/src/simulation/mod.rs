@@ -3,12 +3,12 @@
 //! | file | purpose |
 //! |---|---|
 //! | `schedule` | the steps of a schedule |
-//! | `calm` | how it ends |
-//! | `process` | what a node does in a step |
-//! | `ledger` | what has to hold after each step, kept beside the nodes |
-//! | `register` | what the nodes share, in memory |
+//! | `calm` | the end of a schedule |
+//! | `process` | the steps of a node |
+//! | `ledger` | the conditions that must hold after each step, tracked outside of the nodes |
+//! | `register` | the shared state of the nodes, in memory |
 //!
-//! What the nodes share is a [`Shared`]. The engine for PostgreSQL implements it too, and compares each step with the register.
+//! The shared state is a [`Shared`]. The PostgreSQL engine implements it too, and compares each step with the register.
 
 mod calm;
 mod ledger;
@@ -29,17 +29,17 @@ pub(crate) use self::register::Register;
 use self::schedule::Failure;
 pub(crate) use self::schedule::check;
 
-/// How many threads the nodes share.
+/// The number of threads that the nodes share.
 pub(crate) const THREADS: usize = 2;
 /// A node is dead after this many units of time without a sign of life in which the database could be reached.
 pub(crate) const DEAD_AFTER: u64 = 10;
 /// How often a node gives a sign of life, in units of time.
 pub(crate) const HEARTBEAT: u64 = 3;
 
-/// What a schedule broke; the text says how.
+/// The result of a checked step. The error text says which condition failed.
 pub(crate) type Checked<T = ()> = Result<T, String>;
 
-/// What stands in a log: that a command was taken, and that its execution began.
+/// An entry of a log: a command was accepted, or its execution began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     Accept(u32),
@@ -72,15 +72,15 @@ pub(crate) enum AcquireOutcome {
     },
     /// This process owns the thread.
     Elsewhere(usize),
-    /// The process that was asked drains and has given the thread up, where it owned it: this one takes threads.
+    /// The requested process drains, and has given the thread up if it owned it. This one takes threads.
     GivenUp(usize),
 }
 
-/// What the nodes share. Processes have the numbers in which they are opened.
+/// The shared state of the nodes. Processes are numbered in the order in which they are opened.
 pub(crate) trait Shared {
-    /// Lists a further process under a name. `false` where a live one has the name; then there is no process.
+    /// Lists a further process under a name. Returns `false` and adds no process if a live one has the name.
     async fn open(&mut self, name: usize) -> bool;
-    /// Makes the threads, in the first epoch of a process.
+    /// Creates the threads, in the first epoch of a process.
     async fn create(&mut self, process: usize);
     async fn sign(&mut self, process: usize);
     /// Ends a process; a clean end takes it off the list.
@@ -89,9 +89,9 @@ pub(crate) trait Shared {
     async fn pass(&mut self, time: u64);
     /// Sets the clock by this number of units: another machine has become the database, or its clock was corrected.
     async fn set_clock(&mut self, by: i64);
-    /// Has a process hand its threads over and take no others, or take threads again.
+    /// Makes a process hand its threads over and take no others, or take threads again.
     async fn set_draining(&mut self, process: usize, draining: bool);
-    /// Gives a thread up that a process owns: to a name, or to whoever asks next. Returns whether the process does not own it any more.
+    /// Makes a process give a thread up: to a name, or to the next process that requests it. Returns whether the process no longer owns the thread.
     async fn hand_over(
         &mut self,
         process: usize,
@@ -99,15 +99,15 @@ pub(crate) trait Shared {
         epoch: u64,
         to: Option<usize>,
     ) -> bool;
-    /// Gives up what a process owns, but for these threads.
+    /// Makes a process give up its threads, except these.
     async fn hand_over_all_but(&mut self, process: usize, but: &[usize]);
     async fn acquire(&mut self, process: usize, thread: usize) -> AcquireOutcome;
     async fn append(&mut self, append: &SentAppend, is_again: bool) -> AppendOutcome;
-    /// Everything of a log.
+    /// All entries of a log.
     async fn entries(&mut self, thread: usize) -> Vec<Entry>;
 }
 
-/// The decisions that a simulation uses. Those of the store, unless a test shows that a wrong one is noticed.
+/// The decisions that a simulation uses: those of the store, or a wrong one in a test of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) acquisition: fn(Ownership) -> Acquisition,
@@ -116,7 +116,7 @@ pub(crate) struct Rules {
     pub(crate) departure: fn(Result<(), Code>) -> Departure,
     pub(crate) next_try: fn(bool, bool) -> NextTry,
     pub(crate) counted_gap: fn(Option<Duration>, Duration) -> Duration,
-    /// Whether an owner forgets what it knows of a thread after a failed append.
+    /// Whether an owner forgets what it knows about a thread after a failed append.
     pub(crate) leaves: bool,
 }
 

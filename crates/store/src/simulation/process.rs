@@ -1,4 +1,4 @@
-//! What a node does in a step, as the owner of a thread in the runtime and the forwarding of requests do it.
+//! The steps of a node. They match what the runtime does as the owner of a thread and when it forwards requests.
 
 use trilogue_domain::error::Code;
 
@@ -24,31 +24,31 @@ pub(super) enum ProcessState {
     Ended,
 }
 
-/// What a process knows of a thread that it owns, or owned when it looked.
+/// What a process knows about a thread that it owns, or owned at its last check.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) epoch: u64,
     pub(super) last: u64,
     pub(super) requests: Vec<Request>,
-    /// Accepted commands that nobody has started.
+    /// Accepted commands that were not started.
     pub(super) to_start: Vec<u32>,
     pub(super) is_sending: bool,
 }
 
-/// A client's command on its way.
+/// A client's command that is under way.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) command: u32,
     pub(super) thread: usize,
     pub(super) at: usize,
-    /// The node that has sent it on.
+    /// The node that has forwarded it.
     pub(super) via: Option<usize>,
     pub(super) tries: u8,
     /// Whether its client still waits.
     pub(super) is_awaited: bool,
 }
 
-/// An append whose answer its process waits for.
+/// An append whose process waits for the response.
 #[derive(Debug)]
 pub(super) struct SentMessage {
     pub(super) append: SentAppend,
@@ -68,7 +68,7 @@ impl Owner {
 // === impl Schedule ===
 
 impl<S: Shared> Schedule<S> {
-    /// Handles a request where it is.
+    /// Handles a request at its node.
     pub(super) async fn take(&mut self, mut request: Request) -> Checked {
         let (at, thread) = (request.at, request.thread);
         if self.processes[at].state == ProcessState::Ended {
@@ -77,7 +77,7 @@ impl<S: Shared> Schedule<S> {
         if self.processes[at].owners[thread].is_none() {
             match self.acquire(at, thread).await? {
                 None => {}
-                // A request is sent on once.
+                // A request is forwarded at most once.
                 Some(_) if request.via.is_some() => return self.refuse(&request),
                 Some(owner) => {
                     (request.via, request.at) = (Some(at), owner);
@@ -114,7 +114,7 @@ impl<S: Shared> Schedule<S> {
         }
     }
 
-    /// Sends what waits as one append.
+    /// Sends the waiting requests as one append.
     pub(super) fn send(&mut self, process: usize, thread: usize) {
         let Some(owner) = &mut self.processes[process].owners[thread] else { return };
         if owner.is_sending || owner.is_idle() {
@@ -137,7 +137,7 @@ impl<S: Shared> Schedule<S> {
         self.messages.push(SentMessage { append, requests, is_again: false, answer: None });
     }
 
-    /// An append arrives at what the nodes share.
+    /// Delivers an append to the shared state.
     pub(super) async fn arrive(&mut self, index: usize) -> Checked {
         let message = &mut self.messages[index];
         let answer = self.shared.append(&message.append, message.is_again).await;
@@ -145,7 +145,7 @@ impl<S: Shared> Schedule<S> {
         self.ledger.appended(&message.append, answer)
     }
 
-    /// The process gets the answer.
+    /// Delivers the response to the process.
     pub(super) async fn answer(&mut self, message: SentMessage) -> Checked {
         let SentAppend { process, thread, .. } = message.append;
         match message.answer {
@@ -173,7 +173,7 @@ impl<S: Shared> Schedule<S> {
         awaited.map(|request| request.command).try_for_each(|id| self.ledger.acknowledged(id))
     }
 
-    /// An append failed: the owner looks at its thread again, and leaves.
+    /// Handles a failed append: the owner reads its thread again, and gives it up.
     async fn recover(&mut self, process: usize, thread: usize) -> Checked {
         let left = self.processes[process].owners[thread].take();
         let looked = self.acquire(process, thread).await?;
@@ -185,7 +185,7 @@ impl<S: Shared> Schedule<S> {
         let Some(mut left) = left else { return Ok(()) };
         if self.rules.leaves {
             self.processes[process].owners[thread] = None;
-            // What still waits goes to the next owner.
+            // The waiting requests are sent to the next owner.
             self.requests.extend(left.requests);
         } else {
             left.is_sending = false;
@@ -194,7 +194,7 @@ impl<S: Shared> Schedule<S> {
         Ok(())
     }
 
-    /// Tells a client that its command is not taken. It may send it again.
+    /// Refuses a client's command. The client may send it again.
     fn refuse(&mut self, request: &Request) -> Checked {
         if request.is_awaited {
             self.ledger.refused(request.command)?;
@@ -203,9 +203,9 @@ impl<S: Shared> Schedule<S> {
         Ok(())
     }
 
-    /// The node that a request was sent to has ended, before or after it got the request.
+    /// Handles a request whose target node has ended, before or after it received the request.
     pub(super) fn next_try(&mut self, mut request: Request, is_reached: bool) -> Checked {
-        // Without a node that sent it on, its client sees the connection break.
+        // No node forwarded it, so its client sees the connection break.
         let Some(via) = request.via else { return Ok(()) };
         if self.processes[via].state == ProcessState::Ended {
             return Ok(());

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::core::ownership::{Acquisition, AppendAttempt, AppendVerdict, LogEnd, Ownership};
 
-/// What the nodes share, in memory: it does what the decisions say, right or wrong.
+/// The shared state of the nodes, in memory. It follows the decisions, right or wrong.
 #[derive(Debug)]
 pub(crate) struct Register {
     rules: Rules,
@@ -15,27 +15,27 @@ pub(crate) struct Register {
     threads: Vec<Thread>,
 }
 
-/// For how long the database could be reached, as the signs of life measure it.
+/// How long the database could be reached, as measured by signs of life.
 #[derive(Debug, Default)]
 struct ReachableTime {
     counted: u64,
-    /// When the last sign of life came, by the clock.
+    /// The time of the last sign of life, by the clock.
     reached_at: i64,
 }
 
 #[derive(Debug)]
 struct ListedNode {
     name: usize,
-    /// The reachable time at its last sign of life; `None` where it is not on the list.
+    /// The reachable time at its last sign of life. `None` if it is not on the list.
     seen: Option<u64>,
-    /// Whether it drains, as it knows and as the list says.
+    /// Whether it drains, as the node itself and as the list has it.
     is_draining: bool,
     is_listed_draining: bool,
 }
 
 #[derive(Debug)]
 struct Thread {
-    /// `None` where it was given up.
+    /// `None` if it was given up.
     owner: Option<usize>,
     /// The process that took it last.
     taker: usize,
@@ -66,7 +66,7 @@ impl Register {
         self.reachable.counted + counted.as_secs()
     }
 
-    /// Some process has reached the database.
+    /// Notes that a process has reached the database.
     fn reach(&mut self) -> u64 {
         let counted = self.reachable();
         self.reachable = ReachableTime { counted, reached_at: self.clock };
@@ -124,7 +124,7 @@ impl Shared for Register {
         if is_listed || !self.is_taken(self.nodes[process].name) {
             let node = &mut self.nodes[process];
             node.seen = Some(reachable);
-            // A new row says nothing of draining, until the next sign of life.
+            // A new row does not show draining until the next sign of life.
             node.is_listed_draining = is_listed && node.is_draining;
         }
     }

@@ -7,13 +7,13 @@ use super::ledger::Ledger;
 use super::process::{Process, ProcessState, Request, SentMessage};
 use super::{Checked, Rules, SentAppend, Shared, THREADS};
 
-/// How many steps a schedule tries before its faults are over, and how many processes it begins with and has at most.
+/// How many steps a schedule tries before its faults end, how many processes it begins with, and how many it has at most.
 const STEPS: usize = 80;
 const NODES: usize = 3;
 const MAX_PROCESSES: usize = 7;
-/// An outage of the database takes at most this many units of time: ten times as long as a node needs to be dead.
+/// The longest outage of the database, in units of time: ten times the silence after which a node is dead.
 const MOST_OUTAGE: usize = 100;
-/// The database's clock is set by at most this many units, ahead or back.
+/// The largest step of the database's clock, ahead or back, in units of time.
 const MOST_CLOCK_STEP: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct Schedule<S> {
     /// Requests on their way to a node.
     pub(super) requests: Vec<Request>,
     pub(super) messages: Vec<SentMessage>,
-    /// Appends that nobody waits for any more, and that may still arrive.
+    /// Appends whose senders no longer wait, and which may still arrive.
     pub(super) strays: Vec<SentAppend>,
     /// Commands that a client may send again.
     pub(super) refused: Vec<(u32, usize)>,
@@ -94,7 +94,7 @@ pub(crate) struct Schedule<S> {
     pub(super) steps: Vec<ScheduleStep>,
 }
 
-/// A schedule that broke a promise.
+/// A schedule that failed a check.
 pub(crate) struct Failure {
     pub(crate) seed: u64,
     pub(crate) what: String,
@@ -108,7 +108,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs the schedule of a seed. `stamps` are used up by others.
+/// Runs the schedule of a seed. `stamps` is the number of stamps that others have used.
 pub(crate) async fn check<S: Shared>(
     seed: u64,
     rules: Rules,
@@ -117,7 +117,7 @@ pub(crate) async fn check<S: Shared>(
 ) -> Result<S, Box<Failure>> {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // A seed of zeros is none.
+    // The generator needs a seed that is not all zeros.
     bytes[15] = 1;
     let mut schedule = Schedule {
         shared,
@@ -163,7 +163,7 @@ impl<S: Shared> Schedule<S> {
         self.below(2) == 0
     }
 
-    /// A random step, where it is possible.
+    /// Does a random step, if it is possible.
     async fn step(&mut self) -> Checked {
         let kind = self.below(100);
         let process = self.below(self.processes.len());
@@ -212,7 +212,7 @@ impl<S: Shared> Schedule<S> {
         let index = self.below(self.requests.len());
         let Some(request) = self.requests.get(index) else { return Ok(()) };
         if self.processes[request.at].state == ProcessState::Paused {
-            // Whoever waits may lose patience; the request stays where it is.
+            // The client may stop waiting; the request stays where it is.
             let is_awaited = self.is_heads();
             self.requests[index].is_awaited &= is_awaited;
             return Ok(());
@@ -222,7 +222,7 @@ impl<S: Shared> Schedule<S> {
         self.take(request).await
     }
 
-    /// Something happens to an append on its way.
+    /// Applies a fault of the network to an append that is under way.
     async fn network(&mut self, kind: usize) -> Checked {
         if kind >= 97 {
             let index = self.below(self.strays.len());
@@ -279,7 +279,7 @@ impl<S: Shared> Schedule<S> {
         self.ledger.passed(time);
     }
 
-    /// What is under way stays so, or its connection breaks. Afterwards nodes reach the database again in any order.
+    /// Begins an outage: appends under way wait, or their connections break. Later the nodes reach the database again in any order.
     async fn outage(&mut self) {
         let time = 1 + self.below(MOST_OUTAGE) as u64;
         self.steps.push(ScheduleStep::Outage(time));
@@ -305,7 +305,7 @@ impl<S: Shared> Schedule<S> {
         self.processes[process].state = ProcessState::Running;
     }
 
-    /// Its memory is lost. What it has sent may arrive.
+    /// Crashes a process: its memory is lost, but appends that it has sent may arrive.
     pub(super) async fn crash(&mut self, process: usize) -> Checked {
         self.steps.push(ScheduleStep::Crash(process));
         self.processes[process].state = ProcessState::Ended;
@@ -313,7 +313,7 @@ impl<S: Shared> Schedule<S> {
         self.lose(process)
     }
 
-    /// It ends what it has begun first.
+    /// Ends a process cleanly: it first finishes what it has begun.
     async fn leave(&mut self, process: usize) -> Checked {
         if self.messages.iter().any(|message| message.append.process == process) {
             return Ok(());
@@ -339,7 +339,7 @@ impl<S: Shared> Schedule<S> {
                 self.strays.push(append);
             }
         }
-        // Who asked through it sees the connection break.
+        // Clients that this process forwarded for see the connection break.
         let mut under_way: Vec<&mut Request> = self.requests.iter_mut().collect();
         under_way.extend(self.messages.iter_mut().flat_map(|message| &mut message.requests));
         let owners = self.processes.iter_mut().flat_map(|process| process.owners.iter_mut());
@@ -356,7 +356,7 @@ impl<S: Shared> Schedule<S> {
         self.open_as(name).await;
     }
 
-    /// Opens a process under a new name, or under that of another which has ended or stands still.
+    /// Opens a process under a new name, or under that of another process that has ended or is paused.
     async fn open(&mut self, other: usize) {
         if self.processes.len() >= MAX_PROCESSES {
             return;
@@ -384,7 +384,7 @@ impl<S: Shared> Schedule<S> {
         self.ledger.signed(process);
     }
 
-    /// Gives a thread that has nothing to do to another process, or to anybody; or gives up all that is not in memory, where it drains.
+    /// Hands over an idle thread: to another process, or to the next one that requests it. A draining process may give up all threads that it does not have in memory.
     async fn hand_over(&mut self, process: usize, thread: usize) {
         let is_idle = |owner: &super::process::Owner| owner.is_idle();
         let owners = &self.processes[process].owners;

@@ -6,7 +6,7 @@ use super::*;
 
 const SCHEDULES: u64 = 100_000;
 
-/// The first failure among the schedules of these seeds, which run on every core.
+/// The first failure among the schedules of these seeds, which run on all cores.
 fn first_failure(rules: Rules, seeds: u64) -> Option<Box<Failure>> {
     let next = AtomicU64::new(0);
     let run = || {
@@ -36,7 +36,7 @@ fn nodes_keep_their_promises_under_every_schedule() {
     }
 }
 
-/// A wrong decision is noticed, and the failure says how.
+/// Checks that the simulation detects a wrong decision, with a failure that contains `how`.
 #[track_caller]
 fn check_noticed(rules: Rules, how: &str) {
     let failure = first_failure(rules, SCHEDULES).expect("a wrong decision is noticed");
@@ -54,7 +54,7 @@ fn it_is_noticed_when_a_live_owner_is_robbed() {
 
 #[test]
 fn it_is_noticed_when_an_outage_makes_nodes_look_dead() {
-    // The whole gap counts, as by the database's clock alone.
+    // The whole gap counts, as if the database's clock alone decided.
     let counted_gap = |gap: Option<Duration>, _| gap.unwrap_or_default();
     check_noticed(Rules { counted_gap, ..Rules::STORE }, "robbed the live process");
 }

@@ -11,7 +11,7 @@ use crate::record::{Draft, NoOriginals};
 const THREAD: ThreadKey = ThreadKey(7);
 const RUN: Option<RunKey> = Some(RunKey(9));
 
-/// A dialect whose originals are the text of a delta; anything that begins with `!` is not its own.
+/// A dialect whose originals are the text of a delta. Originals with a leading `!` belong to another dialect.
 #[derive(Debug)]
 struct Shout;
 
@@ -87,7 +87,7 @@ fn every_body_reads_back_with_its_numbers() {
 fn what_is_read_back_at_once_is_what_would_be_decoded() {
     let mut draft = Draft::read_back();
     for (micros, body) in (1_700_000_000_000_000..).zip(samples::bodies()) {
-        // Text that is of several pieces is one event.
+        // Text that arrives in several pieces is stored as one event.
         draft.push(at(micros), &body, None).unwrap();
     }
     let mut joined = Draft::read_back();
@@ -133,7 +133,7 @@ fn an_original_is_stored_alone_and_read_back_under_our_id() {
     assert!(events.iter().all(|event| event.run.is_none() && event.run_number == 0));
 }
 
-/// A dialect that reads every original as the beginning of a tool call.
+/// A dialect that reads every original as the start of a tool call.
 #[derive(Debug)]
 struct Calls;
 
@@ -159,7 +159,7 @@ fn the_head_of_an_original_keeps_the_message_of_a_tool_call() {
 
 #[test]
 fn a_frame_gives_its_records_without_reading_what_originals_say() {
-    /// A dialect that must not be asked.
+    /// A dialect that must not be called.
     #[derive(Debug)]
     struct Unread;
 
@@ -388,7 +388,7 @@ proptest! {
         prop_assert!(read.events().is_err(), "random bytes are not {} events", frame.last());
     }
 
-    /// Damage behind a checksum that matches: whatever is read, nothing panics.
+    /// Changes records and then fixes the checksum: no read may panic.
     #[test]
     fn the_decoder_survives_changed_records(index in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let frame = full_frame();

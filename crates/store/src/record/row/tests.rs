@@ -112,7 +112,7 @@ fn configuration() -> ConfigurationRow {
     }
 }
 
-/// The row reads back, and every damage to its bytes is noticed.
+/// The row can be read back, and every damage to its bytes is detected.
 fn check<R: Record + PartialEq + Debug>(row: &R) {
     let bytes = row.encode();
     assert_eq!(R::decode(&bytes).as_ref(), Ok(row));
