@@ -44,7 +44,7 @@ async fn a_quarantined_thread_is_alone(world: World) {
     assert_eq!(code(store.thread(&alice(), &thread_id("bad")).await), Code::ThreadQuarantined);
     good.step().say(None, &["x"]).commit().await.unwrap();
     assert_eq!(good.read().await.len(), 3);
-    // A damaged thread can still be erased, and an intact one is left alone.
+    // A damaged thread can be erased; an undamaged one is left alone.
     assert_eq!(store.erase_quarantined(&alice(), &thread_id("good")).await.unwrap(), None);
     let stranger = Scope { tenant: rows::tenant("another"), owner: None };
     assert_eq!(store.erase_quarantined(&stranger, &thread_id("bad")).await.unwrap(), None);

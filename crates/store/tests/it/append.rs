@@ -1,4 +1,4 @@
-//! Numbering, compare-and-swap, and atomic batches.
+//! Numbering, the compare-and-swap, and batches that are stored whole or not at all.
 
 use std::collections::HashSet;
 
@@ -227,7 +227,7 @@ async fn an_owner_begins_with_what_is_open(world: World) {
         Change::Interrupt(Box::new(second.clone())),
     ])
     .await;
-    // Between two boundaries the log grows without an update of the row.
+    // Between two boundaries the log grows without a write of the row.
     log.step().say(Some(one.key), &["more", "and more"]).commit().await.unwrap();
     let last = |row: &RunRow, last_run_number| RunRow { last_run_number, ..row.clone() };
     let acquired = world.store.acquire(log.row.key, NODE).await.unwrap();

@@ -1,4 +1,4 @@
-//! Failures of the database and of the cluster's NATS server: each causes a clear error or a retry.
+//! Faults of a database and of the cluster's NATS server: each gives a clear error, or the operation is retried.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn server(user: &str, host: &str) -> String {
     format!("postgres://{user}@{host}:{rest}")
 }
 
-/// Makes every write of a row to this table fail with the error in `raise`.
+/// Makes the database fail with `raise` whenever a row is written to a table.
 async fn spoil(world: &World, table: &str, raise: &str) {
     let trigger = format!(
         "CREATE SEQUENCE failures;
@@ -61,7 +61,7 @@ async fn a_wrong_password_is_refused_and_the_right_one_is_not() {
     let error = refused(&url("with_password"), options()).await;
     assert!(error.message().contains("password"), "{error}");
     open(&url("with_password"), with("right")).await.unwrap();
-    // The URL's own settings take precedence.
+    // The password in the URL takes precedence.
     open(&url("with_password:right"), with("wrong")).await.unwrap();
 }
 
@@ -105,7 +105,7 @@ async fn a_full_disk_fails_changes_until_there_is_room() {
     client(&world.url()).await.batch_execute("DROP TRIGGER spoil ON frames").await.unwrap();
     log.step().say(None, &["kept"]).commit().await.unwrap();
     assert_eq!(log.read().await, [(1, "kept".to_owned())]);
-    // A probe notices the free space within a second or two.
+    // A probe detects the free space within a second or two.
     let has_room = async {
         while let Err(error) = world.store.health() {
             assert_eq!(error.code(), Code::DiskFull, "{error}");
@@ -119,7 +119,7 @@ async fn a_full_disk_fails_changes_until_there_is_room() {
 async fn transactions_that_others_are_in_the_way_of_are_tried_again_and_stored_once() {
     let world = World::postgres().await;
     let mut log = world.thread("t").await;
-    // A sequence keeps its value when its transaction is rolled back.
+    // A rollback does not reset a sequence.
     let conflicts = "IF nextval('failures') <= 3 THEN
         RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END IF;";
     spoil(&world, "runs", conflicts).await;
@@ -137,7 +137,7 @@ async fn transactions_that_others_are_in_the_way_of_are_tried_again_and_stored_o
     log.step().say(None, &["kept"]).commit().await.unwrap();
 }
 
-/// A NATS server with its own configuration.
+/// A NATS server with a separate configuration.
 struct Nats {
     child: Child,
     url: String,
@@ -190,7 +190,7 @@ async fn opened(url: &str, name: &str, nats: &str) -> Arc<dyn Store> {
     open(url, Options { node: Some(node), ..options() }).await.unwrap()
 }
 
-/// Reads on one node, through a tail, the events that another node appends.
+/// Reads on one node, through a tail, what another node appends.
 async fn arrives(nats: &str) {
     let url = postgres_url().await;
     let (a, b) = (opened(&url, "a", nats).await, opened(&url, "b", nats).await);

@@ -1,4 +1,4 @@
-//! Large content: stored once per tenant, visible through the thread that names it, and deleted with the last reference.
+//! Large content: stored once per tenant, visible through the thread that names it, removed with its last name.
 
 use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
@@ -49,7 +49,7 @@ async fn a_blob_is_seen_through_the_thread_that_names_it(world: World) {
 }
 
 async fn storing_the_same_bytes_again_is_free(world: World) {
-    // Far more than the space that a log's file allocates in advance. That space counts too and may grow at any time.
+    // Far more than the preallocated part of the log's file, which is counted too and may grow at any time.
     let content = Bytes::from(vec![b'x'; 4 * 1024 * 1024]);
     let tenant = tenant_scope("default").tenant;
     let blob = world.store.put_blob(&tenant, content.clone(), true).await.unwrap();

@@ -1,4 +1,4 @@
-//! Large content in a bucket next to the database: where it is stored, when it is deleted, and how the store reacts to failures of the bucket.
+//! Large content in a bucket: where it is stored, when it is removed, and what happens if the bucket fails.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::harness::{
 };
 use crate::postgres::client;
 
-/// The longest wait for an object's deletion.
+/// The longest wait for the removal of an object.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The names of the objects in a bucket.
@@ -25,7 +25,7 @@ pub(crate) async fn objects(bucket: &BucketOptions) -> Vec<String> {
     keys.map(str::to_owned).collect()
 }
 
-/// Waits until a bucket has this number of objects.
+/// Waits until a bucket has this many objects.
 async fn objects_become(bucket: &BucketOptions, count: usize) -> Vec<String> {
     let wait = async {
         loop {
@@ -155,7 +155,7 @@ async fn a_sweep_takes_what_was_given_up_and_nothing_younger() {
 #[tokio::test]
 async fn an_upload_that_was_swept_meanwhile_stores_nothing() {
     let world = World::bucket().await;
-    // Does what a sweep between the upload and its end would do.
+    // Does what a sweep would do, between the upload and its end.
     let client = client(&world.url()).await;
     let doom = "CREATE FUNCTION doom() RETURNS trigger LANGUAGE plpgsql AS
         'BEGIN NEW.doomed = TRUE; RETURN NEW; END';
@@ -199,7 +199,7 @@ async fn a_node_without_the_bucket_says_what_is_missing() {
     let error = store.blob(log.row.key, &blob).await.unwrap_err();
     assert_eq!(error.code(), Code::StoreUnavailable, "{error}");
     assert!(error.hint_text().is_some_and(|hint| hint.contains("[store.blobs]")), "{error}");
-    // Another node deletes from the bucket what this store removes.
+    // Content that one node removes is taken out of the bucket by another.
     let bucket = bucket_of(&world).clone();
     world.store.close().await.unwrap();
     log.store = store;

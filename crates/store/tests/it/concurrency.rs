@@ -36,7 +36,7 @@ async fn one_of_two_writers_wins(world: World) {
     let log = world.thread("t").await;
     let mut tasks = Vec::new();
     for number in 0..8 {
-        // Each writer believes that it is the only one.
+        // Each writer acts as if it were alone.
         let mut copy = Log::of(log.store.clone(), log.row.clone());
         let text = number.to_string();
         tasks.push(tokio::spawn(async move { copy.step().say(None, &[&text]).commit().await }));

@@ -1,4 +1,4 @@
-//! Configured instances: their owners, their expiry, and their durability.
+//! Configured instances: their owners, their expiry, and that they are kept.
 
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ async fn instances_survive_a_restart_and_are_in_a_backup() {
     create(&world, &kept).await;
     create(&world, &row(&alice(), "gone")).await;
     assert!(world.store.remove_configuration(&alice(), &id("gone")).await.unwrap());
-    // Changes of threads do not affect them.
+    // Removing a thread does not affect them.
     let mut log = world.thread("t").await;
     log.write([trilogue_store::Change::RemoveThread]).await;
     let world = world.reopen().await;

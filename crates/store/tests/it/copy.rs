@@ -24,7 +24,7 @@ async fn copy(
     trilogue_store::copy(from, to, CopyOptions { store, with_tokens: true }, progress).await
 }
 
-/// A copy, in a new database, of a world in a file.
+/// A copy of a world from a file into a new database.
 pub(crate) async fn copied(source: &World) -> World {
     let url = postgres_url().await;
     copy(&source.url(), &url, options(), |_| {}).await.unwrap();
@@ -40,7 +40,7 @@ fn token(id: &str, hash: u8) -> TokenRow {
     TokenRow { hash: [hash; 32], ..rows::token_row("default", id, rights) }
 }
 
-/// Fills a store with everything that it can hold: ended, waiting and removed runs, questions, content, work in every state, tokens and configured instances.
+/// All kinds of content: runs that ended, wait and were removed, interrupts, blobs, queue items in every state, tokens and configured instances.
 async fn furnish(world: &World) -> [Log; 2] {
     let store = &world.store;
     let mut log = world.thread("t0").await;
@@ -80,7 +80,7 @@ async fn furnish(world: &World) -> [Log; 2] {
     [log, other]
 }
 
-/// Queues items that are due, dead, held, and in line. The item with the lowest number is neither the first nor the last that was offered.
+/// Items that are due, dead, held, and in line. The first of the line by number is neither the first nor the last offer.
 async fn queue(world: &World, log: &mut Log, run: RunKey) {
     let store = &world.store;
     let kind = QueueKind::ScheduledRun;
@@ -98,7 +98,7 @@ async fn queue(world: &World, log: &mut Log, run: RunKey) {
         let item = QueueItem { reference, ..log.item(QueueKind::Callback, key, 1) };
         log.write([Change::Offer(item)]).await;
     }
-    // A held item is not replaced: a new item under its key waits.
+    // A held item is not replaced: an offer under its key waits.
     let held = store.claim(QueueKind::Callback, at(1), at(40), 9).await.unwrap();
     assert_eq!(held[0].item.key, "b");
     let reference = crate::harness::json(&json!({"run": run.0, "number": 4}));
@@ -150,7 +150,7 @@ async fn a_copy_answers_as_its_source_and_goes_on() {
     let copy = World::in_database(url).await;
     assert_eq!(everything(&copy, &logs).await, source);
 
-    // The copy gives no key that the source gave, and held items stay held until their lease ends.
+    // New keys are not keys of the source, and held items stay held until their leases end.
     assert!(copy.store.next_run_key() > world.store.next_run_key());
     assert!(copy.store.next_checkpoint_key() > CheckpointKey(1 << 40));
     for kind in [QueueKind::ScheduledRun, QueueKind::Callback] {
@@ -167,7 +167,7 @@ async fn a_copy_answers_as_its_source_and_goes_on() {
         assert_eq!(claimed[0], claimed[1]);
         assert!(claimed[0].iter().any(|claims| !claims.is_empty()));
     }
-    // The log continues after the last number, although that number's run was removed.
+    // The log continues after the last number, although its run was removed.
     let taken = copy.store.acquire(logs[0].row.key, "another").await.unwrap();
     assert_eq!((taken.last, taken.pending.len(), taken.open_runs.len()), (logs[0].last, 1, 1));
     let mut log = Log::of(copy.store.clone(), taken.thread);
@@ -190,7 +190,7 @@ async fn tokens_are_copied_only_on_demand() {
         trilogue_store::copy(&world.url(), &url, wanted, |_| {}).await.unwrap();
         let copied = World::in_database(url).await;
         assert_eq!(copied.store.tokens(&tenant).await.unwrap().is_empty(), !with_tokens);
-        // The same from a database.
+        // A copy from a database works too.
         let folder = tempfile::tempdir().unwrap();
         let file = format!("sqlite:{}", folder.path().join("copy.db").display());
         let wanted = CopyOptions { store: options(), with_tokens: false };
@@ -236,7 +236,7 @@ async fn threads_that_are_being_removed_stay_behind() {
     let world = World::sqlite().await;
     let logs = furnish(&world).await;
     world.store.close().await.unwrap();
-    // The state of a thread with many rows after its removal, before its rows are deleted.
+    // The state in which a removal leaves a thread with many rows, before they are deleted.
     let raw = rusqlite::Connection::open(world.file()).unwrap();
     let key = logs[1].row.key.0;
     raw.execute("INSERT INTO removals (thread, run) VALUES (?1, 0)", [key]).unwrap();
@@ -361,7 +361,7 @@ async fn a_database_is_copied_to_a_file_and_to_another_database() {
     let source = everything(&world, &logs).await;
     let folder = tempfile::tempdir().unwrap();
     let file = format!("sqlite:{}", folder.path().join("copy.db").display());
-    // The content goes to the same bucket, under the copy's own names.
+    // The content is stored in the same bucket, under new names.
     let options = Options { bucket: world.bucket.clone(), ..options() };
     for to in [file, postgres_url().await] {
         let mut verified = 0;
@@ -375,7 +375,7 @@ async fn a_database_is_copied_to_a_file_and_to_another_database() {
         assert!(verified > report.rows, "everything was read again");
         let copy = World::of(open(&to, options.clone()).await.unwrap());
         assert_eq!(everything(&copy, &logs).await, source, "{to}");
-        // The copy continues with keys that the source has not given.
+        // The copy can be written, with keys that the source has not given.
         let run = world.store.run(&alice(), &run_id("r2")).await.unwrap().unwrap();
         assert!(copy.store.next_run_key() > run.key);
         let taken = copy.store.acquire(logs[0].row.key, "another").await.unwrap();

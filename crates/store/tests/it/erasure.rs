@@ -1,4 +1,4 @@
-//! A removal deletes everything.
+//! A removal takes all content.
 
 use bytes::Bytes;
 use trilogue_domain::Resolution;
@@ -10,10 +10,10 @@ use crate::rows;
 
 contract!(a_removed_thread_leaves_nothing, a_removed_run_leaves_its_neighbours);
 
-/// A text in everything that holds content.
+/// A text that is in everything that holds content.
 pub(crate) const MARKER: &str = "zX9-marker-of-a-secret";
 
-/// Creates a thread with one run, in which everything that holds content contains the marker.
+/// A thread in which everything that holds content has the marker, and one run of it.
 pub(crate) async fn furnish(world: &World, thread: &str, run: &str) -> Log {
     let secret = json(&serde_json::json!({"k": MARKER, "list": [MARKER]}));
     let mut log = world.thread(thread).await;

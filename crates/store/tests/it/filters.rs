@@ -146,7 +146,7 @@ async fn filtered_listings_have_pages(world: World) {
 }
 
 async fn a_filter_that_leaves_too_many_candidates_is_refused(world: World) {
-    // Creates runs in batches, because only the number of rows matters here.
+    // Runs in batches: only the number of rows matters.
     let mut log = world.thread_of(&tenant_scope("crowd"), "t").await;
     for chunk in 0..limits::MAX_SEARCH_CANDIDATES / 500 + 1 {
         let rows: Vec<_> = (0..500)

@@ -54,9 +54,9 @@ pub(crate) use contract;
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     folder: Option<TempDir>,
-    /// The URL of a PostgreSQL store.
+    /// The URL of a store in PostgreSQL, if it is one.
     database: Option<String>,
-    /// The bucket for its large content.
+    /// The bucket of the store's large content.
     pub(crate) bucket: Option<BucketOptions>,
 }
 
@@ -84,7 +84,7 @@ impl World {
         Self::of(open("memory:", options()).await.unwrap())
     }
 
-    /// A world on another memory store.
+    /// Wraps a store in memory.
     pub(crate) fn of(store: Arc<dyn Store>) -> Self {
         Self { store, folder: None, database: None, bucket: None }
     }
@@ -96,7 +96,7 @@ impl World {
         Self { folder: Some(folder), ..Self::of(store) }
     }
 
-    /// A store in a new schema.
+    /// A store in a separate schema.
     pub(crate) async fn postgres() -> Self {
         Self::in_database(postgres_url().await).await
     }
@@ -106,7 +106,7 @@ impl World {
         Self { database: Some(url), ..Self::of(store) }
     }
 
-    /// A store in a new schema and a new bucket. All content goes to the bucket.
+    /// A store in a separate schema and bucket. All content is stored in the bucket.
     pub(crate) async fn bucket() -> Self {
         Self::in_bucket(postgres_url().await, bucket_options().await).await
     }
@@ -299,12 +299,12 @@ pub(crate) async fn bucket_options() -> BucketOptions {
 }
 
 pub(crate) fn http() -> reqwest::Client {
-    // Only the first installation in a process succeeds.
+    // Only the first installation succeeds.
     drop(rustls::crypto::ring::default_provider().install_default());
     reqwest::Client::new()
 }
 
-/// Returns a point in time later than all earlier ones.
+/// A time later than all that this function returned before.
 pub(crate) fn now() -> Timestamp {
     static LAST: AtomicI64 = AtomicI64::new(1_800_000_000_000_000);
     at(LAST.fetch_add(1, Ordering::Relaxed))
@@ -332,7 +332,7 @@ pub(crate) fn thought(text: &str) -> Body {
     Body::Message(MessageEvent::Thought { message: None, text: text.into() })
 }
 
-/// Reads a whole log, or one run of it, in small pieces: event number and text.
+/// All events of a log, or of a run of it, read in small pieces: number and text.
 pub(crate) async fn read(
     store: &dyn Store,
     thread: &ThreadRow,

@@ -1,4 +1,4 @@
-//! Idempotency keys: used once, kept for their time, and removed with their run.
+//! Idempotency keys: used once, kept for a certain time, removed with their run.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_key_is_used_once(world: World) {
     let step = two.step().run(&second).change(Change::Idempotency(again));
     assert_eq!(code(step.commit().await), Code::AlreadyExists);
     assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(used.clone()));
-    // The run that holds the key may repeat it.
+    // The run that holds the key may store it again.
     one.write([Change::Idempotency(used)]).await;
 }
 
@@ -43,7 +43,7 @@ async fn a_key_is_forgotten_after_its_time(world: World) {
     again.created_at = late;
     log.write([Change::Idempotency(again.clone())]).await;
     assert_eq!(world.store.idempotency(&used.key, late).await.unwrap(), Some(again));
-    // Removing the first run keeps the second run's use of the key.
+    // The removal of the first run does not remove the second run's key.
     log.write([Change::RemoveRun(first.key)]).await;
     assert!(world.store.idempotency(&used.key, late).await.unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! One contract, run on every engine; then the guarantees of single engines.
+//! One contract that runs on every engine, then the tests of single engines.
 
 #![expect(
     clippy::unwrap_used,

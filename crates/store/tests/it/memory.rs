@@ -1,4 +1,4 @@
-//! Guarantees of the memory store only: it keeps a limited amount, and forgets the oldest.
+//! Tests of the memory store alone: it keeps a limited amount and forgets the oldest data.
 
 use bytes::Bytes;
 use trilogue_domain::Code;
@@ -139,7 +139,7 @@ async fn what_somebody_has_open_goes_last() {
     for (_, run) in &opened {
         assert!(world.store.run(&alice(), &run.id).await.unwrap().is_some(), "{}", run.id);
     }
-    // The limit holds even if all threads have readers.
+    // The bound also holds if every thread has a reader.
     let mut tails = Vec::new();
     for number in 200..220 {
         let (log, _) = world.ended(&format!("t{number}"), &format!("r{number}")).await;

@@ -1,4 +1,4 @@
-//! All engines give the same answers to every sequence of calls.
+//! All engines give the same answers to any operations in any order.
 
 mod configuration;
 
@@ -113,10 +113,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// All engines, with the memory store first: the others are compared with it.
+/// All engines, the one in memory first: the others are compared with it.
 struct Engines {
     worlds: [World; ENGINES],
-    /// The first engine's view: rows and numbers are the same in all engines.
+    /// The threads as the first engine has them: rows and numbers are the same in all engines.
     threads: HashMap<usize, Live>,
     claims: Vec<[Claim; ENGINES]>,
     next_key: i64,
@@ -150,13 +150,13 @@ impl Engines {
         first.is_ok()
     }
 
-    /// Calls every engine, one after the other.
+    /// Runs an operation on every engine, one after the other.
     async fn each<T>(&self, ask: impl AsyncFn(&dyn Store) -> T) -> [T; ENGINES] {
         let [memory, sqlite, postgres] = &self.worlds;
         [ask(&*memory.store).await, ask(&*sqlite.store).await, ask(&*postgres.store).await]
     }
 
-    /// Calls every engine, and returns the answer, which must be the same for all.
+    /// Runs an operation on every engine, checks that the results are equal, and returns one.
     async fn alike<T: PartialEq + std::fmt::Debug>(&self, ask: impl AsyncFn(&dyn Store) -> T) -> T {
         let [first, others @ ..] = self.each(ask).await;
         for other in others {
@@ -217,7 +217,7 @@ impl Engines {
         let change = Change::Thread(log.row.clone());
         let batch = log.step().change(change).batch;
         if self.append(&batch).await {
-            // The same id in another tenant is another thread: the earlier one is left alone.
+            // The same id in another tenant is another thread: leave the earlier one alone.
             let live = Live { log, runs: Vec::new(), last_run: HashMap::new(), head: None };
             self.threads.insert(thread, live);
         }
@@ -335,7 +335,7 @@ impl Engines {
             }
             Act::CallBack { run, key, number, due } => pick(*run).map(|run| {
                 let reference = json(&serde_json::json!({"run": run.key.0, "number": number}));
-                // A key with its run in it, like real keys of callbacks.
+                // Like the keys of runs, each key belongs to one run.
                 let key = format!("{}.{key}", run.key);
                 let item = live.log.item(QueueKind::Callback, &key, *due);
                 Change::Offer(QueueItem { reference, ..item })
@@ -372,7 +372,7 @@ impl Engines {
         (rows, self.threads.values().flat_map(|live| live.runs.clone()).collect())
     }
 
-    /// Asserts that a copy of the file's store gives the same answers as the store.
+    /// A copy of the file store must answer like the store.
     async fn compare_copy(&self) {
         let (rows, runs) = self.rows();
         let [_, source, _] = &self.worlds;
@@ -432,7 +432,7 @@ fn codes(result: &Result<()>) -> Option<trilogue_domain::Code> {
     result.as_ref().err().map(trilogue_domain::Error::code)
 }
 
-/// A store's answers to all queries about these threads and runs.
+/// A store's answers to all reads of these threads and runs, as text.
 pub(crate) async fn answers(store: &dyn Store, rows: &[ThreadRow], runs: &[RunRow]) -> Vec<String> {
     let mut answers = Vec::new();
     for scope in
@@ -484,7 +484,7 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
         let mut after = None;
         loop {
             let listing = store.threads(scope, &filter, &page(2, after)).await.unwrap();
-            // The cursor at a page's end is an engine's own integer, so only its presence is compared.
+            // The end of a page is an integer of the engine, so it is not compared.
             writeln!(text, "{:?} {}", listing.rows, listing.next.is_some()).unwrap();
             after = listing.next;
             if after.is_none() {

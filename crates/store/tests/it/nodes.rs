@@ -1,4 +1,4 @@
-//! Guarantees between nodes that share a PostgreSQL store.
+//! The guarantees between nodes that share a store in PostgreSQL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ async fn a_live_owner_is_never_robbed_and_one_that_left_is_replaced_at_once() {
 #[tokio::test]
 async fn a_silent_node_is_dead_and_writes_nothing_when_it_comes_back() {
     let url = postgres_url().await;
-    // This node sends one heartbeat, at its start.
+    // It gives one sign of life, at its start.
     let silent = NodeOptions { heartbeat: LATE, ..node("a") };
     let (a, b) = (opened(&url, silent).await, opened(&url, node("b")).await);
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
@@ -88,7 +88,7 @@ async fn two_live_nodes_have_two_names_and_a_dead_one_gives_its_name_back() {
     let url = postgres_url().await;
     let first = opened(&url, silent.clone()).await;
     let next = NodeOptions { heartbeat: Duration::from_millis(100), ..silent };
-    // Opening waits until the previous node is dead.
+    // The new node waits until the earlier one is dead.
     let next = opened(&url, next).await;
     assert_ne!(first.node(), next.node());
     assert_eq!(next.nodes().await.unwrap().len(), 1);
@@ -108,7 +108,7 @@ async fn work_that_falls_due_is_the_owners() {
     assert_eq!(a.next_due(kind).await.unwrap(), Some(at(5)));
     let claims = a.claim(kind, at(9), at(20), 9).await.unwrap();
     assert_eq!(claims.len(), 1);
-    // The item's lease ends, and its owner stops.
+    // Its lease ends, and then the owner closes.
     a.close().await.unwrap();
     assert_eq!(b.claim(kind, at(30), at(40), 9).await.unwrap().len(), 1);
 }
@@ -137,7 +137,7 @@ async fn a_reader_elsewhere_hears_of_each_append_by_news() {
     let mut first = world.thread("first").await;
     let mut heard = b.tail(first.row.key);
     let hearing = async {
-        // Notifications may be lost until both are connected.
+        // Messages may be lost until both are connected.
         loop {
             first.step().say(None, &["again"]).commit().await.unwrap();
             let reached = heard.committed.wait_for(|last| *last >= first.last);
@@ -156,7 +156,7 @@ async fn a_reader_elsewhere_finds_each_append_without_news() {
     let looking = NodeOptions { poll: Duration::from_millis(20), ..node("b") };
     let (a, b) = (opened(&url, node("a")).await, opened(&url, looking).await);
     follow(&a, &b).await;
-    // An unreachable NATS server stops nothing.
+    // A NATS server that cannot be reached stops nothing.
     let deaf = NodeOptions {
         news: Some("nats://127.0.0.1:1".to_owned()),
         poll: Duration::from_millis(20),
@@ -178,7 +178,7 @@ async fn what_is_kept_of_a_log_that_came_back_has_no_hole() {
     let (a, b) = (opened(&url, silent).await, opened(&url, node("b")).await);
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
-    // A reader keeps this node's writes in memory.
+    // With a reader, this node keeps its writes in memory.
     let _reader = a.tail(log.row.key);
     log.step().say(None, &["a1"]).commit().await.unwrap();
     let taking = async {
@@ -251,7 +251,7 @@ async fn a_thread_and_its_due_work_wait_for_a_node_that_has_the_agent() {
     assert_eq!(refused.other_node(), Some("http://c:1"));
     let kind = QueueKind::Deadline;
     let unseen = async {
-        // The next heartbeat brings the change.
+        // The other nodes learn it with the next sign of life.
         while b.next_due(kind).await.unwrap().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -278,7 +278,7 @@ async fn an_idle_thread_moves_to_a_node_that_has_the_agent_of_a_new_run() {
         a.tell_agents(told(&[(run.agent.as_str(), "1")])).await.unwrap();
         b.tell_agents(told(&[(run.agent.as_str(), "1"), (agent.as_str(), "1")])).await.unwrap();
         loop {
-            // The next heartbeat brings the change.
+            // The other nodes learn it with the next sign of life.
             match b.take_for_agent(&log.row, &agent).await {
                 Ok(()) => tokio::time::sleep(Duration::from_millis(20)).await,
                 Err(error) => return error,
@@ -341,7 +341,7 @@ async fn a_node_that_drains_gives_up_what_it_owns_and_takes_nothing() {
     let draining: Vec<_> =
         b.nodes().await.unwrap().into_iter().map(|node| (node.name, node.is_draining)).collect();
     assert_eq!(draining, [("a".to_owned(), true), ("b".to_owned(), false)]);
-    // The draining node gives up a requested thread, even if no node takes it.
+    // A draining node gives up a requested thread, even if no node takes it.
     assert_eq!(take(&a, &busy).await.unwrap_err().other_node(), Some("http://b:1"));
     take(&b, &busy).await.unwrap();
     a.set_draining(false).await.unwrap();

@@ -47,7 +47,7 @@ async fn a_page_stays_whole_while_rows_are_added_and_removed(world: World) {
     let filter = ThreadFilter::default();
     let first = world.store.threads(&alice(), &filter, &page(2, None)).await.unwrap();
     world.thread("new").await;
-    // The page's last row may be removed too.
+    // Even the last row of a page may be removed.
     logs[4].step().change(Change::RemoveThread).commit().await.unwrap();
     logs[2].step().change(Change::RemoveThread).commit().await.unwrap();
     let second = world.store.threads(&alice(), &filter, &page(10, first.next)).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_page_is_never_longer_than_the_limit(world: World) {
     assert_eq!((rest.rows.len(), rest.next), (100, None));
 }
 
-/// `PathReader` reads the states of a path in parts with the same limit.
+/// `PathReader` reads the states of a path in parts with the same bound.
 async fn a_page_ends_behind_the_row_that_makes_it_too_large(world: World) {
     const ROWS: usize = 70;
     let text = "x".repeat(limits::MAX_METADATA_BYTES - 100);

@@ -1,4 +1,4 @@
-//! Guarantees of the PostgreSQL store only: several processes share it, it survives broken connections, and failed opens give a reason.
+//! Tests of the PostgreSQL store alone: several processes share it, connections break, and an error names the reason if it cannot be opened.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -20,7 +20,7 @@ pub(crate) const KILL: &str = concat!(
     " WHERE application_name = $1"
 );
 
-/// The test's own connection to a store's server.
+/// A separate connection of the test to the server of a store.
 pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -100,7 +100,7 @@ async fn nothing_is_refused_because_of_what_is_not_stored_yet() {
 async fn what_one_writes_the_other_lists_newest_first() {
     let world = World::postgres().await;
     let second = World::of(open(&world.url(), options()).await.unwrap());
-    // The second store's keys are larger than the first store's, independent of the order of writes.
+    // The keys of the second store are larger than those of the first, independent of the order of writes.
     second.thread("a").await;
     world.thread("b").await;
     second.thread("c").await;
@@ -117,7 +117,7 @@ async fn a_path_leads_through_the_checkpoints_of_every_process() {
     let first = log.checkpoint("a", None);
     let row = log.row.clone();
     log.write([Change::Checkpoint(first.clone()), Change::Thread(row)]).await;
-    // A newer checkpoint with a smaller key.
+    // The newer checkpoint has the smaller key.
     let mut newer = log.checkpoint("b", Some(first.key));
     newer.key = world.store.next_checkpoint_key();
     assert!(newer.key < first.key);
@@ -148,7 +148,7 @@ async fn appends_survive_connections_that_are_killed() {
     }
     let kills = std::sync::atomic::AtomicI64::new(0);
     let (killer, kills) = (&killer, &kills);
-    // One writer kills the connections while the others are writing.
+    // One writer kills the connections while the others write.
     let writing = logs.into_iter().enumerate().map(|(place, mut log)| async move {
         for number in 0..EVENTS {
             let run = log.run_row(&format!("{}-{number}", log.row.id));

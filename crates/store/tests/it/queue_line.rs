@@ -1,4 +1,4 @@
-//! Callbacks of one run wait in line: they are claimed by ascending number, one at a time.
+//! Callbacks of one run are in line: they are claimed in the order of their numbers, one at a time.
 
 use serde_json::json;
 use trilogue_domain::{Json, RunKey};
@@ -35,7 +35,7 @@ async fn claim(world: &World, now: i64) -> Vec<Claim> {
     world.store.claim(KIND, at(now), at(now + 30), 9).await.unwrap()
 }
 
-/// Claims the due items; returns the claims, with their keys and numbers.
+/// Claims the available items, and returns their keys and numbers.
 async fn claimed(world: &World, now: i64) -> (Vec<Claim>, Vec<String>) {
     let claims = claim(world, now).await;
     let told = claims.iter().map(|claim| {
@@ -49,7 +49,7 @@ async fn claimed(world: &World, now: i64) -> (Vec<Claim>, Vec<String>) {
 async fn the_items_of_a_run_are_claimed_one_after_the_other(world: World) {
     let mut log = world.thread("t").await;
     let (one, two) = (log.start("one").await.key, log.start("two").await.key);
-    // The order does not depend on the due times or on the order of the offers.
+    // Neither the due time nor the order of offers matters.
     offer(&mut log, one, "one.9", 9, 1).await;
     offer(&mut log, one, "one.4", 4, 3).await;
     offer(&mut log, two, "two.5", 5, 2).await;
@@ -77,7 +77,7 @@ async fn an_item_that_failed_holds_those_behind_it_back(world: World) {
     assert_eq!(claimed(&world, 19).await.1, [""; 0]);
     let (again, told) = claimed(&world, 20).await;
     assert_eq!((told, again[0].attempts), (vec!["a 1".to_owned()], 2));
-    // An expired lease does not let later items overtake.
+    // The end of a lease does not let another item overtake.
     assert_eq!(claimed(&world, 50).await.1, ["a 1"]);
 }
 
@@ -116,7 +116,7 @@ async fn a_waiting_item_is_replaced_and_moves_back(world: World) {
     assert_eq!(world.store.next_due(KIND).await.unwrap(), None);
 }
 
-/// A failing receiver is not called for every new message of an agent.
+/// A newer item does not shorten the back-off of a receiver that does not respond.
 async fn a_failed_item_is_replaced_and_keeps_its_patience(world: World) {
     let mut log = world.thread("t").await;
     let run = log.start("r").await.key;
@@ -130,7 +130,7 @@ async fn a_failed_item_is_replaced_and_keeps_its_patience(world: World) {
     let (newest, told) = claimed(&world, 20).await;
     assert_eq!((told, newest[0].attempts), (vec!["values 7".to_owned()], 2));
     assert_eq!(newest[0].item.due, at(20));
-    // An abandoned item is over: the next one starts with no attempts.
+    // A dead item is done: the next one starts without its attempts.
     assert!(world.store.abandon(&newest[0], RetryDecision::Dead, "500").await.unwrap());
     offer(&mut log, run, "values", 9, 21).await;
     let (anew, told) = claimed(&world, 21).await;
@@ -152,7 +152,7 @@ async fn a_held_item_is_replaced_when_its_holder_is_done(world: World) {
     assert!(!store.finish(&holder).await.unwrap(), "what took its place is not the holder's");
     let (newer, told) = claimed(&world, 3).await;
     assert_eq!((told, newer[0].attempts), (vec!["values 9".to_owned()], 1));
-    // A failed item is not retried if a newer one replaces it, which waits until the retry's time.
+    // A failed item is not retried if there is a newer one, which waits for the rest of the failed one's back-off.
     offer(&mut log, run, "values", 11, 4).await;
     assert!(store.abandon(&newer[0], RetryDecision::RetryAt(at(20)), "500").await.unwrap());
     assert_eq!(claimed(&world, 19).await.1, [""; 0]);
@@ -174,7 +174,7 @@ async fn what_was_offered_meanwhile_survives_its_holder(world: World) {
     offer(&mut log, run, "values", 5, 1).await;
     let holder = claim(&world, 1).await.remove(0);
     offer(&mut log, run, "values", 8, 2).await;
-    // The holder disappears.
+    // The holder never returns.
     let (newer, told) = claimed(&world, 31).await;
     assert_eq!(told, ["values 8"]);
     assert!(!world.store.finish(&holder).await.unwrap());

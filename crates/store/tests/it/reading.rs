@@ -88,7 +88,7 @@ async fn a_removed_run_leaves_a_gap(world: World) {
     assert_eq!(firsts(&log, Some(two), 0, usize::MAX).await, [4, 9]);
     log.write([Change::RemoveRun(two)]).await;
     assert_eq!(firsts(&log, None, 0, usize::MAX).await, [6, 10]);
-    // Removing a run again succeeds without an effect.
+    // Removing a run twice is not an error: the result is the same.
     log.write([Change::RemoveRun(two)]).await;
 }
 

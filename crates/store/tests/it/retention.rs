@@ -102,7 +102,7 @@ async fn a_run_stays_until_its_client_was_called_back(world: World) {
     for policy in policies {
         assert_eq!(expired(&world, policy, 999, 9).await, ["b"]);
     }
-    // An abandoned item waits for a person, so it does not keep the run.
+    // A dead item waits for a person and does not keep the run.
     let claim = world.store.claim(kind, at(1), at(2), 1).await.unwrap().remove(0);
     assert!(world.store.abandon(&claim, RetryDecision::Dead, "410").await.unwrap());
     for policy in policies {
@@ -139,7 +139,7 @@ async fn runs_expire_by_count_of_their_tenant(world: World) {
 
 async fn a_count_keeps_the_newest_by_place_and_by_end_whatever_the_clock_was(world: World) {
     let mut log = world.thread("t").await;
-    // An old run that was answered at last, two that ended while the clock was ahead, and five since.
+    // An old run that was answered late, two that ended while the clock was ahead, and five later ones.
     let ends = [("waited", 1_000), ("ahead-1", 9_001), ("ahead-2", 9_002)];
     let since = [("a", 101), ("b", 102), ("c", 103), ("d", 104), ("e", 105)];
     for (id, second) in [("first", 1), ("second", 2)].into_iter().chain(ends).chain(since) {
@@ -215,7 +215,7 @@ async fn a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile(world: Worl
         if rows.is_empty() {
             break;
         }
-        // Rows that are not removed are returned again, first.
+        // Runs that are not removed are returned again, first.
         assert_eq!(expired(&world, policy, 99, 1).await, [rows[0].id.as_str()]);
         for row in rows {
             log.write([Change::RemoveRun(row.key)]).await;
@@ -271,7 +271,7 @@ async fn ephemeral_threads_go_as_wholes_when_their_runs_have_ended(world: World)
         let run = trilogue_domain::RunId::parse(&format!("{}-run", log.row.id)).unwrap();
         assert_eq!(world.store.run(&scope, &run).await.unwrap().is_some(), is_left);
         assert_eq!(log.read().await.is_empty(), !is_left);
-        // A writer that still has the thread in memory gets an error.
+        // An owner that still has the thread in memory gets an error.
         let late = log.step().say(None, &["late"]).commit().await;
         let refused = late.map_err(|error| error.code());
         assert_eq!(refused, if is_left { Ok(()) } else { Err(Code::OwnershipLost) });

@@ -1,4 +1,4 @@
-//! Rows outside a scope do not exist for it.
+//! Data that a scope does not see counts as missing.
 
 use bytes::Bytes;
 use trilogue_domain::{Scope, ThreadKey};
@@ -17,7 +17,7 @@ contract!(
     a_key_finds_the_thread_in_its_scope_alone,
 );
 
-/// A thread of `alice` in `default`, with a row of every kind.
+/// A thread with one row of every kind, of `alice` in `default`.
 async fn furnish(world: &World) {
     let scope = own_scope("default", "alice");
     let mut log = world.thread_of(&scope, "t").await;

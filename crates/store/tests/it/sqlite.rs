@@ -1,4 +1,4 @@
-//! Guarantees of the SQLite store only: its data survives a restart, and only one process can hold it.
+//! Tests of the SQLite store alone: it survives a restart, and one process holds it.
 
 use std::path::Path;
 

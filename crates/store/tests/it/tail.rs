@@ -1,4 +1,4 @@
-//! Readers' wake-ups: events are durable before they are visible.
+//! Wake-ups of readers: events are durable first, then visible.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_tail_begins_with_what_is_committed(world: World) {
     let mut log = world.thread("t").await;
     log.step().say(None, &["a", "b"]).commit().await.unwrap();
     let mut tail = world.store.tail(log.row.key);
-    // An engine may look up the number after the call, and wakes the reader then.
+    // An engine may look the number up in the background and then wake the reader.
     reaches(&mut tail, 2).await;
     assert_eq!(log.read().await.len(), 2);
     assert_eq!(world.store.last_number(log.row.key).await.unwrap(), 2);
@@ -85,7 +85,7 @@ async fn every_reader_of_a_thread_is_woken(world: World) {
         reaches(tail, 1).await;
     }
     drop(tails);
-    // The next reader of a thread that had readers starts from scratch.
+    // The next reader of a thread starts with an empty tail.
     log.step().say(None, &["b"]).commit().await.unwrap();
     let mut tail = world.store.tail(log.row.key);
     reaches(&mut tail, 2).await;
@@ -150,11 +150,11 @@ async fn a_tail_ends_with_its_thread(world: World) {
     let other = world.store.tail(world.thread("u").await.row.key);
     log.write([Change::RemoveThread]).await;
     for tail in &mut tails {
-        // A number that an engine looked up after the call may still wake it once.
+        // A look-up that started with the attaching may still wake the reader once.
         let ended = async { while tail.committed.changed().await.is_ok() {} };
         timeout(DEADLINE, ended).await.expect("an end");
     }
-    // A later reader has a separate tail, which drops of the earlier ones do not affect.
+    // A later reader gets a new tail. The earlier readers do not affect it.
     let late = world.store.tail(log.row.key);
     drop(tails);
     assert!(late.committed.has_changed().is_ok() && other.committed.has_changed().is_ok());

@@ -1,4 +1,4 @@
-//! Threads by agent: the agent that their metadata names, and the agents that ran in them.
+//! Threads by agent: the agent in their metadata, and the agents of their runs.
 
 use serde_json::{Value, json};
 use trilogue_domain::thread::AGENT_MEMBER;

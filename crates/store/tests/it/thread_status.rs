@@ -1,4 +1,4 @@
-//! Threads' statuses and states, and searching by both.
+//! The activity and the state of threads, and searches by both.
 
 use serde_json::json;
 use trilogue_domain::{ClientHistory, Code, Outcome, RunStatus, ThreadActivity, ThreadKey, limits};
@@ -83,7 +83,7 @@ async fn a_thread_stands_as_its_runs_do(world: World) {
         expected.push(activity);
     }
     assert_eq!(world.store.activities(&alice(), &keys).await.unwrap(), expected);
-    // A caller that cannot see a thread does not learn its status.
+    // A scope that does not see a thread gets `Idle` for it.
     for stranger in [tenant_scope("other"), own_scope("default", "bob")] {
         let told = world.store.activities(&stranger, &keys).await.unwrap();
         assert_eq!(told, vec![ThreadActivity::Idle; keys.len()]);
@@ -127,11 +127,11 @@ async fn threads_are_found_by_the_state_at_their_head(world: World) {
     let mut two = world.thread("two").await;
     set(&mut two, "a", Some(json!({"n": 1})), None).await;
     set(&mut two, "b", Some(json!({"n": 2})), None).await;
-    // A head without a value has the previous checkpoint's value.
+    // A head without a value has the value of an earlier checkpoint.
     let mut three = world.thread("three").await;
     set(&mut three, "a", Some(json!({"n": 1})), None).await;
     set(&mut three, "b", None, None).await;
-    // A client's own state is at another address.
+    // The history that a client sent is stored elsewhere.
     let mut four = world.thread("four").await;
     set(&mut four, "a", Some(json!({"n": 1})), None).await;
     let given = ClientHistory { entries: Vec::new(), state: Some("http://example.com".into()) };
@@ -169,7 +169,7 @@ async fn a_page_leaves_out_as_many_matches_as_are_asked_for(world: World) {
         let page = Page { skip, ..page(limit, None) };
         assert_eq!(threads(&world, filter, &page).await, expected, "{skip}");
     }
-    // The next page starts after this page's last row.
+    // The next page begins after the last row of this one.
     let first = Page { skip: 2, ..page(2, None) };
     let runs = world.store.runs(&alice(), &RunFilter::default(), &first).await.unwrap();
     let second = Page { skip: 1, ..page(2, runs.next) };
@@ -235,7 +235,7 @@ async fn conditions_are_all_fulfilled(world: World) {
     assert_eq!(find(filter(&[("four", "1")]), 9).await, [""; 0]);
 }
 
-/// More threads than a search without an index examines.
+/// More threads than a search without an index may read.
 #[tokio::test]
 async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
     let world = World::sqlite().await;
@@ -253,7 +253,7 @@ async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
         let result = world.store.threads(&alice(), &filter, &page(1, None)).await;
         assert_eq!(code(result), Code::FilterTooBroad);
     }
-    // A page that is full before the limit is returned.
+    // A page that fills before the limit is returned.
     let idle = ThreadFilter { activity: Some(ThreadActivity::Idle), ..ThreadFilter::default() };
     assert_eq!(threads(&world, &idle, &page(3, None)).await.len(), 3);
 }

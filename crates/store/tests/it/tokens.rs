@@ -1,4 +1,4 @@
-//! Tokens: found by hash, listed by tenant, with their rights combined.
+//! Tokens: found by hash, listed by tenant, with the union of their rights.
 
 use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
 use trilogue_domain::{Code, Right, Rights};

@@ -1,4 +1,4 @@
-//! Configured instances, in both engines.
+//! Configured instances, in all engines.
 
 use std::fmt::Write as _;
 
@@ -43,7 +43,7 @@ pub(super) async fn configurations(store: &dyn Store, scope: &Scope) -> String {
     let filter = ConfigurationFilter { agent: agent("echo"), metadata: Vec::new() };
     let mut text = String::new();
     for now in [5, 20] {
-        // The cursor at a page's end is an engine's own integer, so only its presence is compared.
+        // The end of a page is an integer of the engine, so it is not compared.
         let page = Page { skip: 1, ..page(99, None) };
         let listing = store.configurations(scope, &filter, &page, at(now)).await.unwrap();
         writeln!(text, "{:?}", listing.rows).unwrap();
