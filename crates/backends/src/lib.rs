@@ -1,8 +1,8 @@
-//! The kinds of agents: native ones and those that come with the server, programs, and agents behind other servers.
+//! The kinds of agents: native and built-in ones, programs, and agents behind other servers.
 //!
 //! # Invariants
-//! - A backend turns turns into its agent's own terms and what the agent says into events; it knows no face and no store.
-//! - What does not fit an agent is refused before a run exists, by [`Backend::admit`](trilogue_runtime::Backend::admit).
+//! - A backend translates turns into its agent's terms, and the agent's output into events. It knows no face and no store.
+//! - Input that does not fit an agent is refused before a run exists, by [`Backend::admit`](trilogue_runtime::Backend::admit).
 
 pub mod agent_client;
 pub mod agent_communication;

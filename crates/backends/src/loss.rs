@@ -1,11 +1,11 @@
-//! Tells in a run's log what was lost on the way to its agent.
+//! Logs in a run what was lost on the way to its agent.
 
 use std::collections::BTreeSet;
 
 use trilogue_mapping::fidelity::FidelityLoss;
 use trilogue_runtime::RunContext;
 
-/// What a run's log names already: each loss at most once.
+/// The losses that a run's log already names: each is logged at most once.
 #[derive(Default, Debug)]
 pub(crate) struct LossLog(BTreeSet<FidelityLoss>);
 
@@ -19,7 +19,7 @@ impl LossLog {
     ) {
         for loss in losses {
             if self.0.insert(loss) {
-                // A run that was stopped is told by what comes next.
+                // This fails only if the run was stopped; the next call reports that.
                 drop(context.emit(loss.event(), None).await);
             }
         }

@@ -1,10 +1,10 @@
-//! Warns of what an agent says that is not what the agent calls it.
+//! Logs a warning if an agent's output does not match its declaration.
 
 use trilogue_domain::Body;
 use trilogue_mapping::communication::{has_invalid_base64, is_contradiction};
 use trilogue_runtime::RunContext;
 
-/// Warns once in a run, so that no agent can fill the server's log.
+/// Warns once per run, so that no agent can fill the server's log.
 #[derive(Default, Debug)]
 pub(crate) struct OutputWarning {
     has_warned: bool,

@@ -40,7 +40,7 @@ impl AgentListing for CommunicationListing {
     type Description = AgentManifest;
 
     async fn list(&self) -> Result<Vec<ListedAgent<AgentManifest>>, ClientError> {
-        // A server that does not page gives all.
+        // A server without paging returns all agents.
         let listed = self.client.agents_page(MAX_AGENTS, 0).await?;
         let most = MAX_AGENTS as usize;
         if listed.agents.len() > most {
@@ -53,7 +53,7 @@ impl AgentListing for CommunicationListing {
         Ok(agents.collect())
     }
 
-    /// Its title has the prefix too.
+    /// Builds an agent. Its title gets the prefix too.
     async fn build(
         &self,
         name: AgentName,
@@ -69,7 +69,7 @@ impl AgentListing for CommunicationListing {
     }
 }
 
-/// An agent that is served by its name learns what its server says of it.
+/// An agent that is served by its name takes what its server reports about it.
 #[async_trait]
 impl Refresh for Arc<AgentCommunication> {
     fn server(&self) -> &Arc<AgentServer> {

@@ -1,6 +1,6 @@
 //! Agents behind a server of the Agent Communication Protocol.
 //!
-//! A run here is a run there: its events are logged as they come, its question suspends the run, its answer resumes the one there.
+//! Each run here is a run on that server. Its events are logged as they arrive. Its question suspends the run here, and the answer resumes both.
 
 mod listing;
 mod mode;
@@ -27,21 +27,21 @@ use mode::KnownMode;
 
 pub struct AgentCommunication {
     card: AgentCard,
-    /// The card that its server gave it since, unless the settings give it one.
+    /// The card that its server reported later. `None` before, and if the settings give a card.
     learned: Mutex<Option<Arc<AgentCard>>>,
-    /// Whether the settings give it its card.
+    /// Whether the settings give its card.
     is_described: bool,
-    /// Whether it has no title, whatever its server says.
+    /// Whether it has no title, even if its server reports one.
     has_own_name: bool,
-    /// What its title begins with here.
+    /// The prefix of its title here.
     prefix: String,
-    /// The description of the settings.
+    /// The description from the settings.
     description: Option<String>,
-    /// Whether its server says that there is no such agent.
+    /// Whether its server reports that the agent does not exist.
     is_missing: AtomicBool,
     remote: Arc<Remote>,
     client: Client,
-    /// Whether its server is one of ours, which keeps ids, settings and idempotency keys.
+    /// Whether its server is a Trilogue server, which keeps ids, settings and idempotency keys.
     is_ours: AtomicBool,
     mode: KnownMode,
 }
@@ -49,7 +49,7 @@ pub struct AgentCommunication {
 // === impl AgentCommunication ===
 
 impl AgentCommunication {
-    /// An agent that its server described with this manifest; without one it takes and gives anything.
+    /// An agent that its server described with this manifest. Without a manifest, any input and output content types are accepted.
     #[must_use]
     pub fn new(name: AgentName, remote: Remote, manifest: Option<&AgentManifest>) -> Self {
         let transport = remote.transport();
@@ -80,7 +80,7 @@ impl AgentCommunication {
         Self { description: Some(description), ..self }
     }
 
-    /// The same agent as its server describes it, with a title that begins like its name here, so that agents of two servers are told apart.
+    /// The same agent as its server describes it. Its title gets the prefix of its name here, so that agents of two servers can be told apart.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str, manifest: &AgentManifest) -> Self {
         prefix.clone_into(&mut self.prefix);
@@ -89,7 +89,7 @@ impl AgentCommunication {
         self
     }
 
-    /// The same agent under the name that it has here, on every face: another agent has its name elsewhere.
+    /// The same agent under the name that it has here, on every face: another agent has this name on its server.
     #[must_use]
     pub fn with_own_name(mut self) -> Self {
         self.card.title = None;
@@ -102,7 +102,7 @@ impl AgentCommunication {
         Self { card, is_described: true, ..self }
     }
 
-    /// Takes what its server says of it now; `None` where that has no such agent.
+    /// Takes what its server reports about it. `None` if the server does not have the agent.
     pub fn learn(&self, manifest: Option<&AgentManifest>) {
         self.is_missing.store(manifest.is_none(), Ordering::Release);
         let Some(manifest) = manifest else { return };
@@ -129,10 +129,10 @@ impl AgentCommunication {
         self.is_ours.load(Ordering::Acquire)
     }
 
-    /// Asks the server what the agent is; waits for at most [`remote::DESCRIPTION_TIME`].
+    /// Requests the agent's manifest. Waits for at most [`remote::DESCRIPTION_TIME`].
     ///
     /// # Errors
-    /// `peer_unavailable` with why it does not say.
+    /// `peer_unavailable`, with the reason.
     pub async fn manifest(&self) -> Result<AgentManifest> {
         self.remote.described(self.client.agent(&self.remote.agent)).await
     }
@@ -157,12 +157,12 @@ impl Backend for AgentCommunication {
         Some(self.remote.availability(is_missing))
     }
 
-    /// Its server keeps sessions; a thread that goes back begins a new one there.
+    /// Its server keeps sessions. If a thread goes back to an earlier point, it begins a new session there.
     fn rewind(&self) -> Rewind {
         Rewind::Prime
     }
 
-    /// Its server sees the rights of this server's token, and not those of the caller.
+    /// Its server sees the rights of this server's token, not those of the caller.
     async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
         unattended::check(&self.card.name, caller, &config, &[])?;
         Ok(config)
@@ -182,7 +182,7 @@ impl Backend for AgentCommunication {
     }
 }
 
-/// Whether a server is one of ours.
+/// Whether a server is a Trilogue server.
 fn is_ours(manifest: &AgentManifest) -> bool {
     manifest.metadata.extra.get(communication::EXTENSION).is_some()
 }

@@ -1,4 +1,4 @@
-//! In which way the agent's server begins and resumes runs: not every one streams.
+//! The mode in which the agent's server begins and resumes runs: not every server streams.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,16 +9,16 @@ use trilogue_wire::agent_communication::{RunMode, Uuid};
 
 use super::AgentCommunication;
 
-/// The statuses with which a server may refuse a mode that it does not have.
+/// The statuses with which a server may refuse a mode that it does not support.
 const NO_SUCH_MODE: [u16; 6] = [400, 405, 406, 415, 422, 501];
 
-/// The best mode that the server is known to have.
+/// The best mode that the server is known to support.
 #[derive(Debug, Default)]
 pub(super) struct KnownMode(AtomicU8);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WorkingMode {
-    /// It was not asked yet.
+    /// The server was not asked yet.
     Unknown = 0,
     Stream = 1,
     Async = 2,
@@ -28,8 +28,8 @@ enum WorkingMode {
 // === impl AgentCommunication ===
 
 impl AgentCommunication {
-    /// Begins a run as a stream. A server that refuses that begins it without one, and is asked for what it does; or, if it refuses that too, answers when it is done.
-    /// `None` where the run here was stopped while it waited for such an answer: nobody knows the run's id then.
+    /// Begins a run as a stream. If the server refuses that, begins it asynchronously and polls; if it refuses that too, begins it synchronously and waits for the end.
+    /// `None` if the run here was stopped while it waited for a synchronous response: then the run's id is unknown.
     pub(super) async fn start_run(
         &self,
         new: &NewRun,
@@ -61,13 +61,13 @@ impl AgentCommunication {
                 self.mode.set(WorkingMode::Sync);
                 Ok(Some(self.client.follow_run(run)))
             }
-            // It refuses the run, whatever the mode: the first refusal says why.
+            // It refuses the run in every mode: the first refusal has the reason.
             (Err(error), Some(refused)) if is_mode_refusal(&error) => Err(refused),
             (Err(error), _) => Err(error),
         }
     }
 
-    /// Answers a run in the way in which the server begins runs.
+    /// Resumes a run with an answer, in the mode in which the server begins runs.
     pub(super) async fn resume_run(
         &self,
         run: Uuid,
@@ -87,11 +87,11 @@ impl AgentCommunication {
                 resumed => return resumed,
             }
         }
-        // If it refuses the answer whatever the mode, the first refusal says why.
+        // If it refuses the answer in every mode, the first refusal has the reason.
         resume(RunMode::Sync).await.map_err(|error| refused.unwrap_or(error))
     }
 
-    /// Whether a stream may have been refused because the server has none.
+    /// Whether a stream may have been refused because the server does not support streams.
     fn may_lack_mode(&self, error: &ClientError) -> bool {
         self.mode.get() == WorkingMode::Unknown && !self.is_ours() && is_mode_refusal(error)
     }

@@ -1,4 +1,4 @@
-//! One turn: a run at the agent's server is begun, resumed or found again, and what it tells is read.
+//! One turn: begins, resumes or finds the run at the agent's server, and reads its events.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::remote::{
     log_position, memory, read_state, state,
 };
 
-/// What is kept of a run at the server, so that it is found again.
+/// The stored state of a run at the server, by which the run is found again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct CommunicationRunState {
     run: String,
-    /// The id of its question there, where the server gave one.
+    /// The id of its question there, if the server gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     interrupt: Option<String>,
-    /// How far the run's messages had come when it asked.
+    /// The progress of the run's messages when the run asked.
     #[serde(default)]
     progress: RemoteProgress,
 }
@@ -40,9 +40,9 @@ pub(crate) struct CommunicationTurn {
     client: Client,
     stream: RunStream,
     read: RemoteRun,
-    /// Whether the stream begins with what happened before, so that a question in it may have been answered.
+    /// Whether the stream starts with earlier events, so that a question in it may already be answered.
     is_rejoined: bool,
-    /// Whether the server told no more and was asked how the run stands.
+    /// Whether the server ended its stream and was then asked for the run's status.
     is_last: bool,
 }
 
@@ -192,7 +192,7 @@ impl RemoteTurn for CommunicationTurn {
 
     fn lost(&self, error: &ClientError) -> Failure {
         match error {
-            // The server says why the run failed. It may also say that only this stream ends.
+            // The server reports why the run failed. The error may also mean only that this stream ends.
             ClientError::Refused(refusal) if refusal.status.is_none() && !error.is_transient() => {
                 remote_failure(&refusal.body)
             }
@@ -232,7 +232,7 @@ impl CommunicationTurn {
     }
 }
 
-/// How a turn ended at the server.
+/// The end of a turn at the server.
 enum RemoteTurnEnd {
     Completed,
     Cancelled,
@@ -243,7 +243,7 @@ enum RemoteTurnEnd {
 // === impl RemoteTurnEnd ===
 
 impl RemoteTurnEnd {
-    /// `None` where an event does not end the turn.
+    /// `None` if the event does not end the turn.
     fn by(event: &Event) -> Option<Self> {
         match event {
             Event::RunCompleted { .. } => Some(Self::Completed),

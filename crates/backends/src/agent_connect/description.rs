@@ -1,4 +1,4 @@
-//! What an agent's server says of it: looked up when this server starts, or else when a run begins.
+//! What an agent's server reports about the agent: looked up when this server starts, otherwise when a run begins.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use super::AgentConnect;
 use super::start::is_missing;
 use crate::native::schemas::Schemas;
 
-/// What an agent's server says of it.
+/// What an agent's server reports about it.
 #[derive(Clone, Debug)]
 pub struct AgentDescription {
     /// Its id there.
     pub id: String,
-    /// Its descriptor, where the server has one.
+    /// Its descriptor, if the server has one.
     pub descriptor: Option<Json>,
-    /// What it can do there.
+    /// Its capabilities there.
     pub capabilities: Capabilities,
-    /// Whether its server is one of ours, which keeps ids and idempotency keys and tells events of ours.
+    /// Whether its server is a Trilogue server, which keeps ids and idempotency keys and sends Trilogue's events.
     pub is_ours: bool,
-    /// Whether the server has answered everything. Otherwise the agent is looked up again.
+    /// Whether the server has answered all requests. Otherwise the agent is looked up again.
     pub is_complete: bool,
 }
 
@@ -36,22 +36,22 @@ pub struct AgentDescription {
 pub(super) struct DescribedAgent {
     pub(super) about: AgentDescription,
     pub(super) card: AgentCard,
-    /// Its schemas, where all of them are some.
+    /// Its schemas, if all of them are valid.
     schemas: Option<Schemas>,
 }
 
 // === impl AgentConnect ===
 
 impl AgentConnect {
-    /// Asks the server what the agent is; waits for at most [`crate::remote::DESCRIPTION_TIME`].
+    /// Requests the agent's description. Waits for at most [`crate::remote::DESCRIPTION_TIME`].
     ///
     /// # Errors
-    /// `peer_unavailable` with why it does not say.
+    /// `peer_unavailable`, with the reason.
     pub async fn description(&self) -> Result<AgentDescription> {
         self.remote.described(self.look_up()).await
     }
 
-    /// What is known of the agent; its server is asked if nothing is. An incomplete description is used, but not kept.
+    /// The description of the agent. Requests it if it is not known yet. An incomplete description is used but not kept.
     pub(super) async fn known(&self) -> Result<Arc<DescribedAgent>, ClientError> {
         if let Some(described) = self.described.get() {
             return Ok(Arc::clone(described));
@@ -63,10 +63,10 @@ impl AgentConnect {
         Ok(Arc::clone(self.described.get_or_init(|| described)))
     }
 
-    /// Looks the agent up, unless its server has described it.
+    /// Looks the agent up, unless its server has described it completely.
     ///
     /// # Errors
-    /// `peer_unavailable` with why it does not say.
+    /// `peer_unavailable`, with the reason.
     pub(super) async fn complete_description(&self) -> Result<()> {
         if self.described.get().is_some() {
             return Ok(());
@@ -84,7 +84,7 @@ impl AgentConnect {
         let descriptor = none_if_unsupported(self.client.descriptor_as_written(&id).await)?;
         let (ours, is_complete) = match none_if_unsupported(self.client.capabilities(&id).await) {
             Ok(ours) => (ours, true),
-            // The protocol has no such path: what guards the server may refuse it although the agent can be used.
+            // The protocol has no such path: a proxy may refuse it although the agent can be used.
             Err(error @ ClientError::Fault(_)) if !error.is_transient() => (None, false),
             Err(error) => return Err(error),
         };
@@ -121,7 +121,7 @@ impl AgentConnect {
     }
 }
 
-/// What a server has; `None` if it does not support it. Any other refusal can pass: missing credentials, too many requests.
+/// A server's answer. `None` if it does not support the request. Any other refusal may be temporary: missing credentials, too many requests.
 fn none_if_unsupported<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -195,19 +195,19 @@ impl DescribedAgent {
         self.schemas.as_ref().is_some_and(|it| it.is_payload_of(kind, payload))
     }
 
-    /// The modes in which its runs are streamed; none where its server says that it does not stream.
+    /// The modes in which its runs are streamed. Empty if its server reports that it does not stream.
     pub(super) fn modes(&self) -> Vec<StreamMode> {
         let Streaming { values, custom } = self.about.capabilities.streaming.unwrap_or_default();
         let modes = [(values, StreamMode::Values), (custom, StreamMode::Custom)];
         modes.into_iter().filter(|(has, _)| *has == Some(true)).map(|(_, mode)| mode).collect()
     }
 
-    /// Whether its state on a thread is a value that it declares.
+    /// Whether its state on a thread is a value that its descriptor declares.
     pub(super) fn has_state(&self) -> bool {
         self.card.state_schema.is_some() && self.card.input != InputKind::Chat
     }
 
-    /// How its output is told, by the server at this address.
+    /// The form of its output, for the server at this address.
     pub(super) fn form(&self, url: &str) -> OutputForm {
         let ours = self.about.is_ours.then(|| url.trim_end_matches('/').to_owned());
         OutputForm { is_chat: self.card.input == InputKind::Chat, ours }

@@ -42,7 +42,7 @@ impl AgentListing for ConnectListing {
         Ok(agents.collect())
     }
 
-    /// Asks for its descriptor. Without one it is looked up when a run begins.
+    /// Requests its descriptor. Without one, the agent is looked up when a run begins.
     async fn build(
         &self,
         name: AgentName,

@@ -1,6 +1,6 @@
 //! Agents behind a server of the Agent Connect Protocol.
 //!
-//! A run here is a run there, on a thread there where the agent has threads. Its values are told as what they add, its custom updates as they come.
+//! Each run here is a run on that server, on a thread there if the agent has threads. Its values are logged as the changes that they make, its custom updates as they arrive.
 
 mod description;
 mod listing;
@@ -28,19 +28,19 @@ use crate::permission::unattended;
 use crate::remote::{self, Remote};
 
 pub struct AgentConnect {
-    /// The agent as it is served: what was known of it when the server started.
+    /// The card under which the agent is served: what was known about it when the server started.
     card: AgentCard,
-    /// What its card is made of once its server describes it: without what a descriptor says.
+    /// The base of the card that its server's description completes: without the parts that a descriptor gives.
     base: AgentCard,
-    /// Whether the configuration has the descriptor, so that its server's counts for nothing.
+    /// Whether the configuration gives the descriptor, so that the server's descriptor is ignored.
     is_written: bool,
     described: OnceLock<Arc<DescribedAgent>>,
-    /// Whether its server lists no such agent any more.
+    /// Whether its server no longer lists the agent.
     is_missing: AtomicBool,
-    /// Whether its server is known not to make the thread of a run that names a new one.
+    /// Whether its server is known not to create the thread of a run that names a new one.
     makes_threads_first: AtomicBool,
     remote: Arc<Remote>,
-    /// Which version of the agent; any where it is not named.
+    /// The version of the agent. `None` means any.
     version: Option<String>,
     client: Client,
 }
@@ -48,7 +48,7 @@ pub struct AgentConnect {
 // === impl AgentConnect ===
 
 impl AgentConnect {
-    /// An agent that its server describes so; without a description it is looked up when a run begins, and takes messages until then.
+    /// An agent with this description by its server. Without a description, the agent accepts messages and is looked up when a run begins.
     #[must_use]
     pub fn new(
         name: AgentName,
@@ -71,7 +71,7 @@ impl AgentConnect {
             let known = Arc::new(DescribedAgent::new(description, &base));
             card = known.card.clone();
             if known.about.is_complete {
-                // There is nothing before it.
+                // The cell is new, so this cannot fail.
                 drop(described.set(known));
             }
         }
@@ -103,7 +103,7 @@ impl AgentConnect {
         Self { card, is_written: true, ..self }
     }
 
-    /// The same agent under the name that it has here, on every face: another agent has its name elsewhere.
+    /// The same agent under the name that it has here, on every face: another agent has this name on its server.
     #[must_use]
     pub fn with_own_name(mut self) -> Self {
         self.card.title = None;
@@ -111,7 +111,7 @@ impl AgentConnect {
         self
     }
 
-    /// Says whether its server lists it.
+    /// Records whether its server lists it.
     pub(super) fn set_missing(&self, is_missing: bool) {
         self.is_missing.store(is_missing, Ordering::Release);
     }
@@ -138,12 +138,12 @@ impl Backend for AgentConnect {
         Some(self.remote.availability(is_missing))
     }
 
-    /// Its server keeps threads; one that goes back begins a new one there.
+    /// Its server keeps threads. If a thread goes back to an earlier point, it begins a new thread there.
     fn rewind(&self) -> Rewind {
         Rewind::Prime
     }
 
-    /// Its server sees the rights of this server's token, and not those of the caller.
+    /// Its server sees the rights of this server's token, not those of the caller.
     async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
         unattended::check(&self.card.name, caller, &config, &[])?;
         Ok(config)

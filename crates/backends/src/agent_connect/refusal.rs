@@ -1,4 +1,4 @@
-//! What a server refuses, as the run's caller is told.
+//! Converts a server's refusals to failures for the run's caller.
 
 use trilogue_domain::{Code, Failure};
 use trilogue_mapping::connect::remote_failure;
@@ -8,7 +8,7 @@ use trilogue_wire::agent_connect::RunError;
 
 use crate::remote::Remote;
 
-/// Why a run there, on this thread, was not begun, or not answered. One that may have been leaves the outcome unknown.
+/// The failure of a run on this thread that its server did not begin or answer. If it may have begun, the outcome is unknown.
 pub(super) fn failure_of_refusal(
     remote: &Remote,
     error: &ClientError,
@@ -19,7 +19,7 @@ pub(super) fn failure_of_refusal(
         ClientError::Fault(fault) if says_why(fault) => {
             let by_status = error.is_transient();
             let failure = remote_failure(&run_error(fault, thread.is_some()));
-            // A server that does not say whether another try can succeed means what its code means.
+            // If the server does not report whether a retry can succeed, the code decides.
             let by_code = Code::from_text(&failure.code).map(Code::is_transient);
             let transient = fault.transient.or(by_code).unwrap_or(by_status);
             let message =
@@ -30,19 +30,19 @@ pub(super) fn failure_of_refusal(
     }
 }
 
-/// Whether a server refuses in its own words, or has no such operation. Another fault of the server that it does not name may have come after it began.
+/// Whether a server gives a reason, or does not support the operation. Any other fault may have occurred after the run began.
 fn says_why(fault: &Fault) -> bool {
     let is_named = fault.code.is_some() || fault.status < 500;
     fault.status == 501 || (is_named && !fault.is_foreign())
 }
 
-/// The code of a fault that its server does not name.
+/// The code of a fault without a code from its server.
 fn code_by_status(status: u16, has_thread: bool) -> Option<&'static str> {
     match status {
-        // So a server refuses a run while another is at work on its thread.
+        // With this status, a server refuses a run while another one is active on its thread.
         409 if has_thread => Some("thread_busy"),
         409 => Some(Code::AgentFailed.as_str()),
-        // It has not waited for the request, or does not take it yet: nothing was begun.
+        // The server gave up waiting for the request, or does not accept it yet: nothing was begun.
         408 | 425 => Some("agent_unavailable"),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! How a run at the agent's server is begun, answered or found again.
+//! Begins, answers or finds a run at the agent's server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,31 +24,31 @@ use super::turn::ConnectTurn;
 use crate::loss::LossLog;
 use crate::remote::{RemoteBackend, RemoteMemory, attempt, bind, log_position, memory, read_state};
 
-/// The member of our data in a run's metadata that names the run here.
+/// The member of this server's data in a run's metadata. It names the run here.
 const RUN: &str = "run_id";
-/// The most runs of a thread among which one is searched.
+/// The most runs of a thread that are searched for one.
 const MAX_SEARCHED_RUNS: u32 = 100;
 
-/// What is kept of a run at the server, so that it is found again.
+/// The stored state of a run at the server, by which the run is found again.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ConnectRunState {
-    /// Its id there; absent while nobody has said it.
+    /// Its id there. Absent until the server has reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
     /// Its thread there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thread: Option<String>,
-    /// The type and the id of its question there, where the server gave an id.
+    /// The type and the id of its question there, if the server gave an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interrupt: Option<(String, String)>,
     /// The last event before the question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<String>,
-    /// Where in the list of messages those of the run begin.
+    /// The position of the run's first message in the list of messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) first: Option<usize>,
-    /// The messages that were told: their ids there, where they have some.
+    /// The messages that were logged: their ids there, if they have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) messages: Vec<Option<String>>,
 }
@@ -57,7 +57,7 @@ pub(super) struct ConnectRunState {
 struct RemoteThread {
     /// `None` for a run without a thread.
     id: Option<String>,
-    /// Whether it is there for certain; else the run makes it.
+    /// Whether it certainly exists. Otherwise the run creates it.
     is_made: bool,
 }
 
@@ -101,7 +101,7 @@ impl AgentConnect {
         failure_of_refusal(&self.remote, error, None, thread)
     }
 
-    /// Makes a thread there for a thread here; `false` where its server has none after all.
+    /// Creates a thread there for a thread here. `false` if its server does not support threads.
     async fn create_thread(&self, id: &str, context: &RunContext) -> Option<Result<bool, Failure>> {
         let metadata = ours(&json!({ "thread_id": context.thread().as_str() }));
         let new = ThreadCreate {
@@ -116,7 +116,7 @@ impl AgentConnect {
         })
     }
 
-    /// Begins a run; `thread` is the one there, which is made where it has to be.
+    /// Begins a run. `thread` is the one there; the run creates it if it does not exist.
     async fn start_run(
         &self,
         mut new: NewRun,
@@ -137,7 +137,7 @@ impl AgentConnect {
             let begun = if !modes.is_empty() {
                 self.attempt(|| client.run_stream(new.clone()), context).await
             } else if thread.id.is_some() {
-                // Servers of old create runs of threads in no other way.
+                // Old servers can create runs on threads only in this way.
                 return Ok(Some((client.run_awaited(new), thread)));
             } else {
                 let created = self.attempt(|| client.create_run(new.clone()), context).await;
@@ -164,7 +164,7 @@ impl AgentConnect {
         }
     }
 
-    /// Gives the thread there the state that the thread here has, where that is another one.
+    /// Sets the state of the thread there to that of the thread here, if they differ.
     async fn hand_over_state(&self, thread: &str, state: &Json) -> Result<(), Failure> {
         let failure = |error: ClientError| self.failure_of(&error, Some(thread));
         let theirs = self.client.thread(thread).await.map_err(failure)?;
@@ -208,7 +208,7 @@ impl RemoteBackend for AgentConnect {
             false => None,
         };
         let is_first = state.is_some() || self.makes_threads_first.load(Ordering::Acquire);
-        // As a rule the run makes its thread: that is a request less.
+        // Usually the run creates its thread, which saves a request.
         if let Some(id) = &thread.id
             && is_new
             && (is_first || described.modes().is_empty())
@@ -345,12 +345,12 @@ pub(super) async fn find_run(
     }))
 }
 
-/// Whether a server says that it has no such thing, or no way to make it.
+/// Whether a server reports that the object does not exist, or that it cannot create it.
 pub(super) fn is_missing(error: &ClientError) -> bool {
     matches!(error, ClientError::Fault(fault) if matches!(fault.status, 404 | 405 | 501))
 }
 
-/// Our own data in metadata.
+/// This server's data in metadata.
 fn ours(data: &Value) -> Object {
     let metadata = json!({ trilogue_mapping::connect::EXTENSION: data });
     Object::new(trilogue_wire::native::Json::from_value(&metadata)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! One turn of a run at the agent's server, and what it tells.
+//! One turn of a run at the agent's server, and the events that the server sends.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::refusal::failure_of_refusal;
 use super::start::{ConnectRunState, find_run};
 use crate::remote::{Remote, RemoteEnding, RemoteNews, RemoteTurn, state};
 
-/// How often a stream is joined again that its server ended while the run goes on.
+/// How often a stream is reopened that its server ended before the run's end.
 const MAX_BROKEN_STREAMS: u32 = 10;
-/// The numbers of a run that was cancelled, and of one that was removed so.
+/// The error numbers of a cancelled run, and of a run that was removed while it was cancelled.
 const CANCELLED: [i64; 2] = [5, 6];
 
 pub(crate) struct ConnectTurn {
@@ -31,19 +31,19 @@ pub(crate) struct ConnectTurn {
     pub(super) stream: RunStream,
     pub(super) thread: Option<String>,
     pub(super) read: RemoteOutput,
-    /// Whether its server is only waited for, and names the run at its end.
+    /// Whether the server only returns the result at the end, and names the run then.
     pub(super) is_awaited: bool,
-    /// Whether the stream begins with what happened before, so that a question in it may have been answered.
+    /// Whether the stream starts with earlier events, so that a question in it may already be answered.
     pub(super) is_rejoined: bool,
-    /// An event about which the server is asked before it is told.
+    /// An event that is held back until the server has answered a request about it.
     pub(super) held: Option<StreamPayload>,
     /// The last event that has an id.
     pub(super) cursor: Option<String>,
-    /// How often the server ended the stream while the run went on.
+    /// How often the server ended the stream before the run's end.
     pub(super) broken: u32,
 }
 
-/// What a server tells.
+/// An event of a server.
 pub(crate) struct ConnectEvent {
     payload: StreamPayload,
     /// The state of the thread, with the last event.
@@ -100,7 +100,7 @@ impl RemoteTurn for ConnectTurn {
                 {
                     self.held = Some(told.event);
                 }
-                // The stream is over, and the run is not.
+                // The stream is over, but the run is not.
                 StreamPayload::Error(update)
                     if update.status == RunStatus::Pending && self.broken < MAX_BROKEN_STREAMS =>
                 {
@@ -114,7 +114,7 @@ impl RemoteTurn for ConnectTurn {
         }
     }
 
-    /// Its last event says how a run stands.
+    /// The run's status as the server has it, in the form of its last event.
     async fn standing(&mut self) -> Result<Option<ConnectEvent>, ClientError> {
         Ok(None)
     }
@@ -148,13 +148,13 @@ impl RemoteTurn for ConnectTurn {
 }
 
 impl ConnectTurn {
-    /// Whether the run waits for an answer now.
+    /// Whether the run is waiting for an answer.
     async fn still_asks(&mut self) -> Result<bool, ClientError> {
         let Some(at) = self.stream.run() else { return Ok(true) };
         Ok(self.client.run(at).await?.status != RunStatus::Pending)
     }
 
-    /// The state of the thread there; `None` where its server does not say it.
+    /// The state of the thread there. `None` if its server does not report it.
     async fn state(&mut self) -> Option<Json> {
         let found = self.client.thread(self.thread.as_deref()?).await;
         let found = found.inspect_err(|error| {
@@ -163,7 +163,7 @@ impl ConnectTurn {
         read_json(found.ok()?.values?).ok()
     }
 
-    /// Finds the run that the server has not named yet, and follows it from now on. `false` where there is none.
+    /// Finds a run that the server has not named yet, and follows it. Returns `false` if it does not exist.
     async fn find(&mut self) -> Result<bool, ClientError> {
         let Some(thread) = self.thread.clone().filter(|_| self.is_awaited) else {
             return Ok(false);

@@ -9,15 +9,15 @@ use trilogue_sdk::prelude::*;
 use super::name;
 
 pub const NAME: &str = "greeter";
-/// How many of the paces of [`super::Options`] the greeter waits between two outputs: an output that grows is shown at most every 50 ms.
+/// How many of the paces of [`super::Options`] the greeter waits between two outputs: clients show a growing output at most every 50 ms.
 pub const PACES: u32 = 4;
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024;
-/// The most messages that the state keeps; the oldest turns go first.
+/// The most messages that the state keeps. The oldest turns are removed first.
 pub const MAX_STATE_MESSAGES: usize = 100;
 
 const WELCOME: &str = "Hello, how can I help you today";
 
-/// Answers word by word. Each output replaces the one before; the thread's state is the list of what was said.
+/// Answers word by word. Each output replaces the one before; the thread's state is the list of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Greeter {
     pace: Duration,
@@ -91,7 +91,7 @@ fn message(description: &str) -> Value {
     })
 }
 
-/// The beginnings of a reply, one word longer each, without the whole. A word of one letter comes with the next.
+/// The beginnings of a reply, each one word longer, without the whole reply. A word of one letter comes together with the next.
 fn steps(reply: &str) -> impl Iterator<Item = &str> {
     let ends = reply.match_indices(' ').map(|(end, _)| end);
     let steps = ends.filter_map(|end| reply.get(..end));

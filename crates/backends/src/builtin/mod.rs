@@ -26,7 +26,7 @@ pub struct Options {
     pub pace: Duration,
 }
 
-/// The built-in agent with this name; `None` where there is none. Fails as [`NativeAgent::new`].
+/// The built-in agent with this name. `None` for an unknown name. Fails as [`NativeAgent::new`].
 pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
     match name {
         echo::NAME => Some(NativeAgent::new(Echo)),

@@ -1,4 +1,4 @@
-//! The user's name, from an introduction in passing.
+//! Finds the user's name in an introduction.
 
 const MAX_NAME_CHARACTERS: usize = 60;
 const MAX_NAME_WORDS: usize = 4;
@@ -13,9 +13,9 @@ const QUESTIONS: &[&str] =
 /// First words of a yes-or-no question.
 const WANTS_YES: &[&str] = &["can", "could", "do", "did", "will", "would", "have"];
 
-/// The name in an introduction; `None` where there is none.
+/// The name in an introduction. `None` if the text has none.
 pub(super) fn introduced(text: &str) -> Option<String> {
-    // Only ASCII letters change, so positions stay what they are.
+    // Only ASCII letters change, so positions stay the same.
     let lower = text.to_ascii_lowercase();
     let start = INTRODUCTIONS.iter().find_map(|words| Some(lower.find(words)? + words.len()))?;
     let mut name: Vec<&str> = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn introduced(text: &str) -> Option<String> {
     Some(first.to_uppercase().chain(characters).collect())
 }
 
-/// The answer to a question about the user's name, from the earlier messages: user and agent in turn, beginning with the user. `None` for any other question.
+/// The answer to a question about the user's name, from the earlier messages: user and agent in turn, beginning with the user. `None` for any other text.
 pub(super) fn recalled(text: &str, before: &[String]) -> Option<String> {
     let words: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric() && c != '\'')

@@ -24,7 +24,7 @@ mod tests {
     use trilogue_domain::{Code, Json, Message, Part, Role};
     use trilogue_sdk::Card;
 
-    /// What an agent by this schema would get, as JSON, or the error's code and message.
+    /// The input that an agent with this schema would get, as JSON, or the error's code and message.
     fn check(schema: &Value, input: Input) -> std::result::Result<Value, (Code, String)> {
         let card = Card::schema("sample", "", schema).build().unwrap();
         let compiled = Schema::compile(&Json::from_value(schema)).unwrap();

@@ -79,7 +79,7 @@ impl NativeAgent {
         }
     }
 
-    /// Converts a run's input to the form that the agent takes, and checks it; fails with `invalid_input`, with the paths that do not fit.
+    /// Converts a run's input to the form that the agent takes, and checks it. Fails with `invalid_input`, which names the paths that do not fit.
     pub fn check_input(&self, input: Input) -> Result<Input> {
         self.schemas.admit(&self.card, input)
     }
@@ -147,7 +147,7 @@ impl Backend for NativeAgent {
             Ok(Outcome::Suspended { mut interrupt, saved }) => ports
                 .check_interrupt(&mut interrupt)
                 .map(|()| Ending::Suspended { interrupt, saved }),
-            // A violation counts before the error that the agent made of it.
+            // A violation takes precedence over the error that the agent made of it.
             Err(error) => Err(ports.check_intact().err().unwrap_or(error)),
         };
         ending.map_err(|error| self.schemas.declared_failure(error.into_failure()))

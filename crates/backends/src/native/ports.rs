@@ -16,7 +16,7 @@ use crate::permission::{RuleDecision, Rules};
 
 /// All ports of a run.
 ///
-/// They hold the agent to its card: after the first event that does not fit they refuse everything, and the run fails with that violation.
+/// They enforce the agent's card: after the first event that does not fit they refuse everything, and the run fails with that violation.
 #[derive(Debug)]
 pub(super) struct Ports {
     context: RunContext,

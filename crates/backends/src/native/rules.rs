@@ -11,12 +11,12 @@ use trilogue_wire::agent_client::splice;
 
 use crate::permission::{RULES_MEMBER, RuleDecision, Rules, Subject};
 
-/// Whose the member [`RULES_MEMBER`] of a run's configuration is.
+/// The owner of the member [`RULES_MEMBER`] in a run's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RulesMember {
     /// The agent declares a setting of this name.
     Agent,
-    /// The agent declares its settings, and this is none of them.
+    /// The agent declares its settings, without this one.
     Server,
     /// The agent declares nothing: the member holds rules if it has their form, and the agent sees it too.
     Shared,
@@ -67,7 +67,7 @@ impl RulesMember {
         }
     }
 
-    /// The configuration that the agent gets. `None` if nothing is left of it.
+    /// The configuration that the agent gets. `None` if it would be empty.
     ///
     /// # Errors
     /// `config_invalid` if the rules do not fit.
@@ -83,7 +83,7 @@ impl RulesMember {
         Ok((!is_empty).then_some(Cow::Owned(rest)))
     }
 
-    /// The rules of a run, behind the configured ones.
+    /// The rules of a run, after the configured ones.
     pub(super) fn rules_of_run(self, configured: &Arc<Rules>, config: Option<&Json>) -> Arc<Rules> {
         match configured.of_run(config.filter(|_| self != Self::Agent)) {
             Cow::Borrowed(_) => Arc::clone(configured),

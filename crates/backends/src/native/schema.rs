@@ -12,12 +12,12 @@ use super::schema_steps::{STEP, StepCounter, with_steps, within_steps};
 const MAX_VIOLATION_BYTES: usize = 512;
 /// The longest path of a violation, in bytes. A longer one is cut to a parent.
 const MAX_PATH_BYTES: usize = 1_024;
-/// The largest value whose violations are all listed, in bytes; of a larger one only the first is. Each costs some hundred bytes, and every second byte may be one.
+/// The largest value whose violations are all listed, in bytes. For a larger value only the first is listed: a violation costs some hundred bytes, and every second byte may be one.
 const MAX_LISTED_BYTES: usize = 16 * 1_024;
-/// The largest value whose first violation is searched if the schema has alternatives, in bytes: the search collects the violations of each.
+/// The largest value whose first violation is searched if the schema has alternatives, in bytes: the search collects the violations of each alternative.
 const MAX_SEARCHED_BYTES: usize = 64 * 1_024;
 
-/// The largest schema, or value with its schema, that is handled between other tasks, in bytes. Most are smaller; a thread for each would cost more than its check.
+/// The largest schema, or value with its schema, that is handled on the task's thread, in bytes. Most are smaller, and a separate thread would cost more than the check.
 const MAX_INLINE_BYTES: usize = 16 * 1_024;
 
 /// A compiled JSON Schema, of the dialect 2020-12 unless it names another. It has no remote references, its patterns match in linear time, and `format` only annotates.
@@ -121,7 +121,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Does work on text of this length. If that is long, the runtime moves the other tasks of this thread to another one.
+/// Does work on text of this length. If the text is long, the runtime first moves the other tasks of this thread elsewhere.
 fn beside_other_tasks<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let can_move = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
     if bytes > MAX_INLINE_BYTES && Handle::try_current().is_ok_and(|it| can_move(&it)) {
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(old.check(&Json::from_value(&json!("text"))), Ok(()), "siblings do not count");
     }
 
-    /// The runtime has one worker: a task that keeps it would let the other begin only afterwards.
+    /// The runtime has one worker: a task that blocks it would delay the other task to its end.
     fn order_of(work: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
         runtime.unwrap().block_on(async {

@@ -25,11 +25,11 @@ const NAMED: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 thread_local! {
-    /// The steps that are left for the check at work on this thread.
+    /// The remaining steps of the current check on this thread.
     static STEPS: Cell<usize> = const { Cell::new(MAX_STEPS) };
 }
 
-/// Counts a step of the check on this thread, and ends the check behind the last one.
+/// Counts a step of the check on this thread, and ends the check after the last allowed one.
 pub(super) struct StepCounter;
 
 struct StepsUsedUp;
@@ -49,13 +49,13 @@ impl<'i> Keyword<'i> for StepCounter {
 fn count() {
     let left = STEPS.get();
     if left == 0 {
-        // The validator has no other way out. This unwinds without a message and is caught below.
+        // The validator offers no other way to stop. This unwinds without a message and is caught below.
         resume_unwind(Box::new(StepsUsedUp));
     }
     STEPS.set(left - 1);
 }
 
-/// Does a check of a value of this length; `None` if it takes too many steps.
+/// Does a check of a value of this length. `None` if it takes too many steps.
 pub(super) fn within_steps<T>(bytes: usize, check: impl FnOnce() -> T) -> Option<T> {
     STEPS.set(bytes.saturating_mul(STEPS_PER_BYTE).clamp(MIN_STEPS, MAX_STEPS));
     match catch_unwind(AssertUnwindSafe(check)) {
@@ -73,7 +73,7 @@ pub(super) fn with_steps(schema: &Value) -> Value {
     counted(schema, is_old)
 }
 
-/// In old dialects, nothing beside a reference counts.
+/// In old dialects, all keywords next to a reference are ignored.
 fn counted(schema: &Value, is_old: bool) -> Value {
     match schema {
         Value::Object(members) => Value::Object(counted_members(members, is_old)),
@@ -109,7 +109,7 @@ fn counted_members(members: &Map<String, Value>, is_old: bool) -> Map<String, Va
     let mut all_of = match counted_all.remove("allOf") {
         Some(Value::Array(schemas)) => schemas,
         Some(other) => {
-            // No schema, as the compiler will say.
+            // Not a valid schema, which the compiler reports.
             counted_all.insert("allOf".to_owned(), other);
             return counted_all;
         }

@@ -25,7 +25,7 @@ pub(crate) struct Schemas {
     default_config: Option<Json>,
 }
 
-/// The settings that a configuration schema names, where it says nothing of others: the agent would drop those.
+/// The settings that a configuration schema names. Absent if the schema allows further ones: the agent would drop those.
 #[derive(Debug)]
 struct SettingNames(Vec<String>);
 
@@ -122,7 +122,7 @@ impl Schemas {
             .map_err(|error| error.hint("the agent's 'state_schema' says what fits"))
     }
 
-    /// Converts a run's input to the form that the agent takes, and checks it; fails with `invalid_input`, with the paths that do not fit.
+    /// Converts a run's input to the form that the agent takes, and checks it. Fails with `invalid_input`, which names the paths that do not fit.
     pub(crate) fn admit(&self, card: &AgentCard, input: Input) -> Result<Input> {
         admit(card, self.input.as_ref(), input)
     }
@@ -143,7 +143,7 @@ impl Schemas {
         fits(Some(schema), value, code, what)
     }
 
-    /// The schema for an event, the value in it, its name, and the error code.
+    /// The schema for an event, the value that it applies to, its name, and the error code.
     fn declared_for<'a>(
         &'a self,
         body: &'a Body,
@@ -241,7 +241,7 @@ impl Schemas {
 // === impl SettingNames ===
 
 impl SettingNames {
-    /// `None` where the schema speaks of further members, in whatever way.
+    /// `None` if the schema has any keyword about further members.
     fn of(schema: &Value) -> Option<Self> {
         const OPENS: [&str; 11] = [
             "additionalProperties",
@@ -262,7 +262,7 @@ impl SettingNames {
         (!is_open).then(|| Self(properties.keys().cloned().collect()))
     }
 
-    /// Errors: `config_schema_violation`, naming every setting that is not one.
+    /// Errors: `config_schema_violation`, which names every unknown setting.
     fn check(&self, config: &Json, what: impl FnOnce() -> String) -> Result<()> {
         let Value::Object(given) = config.to_value() else { return Ok(()) };
         let unknown: Vec<_> = given.keys().filter(|name| !self.0.contains(name)).collect();
@@ -291,7 +291,7 @@ fn fits(
     })
 }
 
-/// The default of a configuration schema: its own, or those of its properties. `None` if it has none, or they alone do not fit it.
+/// The default of a configuration schema: its own, or those of its properties. `None` if there are none, or if they do not fit the schema by themselves.
 fn defaults(schema: &Schema, json: &Value) -> Option<Json> {
     let made = match json.get("default") {
         Some(value) => value.clone(),

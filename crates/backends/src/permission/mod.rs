@@ -3,7 +3,7 @@
 //! # Invariants
 //! - The first matching rule decides. If none matches, a person is asked.
 //! - A rule allows a call only if all its paths match, as written and after links are resolved. One matching path is enough to deny.
-//! - A rule about paths never allows a command, because nobody knows which files it uses. A word of a command is enough to deny.
+//! - A rule about paths never allows a command, because the files that a command uses are unknown. A word of a command is enough to deny.
 //! - A rule allows one call. Only a person can allow later calls too, because the rules would not see them.
 
 mod path;
@@ -40,22 +40,22 @@ pub enum Verdict {
     Ask,
 }
 
-/// A call that an agent asks permission for.
+/// A call for which an agent requests permission.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subject<'a> {
     /// The kind of tool, such as `read` or `execute`.
     pub kind: Option<&'a str>,
     pub tool: Option<&'a str>,
     pub paths: Vec<&'a str>,
-    /// Texts that may name files, such as the words of a command: only rules that deny or ask look at them.
+    /// Texts that may name files, such as the words of a command. Only rules that deny or ask use them.
     pub mentions: Vec<&'a str>,
-    /// Whether it runs a command, whatever its kind says. It then is of the kind `execute` too.
+    /// Whether it runs a command. It then also counts as kind `execute`, in addition to the kind that it has.
     pub runs_command: bool,
-    /// The agent's working directory, an absolute path: relative patterns and paths begin there.
+    /// The agent's working directory, an absolute path. Relative patterns and paths begin there.
     pub root: Option<&'a Path>,
 }
 
-/// The files of a call could not be found in time, so that no rule can decide.
+/// The files of a call could not be found in time, so no rule can decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the files of the call could not be found in time")]
 pub struct UnresolvedPaths;
@@ -101,9 +101,9 @@ impl Rules {
         self.first(subject, &paths).map(|rule| (rule.name(), rule.verdict()))
     }
 
-    /// The decision about a permission interrupt. `None` if a person must be asked: no rule matches, the matching one says so, a path cannot be resolved, or no option has the rule's effect.
+    /// The decision about a permission interrupt. `None` if a person must be asked: no rule matches, the matching rule requires it, a path cannot be resolved, or no option has the rule's effect.
     ///
-    /// An option that allows later calls too is never chosen; one that rejects them only if there is no other. A denied call without an option that rejects is answered with none, if the agent can be told that.
+    /// Never chooses an option that also allows later calls. Chooses one that also rejects later calls only if no other option rejects. If no option rejects, a denied call is answered without an option, provided that the agent accepts such an answer.
     pub async fn answer(
         &self,
         subject: &Subject<'_>,
@@ -148,7 +148,7 @@ impl Rules {
         self.0.iter().find(|rule| rule.matches(subject, paths))
     }
 
-    /// Whether paths must be resolved. `None` if no rule matches whatever they are.
+    /// Whether paths must be resolved. `None` if no rule can match, independent of the paths.
     fn needs_paths(&self, subject: &Subject<'_>) -> Option<bool> {
         self.0.iter().find(|rule| rule.matches_tool(subject)).map(Rule::has_path)
     }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::Subject;
 
-/// How long paths may take to resolve: a remote file system may not answer at all.
+/// How long the resolution of paths may take: a remote file system may not respond at all.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct CallPaths {
     /// The agent's working directory, as given and without links.
     roots: Vec<PathBuf>,
     paths: Vec<CallPath>,
-    /// What may be paths.
+    /// Texts that may be paths.
     mentions: Vec<CallPath>,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct CallPaths {
 struct CallPath {
     /// As written, absolute if the working directory is known, without `.` and `..`. `None` if it is not a path.
     written: Option<PathBuf>,
-    /// Whether it has a `..`, which may follow a link: then only `real` counts.
+    /// Whether it has a `..`, which may follow a link. Then only `real` counts.
     goes_up: bool,
-    /// With links resolved, as far as it exists.
+    /// With links resolved, up to the part that exists.
     real: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl CallPaths {
         Self::found(paths, mentions, root)
     }
 
-    /// The same without blocking the task. `None` if the time is over.
+    /// The same without blocking the task. `None` if it takes too long.
     pub(super) async fn resolve(subject: &Subject<'_>) -> Option<Self> {
         if subject.paths.is_empty() && subject.mentions.is_empty() {
             return Some(Self::default());
@@ -80,7 +80,7 @@ impl CallPaths {
             })
     }
 
-    /// Whether one of the paths or of what may be one matches, as written or resolved.
+    /// Whether one of the paths, or of the texts that may be paths, matches as written or resolved.
     pub(super) fn any_matches(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
         self.paths.iter().chain(&self.mentions).any(|path| {
             let mut forms = path.written.iter().chain(&path.real);
@@ -113,7 +113,7 @@ impl CallPath {
         }
         let goes_up = whole.components().any(|part| part == Component::ParentDir);
         let folded = folded(&whole);
-        // Without a working directory only the written path is known.
+        // Without a working directory, only the written path is known.
         let as_given = folded.clone().filter(|_| !goes_up);
         let real = if whole.is_absolute() { real(&whole) } else { as_given };
         Self { written: folded, goes_up, real }
@@ -126,7 +126,7 @@ fn folded(path: &Path) -> Option<PathBuf> {
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            // The root has nothing above it.
+            // The root has no parent.
             Component::ParentDir if folded.parent().is_none() && folded.has_root() => {}
             Component::ParentDir => folded.pop().then_some(())?,
             part => folded.push(part),

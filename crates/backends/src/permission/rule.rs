@@ -73,7 +73,7 @@ impl Rule {
         Ok(Self { name, kinds, tool, path, verdict, origin: RuleOrigin::Settings })
     }
 
-    /// The same as a rule that a run brings.
+    /// The same rule, marked as a rule of a run.
     pub(super) fn of_run(self) -> Self {
         Self { origin: RuleOrigin::Run, ..self }
     }
@@ -106,7 +106,7 @@ impl Rule {
             })
     }
 
-    /// Whether it matches apart from the paths.
+    /// Whether it matches, apart from the paths.
     pub(super) fn matches_tool(&self, subject: &Subject<'_>) -> bool {
         let kind = self.kinds.as_ref().is_none_or(|kinds| self.matches_kind(kinds, subject));
         let tool = || {
@@ -115,7 +115,7 @@ impl Rule {
         kind && tool()
     }
 
-    /// The agent names the kind. A command is one whatever it is called.
+    /// The agent names the kind. A command counts as a command under any kind.
     fn matches_kind(&self, kinds: &[String], subject: &Subject<'_>) -> bool {
         let names = |kind: &str| kinds.iter().any(|named| named == kind);
         let is_named = subject.kind.is_some_and(names);

@@ -1,4 +1,4 @@
-//! Permission rules that a run brings with it, in the member `permissions` of its configuration.
+//! Permission rules in a run's configuration, in its member `permissions`.
 
 use std::borrow::Cow;
 
@@ -46,10 +46,10 @@ impl Rules {
         Self::new(rules.collect::<Result<_, _>>()?)
     }
 
-    /// These rules, and behind them those of a run's configuration: what is configured decides first.
+    /// These rules, followed by those of a run's configuration: the configured rules decide first.
     #[must_use]
     pub fn of_run(&self, config: Option<&Json>) -> Cow<'_, Self> {
-        // Rules that do not fit have failed the run before.
+        // Invalid rules have already failed the run.
         let rules = config.map(Self::of_config).and_then(Result::ok).unwrap_or_default();
         if rules.is_empty() {
             return Cow::Borrowed(self);

@@ -14,7 +14,7 @@ fn rules(texts: Vec<RuleText>) -> Rules {
     Rules::new(texts.into_iter().map(|text| Rule::new(text).unwrap()).collect()).unwrap()
 }
 
-/// One rule about a path, and what it says of these paths.
+/// One rule about a path, and its verdict about these paths.
 fn of_paths(pattern: &str, verdict: Verdict, root: &Path, paths: &[&str]) -> Option<Verdict> {
     let rules = rules(vec![RuleText { path: Some(pattern.to_owned()), ..rule("it", verdict) }]);
     let subject = Subject { paths: paths.to_vec(), root: Some(root), ..Subject::default() };
@@ -97,7 +97,7 @@ fn all_paths_have_to_be_allowed_and_one_is_enough_to_deny() {
         assert!(!allowed(&[outside]), "{outside}");
         assert!(!allowed(&["src/a.rs", outside]), "{outside}");
     }
-    // What names no file is about none that could be allowed.
+    // A call without a file has nothing that could be allowed.
     assert!(!allowed(&[]));
     for verdict in [Verdict::Deny, Verdict::Ask] {
         let stopped = |pattern, paths: &[&str]| of_paths(pattern, verdict, root, paths).is_some();
@@ -177,7 +177,7 @@ async fn a_rule_chooses_what_holds_for_this_call_only() {
         (Verdict::Allow, &all, Some("once")),
         (Verdict::Deny, &all, Some("no")),
         (Verdict::Ask, &all, None),
-        // What is allowed for ever would be allowed for what no rule names.
+        // An option that allows for ever would also allow calls that no rule names.
         (Verdict::Allow, &all[..2], None),
         (Verdict::Deny, &all[..2], Some("never")),
         (Verdict::Allow, &all[1..2], None),
@@ -210,7 +210,7 @@ async fn what_is_denied_is_not_asked_where_nothing_rejects() {
     let mut question = question(&[("ever", Effect::Allow, true), ("yes", Effect::Allow, false)]);
     let applied = rules.answer(&Subject::default(), &question).await.unwrap();
     assert_eq!((applied.allowed, applied.answer()), (false, Answer::Json(Json::null())));
-    // One that outlives a restart takes nothing but its options.
+    // A question that survives a restart accepts only its options.
     question.survives = Survives::Restart;
     assert_eq!(rules.answer(&Subject::default(), &question).await, None);
 }
@@ -261,7 +261,7 @@ fn what_is_no_rule_says_why() {
 }
 
 proptest! {
-    /// Whatever is written: what is allowed lies below the folder that the rule names.
+    /// Every allowed path is below the folder that the rule names.
     #[test]
     fn nothing_outside_is_ever_allowed(parts in prop::collection::vec("(\\.\\.|\\.|src|a|ws|none|)", 0..8), absolute: bool) {
         let mut path = parts.join("/");

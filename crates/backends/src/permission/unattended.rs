@@ -1,4 +1,4 @@
-//! What in the configuration of a run lets its agent act without a question. Only a caller that could answer the questions may give it.
+//! Configuration of a run that lets its agent act without a question. Only a caller that could answer the questions may use it.
 
 use serde_json::Value;
 use trilogue_domain::error::{Code, Error, Result};
@@ -7,9 +7,9 @@ use trilogue_runtime::RunCaller;
 
 use super::{RULES_MEMBER, Rules};
 
-/// Modes of known agents in which they ask nothing, as whole words.
+/// Modes of known agents that ask nothing, as whole words.
 const MODES: [&str; 5] = ["auto", "autonomous", "autopilot", "never", "agentfullaccess"];
-/// What names a mode, an option or a value with which agents do not ask: without spaces, `-` and `_`, in lower case.
+/// Names of modes, options or values with which agents do not ask: without spaces, `-` and `_`, in lower case.
 const WORDS: [&str; 25] = [
     "acceptedits",
     "allowall",
@@ -37,7 +37,7 @@ const WORDS: [&str; 25] = [
     "withoutask",
     "yolo",
 ];
-/// Parts of the names of options that decide over questions. Their values have too many names to be known.
+/// Parts of the names of options that control questions. Their values have too many names to list.
 const OPTIONS: [&str; 4] = ["approv", "permission", "confirm", "trust"];
 
 /// Fails as [`check_rules`] and [`check_settings`].
@@ -51,12 +51,12 @@ pub(crate) fn check(
     check_settings(agent, caller, config, further)
 }
 
-/// Fails with `forbidden` if the rules of a configuration allow a call, and its caller could not answer the question about it.
+/// Fails with `forbidden` if the rules of a configuration allow a call whose question the caller could not answer.
 pub(crate) fn check_rules(agent: &AgentName, caller: &RunCaller<'_>, config: &Json) -> Result<()> {
     if caller.can_answer {
         return Ok(());
     }
-    // Rules that do not fit fail later, with the reason.
+    // Invalid rules fail later, with the reason.
     let rules = Rules::of_config(config).unwrap_or_default();
     match rules.first_that_allows() {
         None => Ok(()),
@@ -67,7 +67,7 @@ pub(crate) fn check_rules(agent: &AgentName, caller: &RunCaller<'_>, config: &Js
     }
 }
 
-/// Fails with `forbidden` if a setting of a configuration keeps the agent from asking, and its caller could not answer. `further` are values of the agent that do so too.
+/// Fails with `forbidden` if a setting of a configuration keeps the agent from asking a caller that could not answer. `further` are additional values of the agent with this effect.
 fn check_settings(
     agent: &AgentName,
     caller: &RunCaller<'_>,

@@ -1,4 +1,4 @@
-//! One command, from its start until everything that it started has exited.
+//! One command, from its start until every process that it started has exited.
 
 use std::future::Future;
 use std::io;
@@ -32,22 +32,22 @@ const TERMINAL: &str = "TRILOGUE_TERMINAL";
 /// How long a killed command may take to exit: one that hangs in the kernel may not exit at all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The most that a pipe holds, in bytes: what a command wrote before it exited and is not read yet.
+/// The capacity of a pipe, in bytes: output that a command wrote before its exit and that is not read yet.
 const MAX_PIPE_BYTES: usize = 1024 * 1024;
 /// How often in a second the rate of output is measured.
 const WINDOWS_PER_SECOND: u32 = 10;
-/// A command without arguments that has one of these is a line for a shell.
+/// A command without arguments that contains one of these is a line for a shell.
 const SHELL_CHARACTERS: [char; 19] = [
     ' ', '\t', '\n', '|', '&', ';', '<', '>', '(', ')', '$', '`', '"', '\'', '*', '?', '#', '~',
     '=',
 ];
 
-/// A running command. Dropping it stops it, with all that it started.
+/// A running command. Dropping it stops the command with all processes that it started.
 pub(super) struct RunningCommand {
     output: Arc<Mutex<CommandOutput>>,
     exited: watch::Receiver<Option<TerminalExitStatus>>,
     stop: CancellationToken,
-    /// Cancelled when nothing is left.
+    /// Cancelled when no process of it is left.
     gone: CancellationToken,
 }
 
@@ -55,11 +55,11 @@ pub(super) struct RunningCommand {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandGroup {
     pub(super) stop: CancellationToken,
-    /// One for each command of which something is left.
+    /// One task for each command with a process left.
     pub(super) tasks: TaskTracker,
 }
 
-/// The task of a command: reads its output until nothing is left of it.
+/// The task of a command. Reads its output until no process of it is left.
 struct Watcher {
     leader: Leader,
     tree: Tree,
@@ -108,7 +108,7 @@ pub(super) fn start(
         .envs(grants.env.iter().map(|(name, value)| (name, value)))
         .env("PWD", &folder.path)
         .envs(request.env.iter().map(|it| (&it.name, &it.value)))
-        // Its processes are found by these two, so that the agent cannot choose them.
+        // The processes are found by these two variables, so the agent must not choose them.
         .env_remove(MARKER)
         .envs(grants.env.iter().filter(|(name, _)| name == MARKER).cloned())
         .env(TERMINAL, &marker)
@@ -117,7 +117,7 @@ pub(super) fn start(
         .stdout(writer.try_clone().map_err(failed)?)
         .stderr(writer);
     let leader = Leader::spawn(&mut command).map_err(failed)?;
-    // It holds the other end of the pipe, which would keep it open.
+    // The command holds the other end of the pipe, which would keep the pipe open.
     drop(command);
     let tree = Tree::default().with_variable(TERMINAL, &marker).with_group(leader.pid());
     let asked = request.output_byte_limit.and_then(|it| usize::try_from(it).ok());
@@ -191,7 +191,7 @@ impl WorkingDir {
         Ok(Self { dir, path: root.real.join(below).components().collect() })
     }
 
-    /// The opened folder, even if another has its name when the command starts. Systems without `/proc` take that one.
+    /// The opened folder, even if another folder has its name when the command starts. Systems without `/proc` use the named one.
     fn entry(&self) -> PathBuf {
         if cfg!(target_os = "linux") {
             Path::new("/proc/self/fd").join(self.dir.as_raw_fd().to_string())
@@ -221,7 +221,7 @@ impl RunningCommand {
         status.clone()
     }
 
-    /// Asks it and all that it started to exit, and kills what is left after the grace. Returns when nothing is left.
+    /// Asks the command and all processes that it started to exit, and kills the remaining ones after the grace. Returns when none is left.
     pub(super) async fn stop(&self) {
         self.stop.cancel();
         self.gone.cancelled().await;
@@ -242,7 +242,7 @@ impl Watcher {
         let status = reader.while_waiting(exit_of(&leader, &tree, &stop, grace)).await;
         reader.drain();
         exited.send_replace(Some(status_of(status)));
-        // Its descendants run on until it is stopped. Until then the leader keeps the id of the group.
+        // Its descendants continue until it is stopped. Until then the unreaped leader keeps the id of the group in use.
         let left = async {
             if tree.is_gone().await {
                 return;
@@ -252,12 +252,12 @@ impl Watcher {
         };
         reader.while_waiting(left).await;
         reader.drain();
-        // One that hangs in the kernel is reaped when it exits.
+        // A process that hangs in the kernel is reaped when it exits.
         let _ = leader.reap().await;
     }
 }
 
-/// Waits until a command exits, and stops it if that is asked for. `None` if its status is unknown.
+/// Waits until a command exits, and stops it on request. `None` if its status is unknown.
 async fn exit_of(
     leader: &Leader,
     tree: &Tree,
@@ -305,8 +305,8 @@ impl OutputReader {
         }
     }
 
-    /// Reads what is there: the last output belongs before the exit. It reads from the pipe itself, because the runtime may not have
-    /// been notified yet.
+    /// Reads the available output: the last output belongs before the exit. It reads from the pipe directly, because the runtime may
+    /// not have been notified yet.
     fn drain(&mut self) {
         let mut left = MAX_PIPE_BYTES;
         while self.is_open && left > 0 {
@@ -318,7 +318,7 @@ impl OutputReader {
         }
     }
 
-    /// Keeps what was read, and returns how much that is.
+    /// Keeps the bytes that were read, and returns their number.
     fn take(&mut self, read: io::Result<usize>) -> usize {
         let count = read.unwrap_or_default();
         let read = self.buffer.get(..count).unwrap_or_default();
@@ -346,7 +346,7 @@ impl ReadRate {
         self.taken += bytes;
     }
 
-    /// Until when reading pauses.
+    /// The time until which reading pauses. `None` if it does not pause.
     fn pause(&self) -> Option<Instant> {
         (self.taken >= self.most && Instant::now() < self.until).then_some(self.until)
     }

@@ -77,7 +77,7 @@ fn read_text(root: &Root, path: &Path, lines: &LineRange, limits: &Limits) -> io
     // Checked first, because opening a device or a pipe has effects.
     check_regular(&root.dir.metadata(path)?)?;
     let mut options = OpenOptions::new();
-    // A pipe that was put there since is opened without waiting for a writer, and then refused.
+    // A pipe may have replaced the file since. It is opened without waiting for a writer, and then refused.
     options.read(true).custom_flags(flags(OFlags::NONBLOCK | OFlags::NOCTTY));
     let file = root.dir.open_with(path, &options)?;
     check_regular(&file.metadata()?)?;
@@ -125,7 +125,7 @@ fn some(file: File, lines: &LineRange, limits: &Limits) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a temporary file and renames it, so that nobody sees a partial file and no link is followed.
+/// Writes a temporary file and renames it, so that readers see no partial file and no link is followed.
 fn write_text(root: &Root, path: &Path, content: &[u8]) -> io::Result<()> {
     for _ in 0..MAX_ATTEMPTS {
         let target = root.target(path)?;
@@ -135,7 +135,7 @@ fn write_text(root: &Root, path: &Path, content: &[u8]) -> io::Result<()> {
             Err(error) => return Err(error),
         };
         match &existing {
-            // A link was put there since the look-up.
+            // A link was created there since the look-up.
             Some(existing) if existing.is_symlink() => continue,
             Some(existing) => check_writable(existing)?,
             None => {}
@@ -196,7 +196,7 @@ impl<'a> TemporaryFile<'a> {
 impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // It stays under its temporary name, which does no harm.
+            // The file stays under its temporary name, which does no harm.
             let _ = self.target.folder.remove_file(name);
         }
     }

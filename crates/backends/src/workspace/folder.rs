@@ -82,7 +82,7 @@ impl CwdTemplate {
         self.0.contains(THREAD)
     }
 
-    /// The folder of a thread, and the topmost folder of that path that is the thread's own.
+    /// The folder of a thread, and the topmost folder of that path that belongs to this thread alone.
     fn of(
         &self,
         base: &Path,

@@ -41,7 +41,7 @@ impl Root {
         }
     }
 
-    /// Refuses a file in a folder of the server, wherever links lead. It blocks on the file system.
+    /// Refuses a file in a folder of the server, also if links lead there. It blocks on the file system.
     pub(super) fn check_private(&self, relative: &Path) -> io::Result<()> {
         if self.private.is_empty() {
             return Ok(());
@@ -57,7 +57,7 @@ impl Root {
         }
     }
 
-    /// Where a file is written. Links within the workspace are followed, and missing folders are created.
+    /// The location at which a file is written. Links within the workspace are followed, and missing folders are created.
     pub(super) fn target(&self, relative: &Path) -> io::Result<Location> {
         let whole = match self.dir.canonicalize(relative) {
             Ok(real) => real,
@@ -67,7 +67,7 @@ impl Root {
             }
             Err(error) => return Err(error),
         };
-        // A path that ends in `..` and the folder itself name no file.
+        // A path with a final `..`, and the folder itself, name no file.
         let Some(Component::Normal(name)) = whole.components().next_back() else {
             return Err(io::ErrorKind::IsADirectory.into());
         };
@@ -76,7 +76,7 @@ impl Root {
         Ok(Location { folder, name: name.to_owned() })
     }
 
-    /// Creates the missing folders of a path. A dangling link is refused: nobody knows where it would lead.
+    /// Creates the missing folders of a path. Refuses a dangling link, because its target could be created anywhere later.
     fn create_folders(&self, relative: &Path) -> io::Result<()> {
         if self.dir.symlink_metadata(relative).is_ok() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a dangling link"));

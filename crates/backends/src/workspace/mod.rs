@@ -3,7 +3,7 @@
 //! # Invariants
 //! - The folder is pinned when it is opened: files are opened from its descriptor, so that no link, name or race leads outside.
 //! - Only granted methods are advertised and answered.
-//! - A command is stopped, with all that it started, when its terminal is released, the workspace is closed or its last clone is dropped.
+//! - A command is stopped, with all processes that it started, when its terminal is released, the workspace is closed or its last clone is dropped.
 
 mod command;
 mod file;
@@ -54,7 +54,7 @@ struct Root {
     private: Vec<PathBuf>,
 }
 
-/// What an agent may do in a workspace. By default nothing.
+/// The rights of an agent in a workspace. By default it has none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Grants {
     pub files: Files,
@@ -130,7 +130,7 @@ impl Workspace {
     }
 
     /// Answers `fs/*` and `terminal/*` with JSON. The session id in `params` is ignored.
-    /// Errors: `METHOD_NOT_FOUND` for what is not granted, `RESOURCE_NOT_FOUND` for a file or terminal that does not exist, `INVALID_PARAMS` for a path outside or a request above a limit, `INTERNAL_ERROR` if the system refuses.
+    /// Errors: `METHOD_NOT_FOUND` for a method that is not granted, `RESOURCE_NOT_FOUND` for a file or terminal that does not exist, `INVALID_PARAMS` for a path outside or a request above a limit, `INTERNAL_ERROR` if the system refuses.
     pub async fn call(&self, method: &str, params: &str) -> Result<Vec<u8>, ErrorObject> {
         if !self.serves(method) {
             return Err(ErrorObject::method_not_found(method));
@@ -148,7 +148,7 @@ impl Workspace {
         }
     }
 
-    /// Stops all commands, with everything that they started. No further terminal can be created.
+    /// Stops all commands, with all processes that they started. No further terminal can be created.
     pub async fn close(&self) {
         self.terminals.close().await;
     }

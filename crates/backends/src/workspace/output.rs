@@ -28,7 +28,7 @@ impl CommandOutput {
         self.bytes.extend(kept);
     }
 
-    /// The text, at most as long as what is kept, and whether its beginning was dropped. An incomplete character at the end is left out unless the output `is_complete`. Bytes that are not text become U+FFFD.
+    /// The text, at most as long as the kept output, and whether its beginning was dropped. An incomplete character at the end is left out unless the output `is_complete`. Bytes that are not text become U+FFFD.
     pub(super) fn text(&mut self, is_complete: bool) -> (String, bool) {
         let (most, cut) = (self.max_bytes, self.truncated);
         let mut bytes: &[u8] = self.bytes.make_contiguous();

@@ -36,7 +36,7 @@ pub(super) fn of_file(path: &str, error: &io::Error) -> ErrorObject {
     let data = || Json::from_value(&json!({ "path": path }));
     match error.kind() {
         io::ErrorKind::NotFound => not_found(path),
-        // A path that leads outside has no error of the system.
+        // A path that leads outside has no error number of the system.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => outside(path),
         io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory

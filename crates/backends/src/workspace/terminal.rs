@@ -36,9 +36,9 @@ struct TerminalTable {
 struct State {
     /// By id, until they are released.
     open: HashMap<String, Arc<RunningCommand>>,
-    /// How many are being started.
+    /// The number of terminals that are being started.
     starting: usize,
-    /// When those of the last minute were created.
+    /// The creation times of the last minute's terminals.
     created: VecDeque<Instant>,
     is_closed: bool,
 }
@@ -57,7 +57,7 @@ impl Terminals {
         Self(Arc::new(TerminalTable { root, grants, group, state }))
     }
 
-    /// Starts a command. Dropping this stops it: nobody would know its id.
+    /// Starts a command. Dropping the future stops the command, because no caller would know its id.
     pub(super) async fn create(
         &self,
         request: CreateTerminalRequest,
@@ -110,7 +110,7 @@ impl Terminals {
         Ok(refusal::result(&ReleaseTerminalResponse::new()))
     }
 
-    /// Stops all commands. Returns when nothing is left of them.
+    /// Stops all commands. Returns when no process of them is left.
     pub(super) async fn close(&self) {
         {
             let mut state = self.0.state();

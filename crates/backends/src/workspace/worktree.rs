@@ -18,11 +18,11 @@ use crate::child::tree::Tree;
 const GIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most output of git that is read, in bytes.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
-/// The most of it that an error repeats, in characters.
+/// The most of git's output that an error repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 500;
 /// The variables of the server that git gets: where it is, and where the user's own settings are.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "XDG_CONFIG_HOME"];
-/// The settings that keep git from running a program which an agent may have put into the repository.
+/// Settings that keep git from running a program that an agent may have put into the repository.
 const SAFE_SETTINGS: [(&str, &str); 8] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -33,7 +33,7 @@ const SAFE_SETTINGS: [(&str, &str); 8] = [
     ("diff.external", "true"),
     ("submodule.recurse", "false"),
 ];
-/// The sections of settings whose members are programs. Each has names that only the repository knows.
+/// The sections of settings whose members are programs. Only the repository knows the names in each.
 const PROGRAM_SECTIONS: &str = r"^(filter|hook|diff|merge)\..*\.";
 /// The members of these sections, without a program.
 const WITHOUT_PROGRAM: [(&str, &[(&str, &str)]); 4] = [
@@ -43,7 +43,7 @@ const WITHOUT_PROGRAM: [(&str, &[(&str, &str)]); 4] = [
     ("merge", &[("driver", "false")]),
 ];
 
-/// A repository of which an agent's threads have worktrees.
+/// A repository with worktrees for an agent's threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Repository {
     path: PathBuf,
@@ -64,12 +64,12 @@ impl Repository {
         Self { path: path.to_owned(), agent: agent.as_str().replace('.', "-") }
     }
 
-    /// Adds a worktree, unless it exists. It continues a branch that exists.
+    /// Adds a worktree, unless it exists. It continues an existing branch.
     pub(super) async fn add(&self, folder: &Path, thread: &str) -> Result<()> {
         if self.has(folder).await? {
             return Ok(());
         }
-        // Git forgets folders that were removed by hand only when it is asked to.
+        // Git keeps entries of folders that were removed by hand until it prunes them.
         self.git(&self.path, &["worktree", "prune"]).await?;
         let (branch, place) = (self.branch(thread), folder.to_string_lossy());
         let reference = format!("refs/heads/{branch}");
@@ -86,7 +86,7 @@ impl Repository {
         Err(self.failed(&format!("git could not create the worktree '{place}'"), &run).hint(hint))
     }
 
-    /// Removes a worktree without changes. Commits that are nowhere else stay on its branch.
+    /// Removes a worktree without changes. Commits that no other branch has stay on its branch.
     pub(super) async fn remove(&self, folder: &Path, thread: &str) -> Result<Removal> {
         if !folder.exists() {
             self.git(&self.path, &["worktree", "prune"]).await?;
@@ -102,7 +102,7 @@ impl Repository {
         Ok(Removal::Gone)
     }
 
-    /// Whether the folder is a worktree of this repository, and not of another.
+    /// Whether the folder is a worktree of this repository.
     async fn has(&self, folder: &Path) -> Result<bool> {
         if !folder.join(".git").is_file() {
             return Ok(false);
@@ -127,7 +127,7 @@ impl Repository {
         self.run(place, &without_programs(&listed.out), arguments).await
     }
 
-    /// Runs git with these settings, and nothing else of what the server has in its environment.
+    /// Runs git with these settings, and with no other variable of the server's environment.
     async fn run(
         &self,
         place: &Path,
@@ -146,12 +146,12 @@ impl Repository {
             .envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .env("LC_ALL", "C")
             .env("GIT_TERMINAL_PROMPT", "0")
-            // It fetches nothing: a protocol may be a program.
+            // It fetches nothing, because a protocol may be a program.
             .env("GIT_ALLOW_PROTOCOL", "")
             .env("GIT_NO_LAZY_FETCH", "1");
         let safe = SAFE_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), *value));
         let all: Vec<_> = safe.chain(settings.iter().cloned()).collect();
-        // As variables, because a name may have a `=`.
+        // Passed as variables, because a name may contain a `=`.
         command.env("GIT_CONFIG_COUNT", all.len().to_string());
         for (number, (name, value)) in all.iter().enumerate() {
             command.env(format!("GIT_CONFIG_KEY_{number}"), name);
@@ -163,11 +163,11 @@ impl Repository {
         let (out, error) = (leader.take_stdout(), leader.take_stderr());
         let work = async { tokio::join!(leader.exited(), read(out), read(error)) };
         let done = timeout(GIT_TIMEOUT, work).await;
-        // Nothing that it started goes on.
+        // No process that it started may continue.
         if !tree.is_gone().await {
             tree.kill().await;
         }
-        // One that hangs in the kernel is reaped when it exits.
+        // A process that hangs in the kernel is reaped when it exits.
         let _ = leader.reap().await;
         match done {
             Ok((Some(status), Ok(out), Ok(error))) => Ok(GitOutput { status, out, error }),
@@ -183,7 +183,7 @@ impl Repository {
     }
 }
 
-/// The settings that take the programs out of these, which are separated by zeros.
+/// The settings that remove the programs from the given names, which are separated by zeros.
 fn without_programs(names: &str) -> Vec<(String, &'static str)> {
     let mut sections: Vec<&str> =
         names.split('\0').filter_map(|name| Some(name.rsplit_once('.')?.0)).collect();

@@ -30,14 +30,14 @@ pub(super) struct MailRequest {
 
 const MAX_RECIPIENTS: usize = 50;
 const MAX_SUBJECT_CHARACTERS: usize = 60;
-/// What begins the words of the mail; the earliest in the text counts, and the longest of those that begin there.
+/// The markers before the words of the mail. The earliest in the text counts, and the longest of those at the same position.
 const WORDS: [&str; 4] = [": ", " saying that ", " saying ", " that "];
 const ABOUT: &str = " about ";
 
 // === impl MailRequest ===
 
 impl MailRequest {
-    /// Reads the user's text and, where the agent asked for a missing part, the user's reply to that.
+    /// Reads the user's text and, if the agent asked for a missing part, the user's reply.
     pub(super) fn read(text: &str, reply: Option<&str>) -> Self {
         let mut recipients: Vec<String> = Vec::new();
         for address in text.split_whitespace().chain(reply.unwrap_or_default().split_whitespace()) {

@@ -17,10 +17,10 @@ use super::name;
 use letter::{MailRequest, wants_mail};
 
 pub const NAME: &str = "mailcomposer";
-/// The most mails that the outbox keeps; the oldest go first.
+/// The most mails that the outbox keeps. The oldest are removed first.
 pub const MAX_OUTBOX_MAILS: usize = 100;
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
-/// The most bytes of messages that the state keeps; the oldest turns go first.
+/// The most bytes of messages that the state keeps. The oldest turns are removed first.
 pub const MAX_STATE_BYTES: usize = 512 * 1024;
 
 /// Writes mails. "Sending" puts a mail into a box in memory.
@@ -41,7 +41,7 @@ struct Config {
     style: Style,
 }
 
-/// The thread's state: user and agent in turn.
+/// The thread's state: messages of user and agent in turn.
 #[derive(Serialize, Deserialize, Default)]
 struct State {
     #[serde(default)]
@@ -105,7 +105,7 @@ impl MailComposer {
     ) -> Result<Outcome, AgentError> {
         let Saved { said, asked, style } = serde_json::from_slice(saved.as_bytes())?;
         let Approval { approved, reason } = serde_json::from_slice(given.as_bytes())?;
-        // Exactly the shown mail is sent.
+        // Send exactly the mail that was shown.
         let mail: Mail = serde_json::from_slice(shown.as_bytes())?;
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         let (decision, reply) = if approved {
@@ -166,7 +166,7 @@ enum Step {
     Send(Mail),
 }
 
-/// Decides by the message and, where the last reply asked for a missing part, by the message before it.
+/// Decides by the message and, if the last reply asked for a missing part, by the message before it.
 fn plan(said: &str, before: &[String], style: Style) -> Step {
     if let Some(reply) = name::recalled(said, before) {
         return Step::Say(reply);
@@ -248,7 +248,7 @@ fn shown(mail: &Mail, style: Style) -> String {
     format!("{question}\n\nTo: {}\nSubject: {subject}\n\n{body}", recipients.join(", "))
 }
 
-/// What became of an approved mail: nothing here sends mails.
+/// The text about an approved mail. Nothing here really sends mails.
 fn sent(mail: &Mail, style: Style) -> String {
     let (subject, recipients) = (&mail.subject, mail.recipients.join(", "));
     match style {

@@ -1,6 +1,6 @@
 //! A small bar chart as PNG.
 //!
-//! Its few bytes are not compressed: a library that could would be built for this image alone.
+//! The few bytes are not compressed: a compression library would be a dependency for this image alone.
 
 /// Width and height of the image, in pixels. A row has whole bytes.
 const SIDE: usize = 48;
@@ -72,7 +72,7 @@ fn stored(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The colors of the image, row by row, as a library of others reads them.
+    /// The colors of the image, row by row, as a third-party library reads them.
     fn pixels(topic: &str) -> Vec<[u8; 3]> {
         let file = png(topic);
         let mut decoder = png::Decoder::new(std::io::Cursor::new(&file));
@@ -90,7 +90,7 @@ mod tests {
         assert_ne!(image, pixels("something else"));
         let [background, bar] = [[250, 250, 247], [38, 84, 124]];
         assert!(image.iter().all(|pixel| [background, bar].contains(pixel)));
-        // A bar stands on the lower edge, between gaps.
+        // A bar reaches the lower edge, between gaps.
         let last_row = &image[47 * 48..];
         assert_eq!((last_row[0], last_row[3], last_row[12]), (background, bar, background));
     }

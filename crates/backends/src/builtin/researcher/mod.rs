@@ -1,4 +1,4 @@
-//! `researcher`: shows every kind of output, about any topic, without looking anything up.
+//! `researcher`: shows every kind of output, about any topic, without a real search.
 
 mod chart;
 
@@ -155,7 +155,7 @@ impl Agent for Researcher {
 /// The base address of the sample sources: a domain that is reserved for samples.
 const BASE: &str = "https://research.example.org";
 
-/// The topic that a question is about; `None` where it names none.
+/// The topic of a question. `None` if the question names none.
 fn topic_of(question: &str) -> Option<String> {
     let words: Vec<&str> = question.split_whitespace().collect();
     let mut topic: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();
@@ -174,7 +174,7 @@ fn lead(text: &str) -> Option<usize> {
     })
 }
 
-/// The findings, which follow from the topic alone.
+/// The findings. They depend only on the topic.
 fn findings(topic: &str) -> Vec<Finding> {
     let slug = slug(topic);
     let finding = |statement, title, (page, about, pages): (&str, _, _)| Finding {
@@ -220,7 +220,7 @@ async fn step(
     message.part(Part::annotation(trilogue_sdk::PartMetadata::Trajectory(trajectory))).await
 }
 
-/// The plan while the step with this index is at work.
+/// The plan while the step with this index is in progress.
 fn plan(at: usize) -> Vec<PlanEntry> {
     let status = |index: usize| match index.cmp(&at) {
         std::cmp::Ordering::Less => "completed",

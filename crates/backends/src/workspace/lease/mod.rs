@@ -1,14 +1,14 @@
-//! Leases of workspaces: while an agent works in a folder that several servers may share, a file in it says so.
+//! Leases of workspaces: while an agent works in a folder that several servers may share, a file in the folder marks that.
 //!
 //! A server takes a lease before it starts an agent for a thread in the folder, under the epoch of the thread: the store gives each
-//! further owner of the thread a greater one. The files are in `.trilogue/leases`. Git ignores them, and they go with the last lease.
+//! later owner of the thread a greater epoch. The files are in `.trilogue/leases`. Git ignores them, and they are removed with the last lease.
 //!
 //! # Invariants
-//! - A server never writes the lease of another one. It removes one that has expired, or of whose server and agent nothing is left.
+//! - A server never writes the lease of another server. It removes a lease that has expired, or whose server and agent have both ended.
 //! - No agent starts while there is a lease of the thread with a lower epoch. Its holder sees the new one within [`RENEW_EVERY`], kills
 //!   its agent and removes its lease.
-//! - No clocks are compared: a lease has expired when its content has not changed for [`EXPIRES_AFTER`] by the clock of the one who waits.
-//! - A holder that cannot renew its lease for [`GIVES_UP_AFTER`] kills its agent, before others take the lease for expired.
+//! - Clocks are never compared: a lease has expired if its content has not changed for [`EXPIRES_AFTER`] by the clock of the server that waits.
+//! - A holder that cannot renew its lease for [`GIVES_UP_AFTER`] kills its agent, before others treat the lease as expired.
 //!
 //! A paused server on another machine cannot kill its agent, which keeps working until the server continues.
 
@@ -35,26 +35,26 @@ use super::folder;
 use crate::child::{Child, Identity};
 use record::{FoundLease, LeaseFolder, LeaseHolder};
 
-/// How often a holder renews its lease, and looks for a newer one.
+/// How often a holder renews its lease and checks for a newer one.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// After how long without a change a lease has expired.
+/// A lease has expired after this long without a change.
 const EXPIRES_AFTER: Duration = Duration::from_secs(5);
 /// How long a holder may fail to renew its lease before it kills its agent.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(3);
-/// How often a server that waits for older leases looks at them.
+/// How often a server that waits for older leases checks them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a server waits for older leases that are renewed: their holders have agents to kill.
+/// How long a server waits for older leases that are still renewed: their holders need time to kill their agents.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// A lease of a workspace for one thread. Released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkspaceLease(Arc<LeaseState>);
 
-/// Tells that a lease is lost, without holding it.
+/// Reports the loss of a lease, without holding the lease.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseWatch(Arc<LeaseState>);
 
-/// The times of leases, which are those above but in tests.
+/// The times of leases: the constants above, except in tests.
 #[derive(Clone, Copy, Debug)]
 struct LeaseTimes {
     renew_every: Duration,
@@ -75,7 +75,7 @@ struct LeaseState {
     /// The number of renewals.
     count: AtomicU64,
     renewed_at: Mutex<Instant>,
-    /// Whether its file is removed for good. Locked while the file is written.
+    /// Whether its file is removed permanently. Locked while the file is written.
     is_removed: Mutex<bool>,
     /// Cancelled when another server has the workspace, or may have it.
     lost: CancellationToken,
@@ -139,7 +139,7 @@ impl WorkspaceLease {
         self.0.renew().await;
     }
 
-    /// Whether the agent may continue. Looks for a newer lease unless that was done just now: the server may have been paused.
+    /// Whether the agent may continue. Checks for a newer lease, unless that was done just now: the server may have been paused.
     pub(crate) async fn is_held(&self) -> bool {
         let is_fresh = lock(&self.0.renewed_at).elapsed() < self.0.times.renew_every * 2;
         match self.0.lost.is_cancelled() {
@@ -171,7 +171,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Releases a lease that is lost, when nothing is left of the agent.
+    /// Releases a lost lease, once no process of the agent is left.
     pub(crate) fn release(&self) {
         self.0.remove();
     }
@@ -180,7 +180,7 @@ impl LeaseWatch {
 // === impl LeaseState ===
 
 impl LeaseState {
-    /// Does something with files, which may take long on a shared file system.
+    /// Does blocking work with files, which may take long on a shared file system.
     async fn on_disk<T: Send + 'static>(
         self: &Arc<Self>,
         work: fn(&Self) -> io::Result<T>,
@@ -308,7 +308,7 @@ async fn keep(state: Arc<LeaseState>) {
     }
 }
 
-/// The error of an agent's turn whose thread another server has.
+/// The error of an agent's turn if another server has taken over its thread.
 pub(crate) fn taken_over() -> Error {
     Error::new(Code::ThreadElsewhere, "another server has taken over the thread and its folder")
         .hint("send the request again")

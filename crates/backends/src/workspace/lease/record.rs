@@ -1,4 +1,4 @@
-//! The files of leases: the name of one says which is newer, its content who holds it.
+//! The files of leases: the name shows which lease is newer, and the content names the holder.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use crate::child::{Identity, kill_stray, machine};
 
-/// The folder of ours in a workspace.
+/// The folder of this server in a workspace.
 const OURS: &str = ".trilogue";
 const LEASES: &str = "leases";
-/// Keeps git from showing the folder, wherever the workspace is.
+/// Keeps git from showing the folder, in any workspace.
 const IGNORE_FILE: &str = ".gitignore";
 const IGNORE_ALL: &[u8] = b"*\n";
-/// The ending of a file that is being written.
+/// The suffix of a file that is being written.
 const UNFINISHED: &str = "new";
 /// The folders are private to this user.
 const MODE: u32 = 0o700;
@@ -60,7 +60,7 @@ impl LeaseFolder {
         Self { leases: ours.join(LEASES), ours, thread }
     }
 
-    /// The file of a lease. `instance` is its own.
+    /// The file of a lease. `instance` is unique to the lease.
     pub(super) fn path(&self, epoch: u64, instance: Uuid) -> PathBuf {
         self.leases.join(format!("{}.{epoch}.{}", self.thread, instance.simple()))
     }
@@ -69,7 +69,7 @@ impl LeaseFolder {
     pub(super) fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let unfinished = path.with_added_extension(UNFINISHED);
         match fs::write(&unfinished, content) {
-            // The agent may have removed the folder, or another server the empty one.
+            // The agent may have removed the folder, or another server may have removed it while it was empty.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.create()?;
                 fs::write(&unfinished, content)?;
@@ -89,7 +89,7 @@ impl LeaseFolder {
         }
     }
 
-    /// The thread's leases but for this one.
+    /// The thread's leases, without this one.
     pub(super) fn others(&self, own: &Path) -> io::Result<Vec<FoundLease>> {
         let entries = match fs::read_dir(&self.leases) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -129,9 +129,9 @@ impl LeaseFolder {
             }
             _ => {}
         }
-        // It fails while another lease is there.
+        // This fails while another lease exists.
         if fs::remove_dir(&self.leases).is_ok() {
-            // A server that takes a lease meanwhile makes them again.
+            // A server that takes a lease meanwhile creates them again.
             drop(fs::remove_file(self.ours.join(IGNORE_FILE)));
             drop(fs::remove_dir(&self.ours));
         }
@@ -164,7 +164,7 @@ impl LeaseHolder {
         content.to_string().into_bytes()
     }
 
-    /// Reads a lease. What cannot be read is unknown.
+    /// Reads a lease. Members that cannot be read count as unknown.
     pub(super) fn of_content(content: &[u8]) -> Self {
         let record: Value = serde_json::from_slice(content).unwrap_or_default();
         let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -179,7 +179,7 @@ impl LeaseHolder {
         }
     }
 
-    /// Whether its processes are those of this machine, so that their ids mean the same here.
+    /// Whether its processes run on this machine, so that their ids have the same meaning here.
     fn is_here(&self) -> bool {
         let (boot, pid_namespace) = machine();
         !boot.is_empty() && self.boot == boot && self.pid_namespace == pid_namespace
@@ -190,7 +190,7 @@ impl LeaseHolder {
         self.is_here() && self.server.is_some_and(|server| !server.is_alive())
     }
 
-    /// Kills its agent if that runs on this machine. Returns `false` if something may be left of it here.
+    /// Kills its agent if the agent runs on this machine. Returns `false` if some of its processes may be left here.
     pub(super) async fn kill_agent(&self) -> bool {
         match self.child {
             Some((instance, leader)) if self.is_here() => kill_stray(instance, leader).await,

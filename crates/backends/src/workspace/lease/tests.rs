@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// Short, so that the tests are; in the same order.
+/// The times in the order of the members, short so that the tests are short.
 const TIMES: LeaseTimes = LeaseTimes {
     renew_every: Duration::from_millis(50),
     expires_after: Duration::from_millis(500),
