@@ -24,7 +24,7 @@ use crate::child::{Children, InvalidSetting};
 use crate::native::schema::Schema;
 use crate::permission::{Rules, unattended};
 
-/// How long an input with an image or a sound waits for the agent to say whether it takes such blocks.
+/// How long an input with an image or a sound waits until the agent reports whether it accepts such blocks.
 const LEARN_LIMIT: Duration = Duration::from_secs(20);
 /// The content types whose blocks need a capability.
 const MEDIA: [&str; 2] = ["image/", "audio/"];
@@ -53,7 +53,7 @@ impl AgentClient {
         Self::build(card, launch, children, rules, true)
     }
 
-    /// As [`AgentClient::new`], for a command that may not be an agent at all: lists name it once it has started.
+    /// As [`AgentClient::new`], for a command that may not be an agent: lists name it only after a successful start.
     pub fn of_command(card: AgentCard, launch: Launch, children: Arc<Children>) -> Result<Self> {
         Self::build(card, launch, children, Arc::default(), false)
     }
@@ -77,7 +77,7 @@ impl AgentClient {
         self.opener().pool.has_started()
     }
 
-    /// Starts the agent in another way from now on. Running processes keep their sessions until they exit.
+    /// Replaces the agent's launch. Running processes keep their sessions until they exit.
     /// Fails as [`AgentClient::new`].
     pub fn relaunch(&self, launch: Launch) -> Result<()> {
         check(&self.0.card.name, &launch)?;
@@ -131,11 +131,11 @@ impl Backend for AgentClient {
         }
     }
 
-    /// An image or a sound needs a capability of the agent, which only its greeting names.
+    /// Starts the agent for an input with an image or a sound: these need a capability that only the agent's greeting names.
     async fn learn(&self, by: &Principal, input: &Input) {
         let opener = self.opener();
         if has_media(input) && opener.greetings.newest().is_none() {
-            // What keeps it from starting is the run's own failure.
+            // If the agent cannot start, the run fails with the reason later.
             drop(timeout(LEARN_LIMIT, opener.greet(by)).await);
         }
     }
@@ -158,7 +158,7 @@ impl Backend for AgentClient {
         Ok(input)
     }
 
-    /// Accepts an answer that fits the form, and that the agent can get without a change of meaning.
+    /// Accepts an answer that matches the schema and that the agent can receive without a change of meaning.
     fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
         let invalid = |why: String, places: Vec<Violation>| {
             let message =
@@ -172,7 +172,7 @@ impl Backend for AgentClient {
             invalid(format!("{at} {}", place.message), vec![place])
         })?;
         let (Some(value), Some(schema)) = (filled, &interrupt.schema) else { return Ok(()) };
-        // An invalid schema does not say what fits.
+        // An invalid schema accepts any answer.
         let Ok(schema) = Schema::compile(schema) else { return Ok(()) };
         schema.check(value).map_err(|why| invalid(why.to_string(), why.into_violations()))
     }

@@ -1,4 +1,4 @@
-//! What helps to understand an agent's failure: the end of its standard error, and variables that it may want.
+//! Hints that explain an agent's failure: the end of its standard error, and variables that it may need.
 
 use trilogue_domain::{Failure, Json};
 use trilogue_mapping::agent_client::{STDERR_INTRODUCTION, explained};
@@ -10,13 +10,13 @@ use crate::child::SERVER_PREFIX;
 
 /// The most variables that a hint names.
 const MAX_NAMED: usize = 8;
-/// The words of a failure for want of credentials.
+/// The words of a failure because of missing credentials.
 const CREDENTIAL_WORDS: [&str; 5] =
     ["api key", "api_key", "credential", "unauthorized", "not logged in"];
 
 #[derive(Clone, Debug)]
 pub(super) struct Diagnosis {
-    /// What the agent wrote to its standard error during a call that it refused; else empty.
+    /// The agent's standard error during a call that it refused. Otherwise empty.
     stderr: String,
     hint: Option<String>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Diagnosis {
 // === impl Diagnosis ===
 
 impl Diagnosis {
-    /// Of a failure of an agent whose child has these variables, and which may want those of `wanted`. `stderr` is what it wrote meanwhile.
+    /// Explains a failure of an agent whose child has the variables `env` and which may need those of `wanted`. `stderr` is its output during the call.
     pub(super) fn of(
         failure: &AgentFailure,
         env: &[(String, String)],
@@ -84,7 +84,7 @@ fn hint_of(data: &str) -> Option<String> {
     splice::get_text(data, &["hint"]).map(Into::into)
 }
 
-/// Both hints: how to sign in is still right where a variable is missing.
+/// Both hints joined: how to sign in is still right if a variable is missing.
 fn joined(own: Option<String>, hint: &str) -> String {
     match own {
         Some(own) => format!("{own}; or {hint}"),
@@ -92,7 +92,7 @@ fn joined(own: Option<String>, hint: &str) -> String {
     }
 }
 
-/// The variables that the server has and the agent does not: those that the failure names, else, for want of credentials, those that this agent uses.
+/// The variables that the server has and the agent does not: those that the failure names; otherwise, if credentials are missing, those that this agent uses.
 fn missing_variables(
     text: &str,
     needs_login: bool,

@@ -1,4 +1,4 @@
-//! Failures of agents, as runs and clients get them.
+//! Failures of agents, in the form for runs and clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub(super) enum AgentFailure {
     MissingMethod(Box<MissingMethod>),
     /// A person has to sign in before the agent opens a session.
     SignInNeeded(Box<SignInNeeded>),
-    /// The agent's process has exited: how, and the end of its standard error.
+    /// The agent's process has exited: its status, and the end of its standard error.
     Exited(String),
     /// The agent could not be started, did not answer in time, or was not called at all.
     Local(Error),
     /// The command is not an agent that this server can talk to. Starting it again changes nothing.
     Incompatible(Error),
-    /// Any of these, explained.
+    /// Any of these, with hints.
     Diagnosed(Box<(Self, Diagnosis)>),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct SignInNeeded {
 // === impl AgentFailure ===
 
 impl AgentFailure {
-    /// Says how to sign in, where the agent wants that.
+    /// Adds how to sign in, if the agent requires it.
     pub(super) fn with_sign_in(self, agent: &Arc<str>, methods: &[AuthMethod]) -> Self {
         match self {
             Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED => {
@@ -73,7 +73,7 @@ impl AgentFailure {
         )
     }
 
-    /// Says which method is missing, where the refused call was of a method that every agent has.
+    /// Names the missing method, if the agent refused a method that every agent must have.
     pub(super) fn for_method(self, agent: &Arc<str>, method: &str) -> Self {
         match self {
             Self::Refused(error) if error.code == RpcCode::METHOD_NOT_FOUND => {
@@ -102,8 +102,8 @@ impl AgentFailure {
         }
     }
 
-    /// Whether the agent does not know the session `remote`. Agents report that in several ways. A resource that is not
-    /// found does not count, unless it is the session.
+    /// Whether the failure means that the agent does not know the session `remote`. Agents report that in several ways. A resource that is not
+    /// found does not count, unless the resource is the session.
     pub(super) fn is_lost_session(&self, remote: &str) -> bool {
         let Self::Refused(error) = self else { return false };
         let data = error.data.as_ref().map_or("", |data| data.as_str());
@@ -168,7 +168,7 @@ impl AgentFailure {
         }
     }
 
-    /// With what helps to understand it, as runs and clients get it. `env` are the variables of the agent's child, `wanted` those that it may want, `stderr` is what it wrote meanwhile.
+    /// Adds hints, for runs and clients. `env` are the variables of the agent's child, `wanted` those that it may need, `stderr` is its output during the call.
     pub(super) fn diagnosed(
         self,
         env: &[(String, String)],
@@ -181,7 +181,7 @@ impl AgentFailure {
 
     pub(super) fn into_call_error(self) -> CallError {
         match self {
-            // The client has called what every agent has.
+            // The client has called a method that every agent must have.
             Self::MissingMethod(missing) => {
                 let data = missing.error.data.as_ref().and_then(domain_json);
                 let hint = |data: &str| with_hint(data, NOT_AN_AGENT_HINT);
@@ -233,7 +233,7 @@ impl From<Error> for AgentFailure {
     }
 }
 
-/// For a call whose connection may still exist.
+/// For a call on a connection that may still exist.
 impl From<CallFailure> for AgentFailure {
     fn from(failed: CallFailure) -> Self {
         match failed {
@@ -287,7 +287,7 @@ fn with_hint(details: &str, hint: &str) -> Option<Json> {
     Json::parse(hinted).ok()
 }
 
-/// A client's error, as its agent gets it.
+/// Converts a client's error to the form that its agent gets.
 pub(super) fn error_object(error: CallError) -> ErrorObject {
     let data = error
         .data

@@ -14,16 +14,16 @@ const MIN_LINE_BYTES: usize = 64 * 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
     pub command: Vec<String>,
-    /// Where it is started, and where its sessions work unless their client names another directory. `None`: where the session works, or where the server runs. Unused with [`Self::folders`].
+    /// Where the agent starts, and where its sessions work unless their client names another directory. `None`: where the session works, or the server's working directory. Unused with [`Self::folders`].
     pub cwd: Option<PathBuf>,
     /// Where its processes start, if that is not where its sessions work.
     pub start_dir: Option<PathBuf>,
-    /// Its working directories. `None`: where the client says, or where the server runs.
+    /// Its working directories. `None`: the directory that the client names, or the server's working directory.
     pub folders: Option<Folders>,
     pub env: Vec<(String, String)>,
-    /// The server's own variables that it gets beside [`crate::child::INHERITED`].
+    /// The server's own variables that it gets in addition to [`crate::child::INHERITED`].
     pub inherit: Vec<String>,
-    /// The variables from which it takes credentials, as far as that is known: a hint names those that it lacks.
+    /// The known variables with credentials for it: a hint names those that it lacks.
     pub credentials: Vec<String>,
     pub processes: Processes,
     pub max_processes: usize,
@@ -43,7 +43,7 @@ pub struct Launch {
     pub auth_method: Option<String>,
     /// Whether its questions wait forever.
     pub hold: bool,
-    /// What happens when a thread goes back to an earlier point than the agent knows.
+    /// What happens if a thread goes back to an earlier point than the agent remembers.
     pub on_rewind: OnRewind,
     /// Whether message chunks without an id get one.
     pub assign_message_ids: bool,
@@ -53,22 +53,22 @@ pub struct Launch {
     pub client_meta: ClientMeta,
     /// How it gets the citations of prompts.
     pub citations: PromptCitations,
-    /// How its sessions are set when they are opened.
+    /// The settings of its sessions when they are opened.
     pub session: SessionDefaults,
     /// The folders below which a request over the network may choose the one of its session.
     pub roots: Vec<PathBuf>,
     /// The folders of the server itself, in which no session works.
     pub private: Vec<PathBuf>,
-    /// Modes and values of options with which the agent asks less, beside those that are known.
+    /// Additional modes and values of options with which the agent asks less.
     pub unattended: Vec<String>,
-    /// The servers of the Model Context Protocol that its sessions get beside those of their clients, as the protocol writes them.
+    /// The servers of the Model Context Protocol that its sessions get in addition to those of their clients, in the form of that protocol.
     pub mcp_servers: Vec<Value>,
 }
 
 /// The mode and the options that sessions begin with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SessionDefaults {
-    /// The first of these that the agent offers, each by its id or name. Empty: the agent's own.
+    /// The first of these that the agent offers, each by its id or name. Empty: the agent's default.
     pub mode: Vec<String>,
     /// Values of options, each by the option's id or name.
     pub options: Vec<(String, Value)>,
@@ -90,7 +90,7 @@ pub enum ClientTools {
     /// The server's, if it offers any.
     #[default]
     None,
-    /// The client's, of the one that prompted last.
+    /// Those of the client that sent the last prompt.
     Forward,
 }
 
@@ -98,7 +98,7 @@ pub enum ClientTools {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientMeta {
-    /// The agent gets it, without the members that are named like a parameter of its handlers.
+    /// The agent gets it, without members that have the name of a parameter of its handlers.
     #[default]
     Pass,
     /// The server removes it.
@@ -109,7 +109,7 @@ pub enum ClientMeta {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptCitations {
-    /// As text behind the message.
+    /// As text after the message.
     #[default]
     Text,
     /// Under `_meta` of the content blocks.
@@ -163,7 +163,7 @@ impl Launch {
         }
     }
 
-    /// How prompts carry citations. An agent that gets no `_meta` gets them as text.
+    /// How prompts carry citations. An agent without `_meta` gets them as text.
     pub(super) fn citations(&self) -> Citations {
         match (self.citations, self.client_meta) {
             (PromptCitations::Meta, ClientMeta::Pass) => Citations::Meta,

@@ -13,12 +13,12 @@ pub(super) fn for_agent(json: RawJson, meta: ClientMeta) -> RawJson {
     }
     match without_meta(json.as_str()) {
         Cow::Borrowed(_) => json,
-        // JSON without some of its members is JSON.
+        // JSON stays valid if members are removed.
         Cow::Owned(less) => RawJson::parse(less).unwrap_or(RawJson::EMPTY),
     }
 }
 
-/// The params of a request with a client's own members at its root too, as the agent gets them.
+/// The params of a request with a client's own members added at its root, as the agent gets them.
 pub(super) fn with_extra(params: RawJson, extra: Option<&Json>, meta: ClientMeta) -> RawJson {
     let Some(extra) = extra else { return for_agent(params, meta) };
     let all = with_members(params.as_str(), extra.as_str());

@@ -1,4 +1,4 @@
-//! Operations of clients of the agent's own protocol beyond runs.
+//! Operations of clients of the agent's own protocol, outside of runs.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -76,12 +76,12 @@ impl Sessions for AgentClient {
             None => call_agent(self.opener(), client, method, params).await,
         };
         let result = called.map_err(AgentFailure::into_call_error)?;
-        // The result of a method that the protocol does not have stays as it is.
+        // The result of a method outside of the protocol stays unchanged.
         let is_known = wire::method(method).is_some();
         Ok(if is_known || result.as_str() != "null" { json_of(result) } else { Json::null() })
     }
 
-    /// Without a thread only the principal's processes that belong to none are notified: those of a thread do not concern other clients.
+    /// Without a thread, only the principal's processes without a thread are notified: those of a thread do not concern other clients.
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
@@ -113,7 +113,7 @@ impl Sessions for AgentClient {
     }
 }
 
-/// The session of a thread. It is opened if it is not open, or not as its client wants it.
+/// The session of a thread. Opens it if it is not open with the params that its client wants.
 async fn open(
     opener: &Arc<SessionOpener>,
     thread: &ThreadContext,
@@ -161,7 +161,7 @@ async fn call_session(
     Ok(with_our_id(result, session.remote(), thread.thread().as_str()))
 }
 
-/// A result that names the session by our id, if the agent has named it by its own.
+/// A result with this server's id of the session, if the agent used its own.
 fn with_our_id(result: RawJson, remote: &str, ours: &str) -> RawJson {
     if splice::get_text(result.as_str(), &["sessionId"]).as_deref() != Some(remote) {
         return result;
@@ -190,7 +190,7 @@ async fn call_agent(
             opener.authentication.signed_out(&principal);
             let all = opener.pool.all_of(&principal);
             let others = all.iter().filter(|other| !Arc::ptr_eq(other, process));
-            // The result of the process that the client called counts.
+            // Only the result of the process that the client called is returned.
             let calls = others.map(|other| other.call(method, &params, SERVER_CALL_TIMEOUT));
             drop(join_all(calls).await);
         }

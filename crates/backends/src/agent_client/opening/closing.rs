@@ -1,4 +1,4 @@
-//! Binding a thread to its session, and closing what an agent holds for a thread.
+//! Binds a thread to its session, and closes all that an agent holds for a thread.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::workspace::Removal;
 // === impl SessionOpener ===
 
 impl SessionOpener {
-    /// Binds the thread to a session, or closes the session. `remembered` is the method of authentication of the binding before.
+    /// Binds the thread to a session, or closes the session if that fails. `remembered` is the authentication method of the previous binding.
     pub(in crate::agent_client) async fn bind(
         self: &Arc<Self>,
         thread: &ThreadContext,
@@ -26,7 +26,7 @@ impl SessionOpener {
         self.close_unless(is_bound, thread.clone(), state)
     }
 
-    /// As [`Self::bind`], for a run. When the run was stopped, the thread binds instead, so that the next run has the session.
+    /// As [`Self::bind`], for a run. If the run was stopped, the thread binds instead, so that the next run has the session.
     pub(super) async fn bind_for_run(
         self: &Arc<Self>,
         context: &RunContext,
@@ -62,7 +62,7 @@ impl SessionOpener {
         Err(AgentFailure::local(Code::Internal, "the agent's session could not be stored"))
     }
 
-    /// Closes everything held for a thread. This continues if no caller waits for it any more.
+    /// Closes everything held for a thread. Continues even if the caller stops waiting.
     pub(in crate::agent_client) async fn close(
         self: &Arc<Self>,
         thread: ThreadKey,
@@ -75,7 +75,7 @@ impl SessionOpener {
         }
     }
 
-    /// Closes a thread's session, its terminals and its own process. A session in use stays, unless it is for good.
+    /// Closes a thread's session, its terminals and its own process. A session in use stays, unless `for_good` is set.
     async fn close_now(&self, key: ThreadKey, for_good: bool) {
         let Some(thread) = self.threads.get(key) else { return };
         let mut state = thread.state.lock().await;

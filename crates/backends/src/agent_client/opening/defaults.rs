@@ -1,4 +1,4 @@
-//! Sets a session that was opened as the settings of its agent want it, before anybody uses it.
+//! Applies the agent's settings to a newly opened session, before its first use.
 
 use serde_json::Value;
 use trilogue_domain::error::{Code, Error};
@@ -10,7 +10,7 @@ use crate::agent_client::session::{Session, setting, settings_of};
 /// The member of settings that names the mode.
 const MODE: &str = "mode";
 
-/// Sets the mode and the options. A session that cannot be set so is not used: its agent could do more than its settings allow.
+/// Sets the mode and the options. If a setting fails, the session is not used: its agent could do more than its settings allow.
 pub(super) async fn set_defaults(
     defaults: &SessionDefaults,
     session: &Session,

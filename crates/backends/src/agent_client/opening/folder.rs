@@ -1,6 +1,6 @@
 //! The folder that a run names for its session.
 //!
-//! A request over the network gets a folder below the roots of its agent. Its configuration then names the real path, so that no link that is made later leads elsewhere.
+//! A request over the network gets a folder below the roots of its agent. Its configuration then has the real path, so that a link that is made later has no effect.
 
 use std::path::{Path, PathBuf};
 
@@ -49,12 +49,12 @@ pub(in crate::agent_client) async fn check_folder(
     caller: &RunCaller<'_>,
     config: Json,
 ) -> DomainResult<Json> {
-    // With folders of its own, the agent never works in one of a request.
+    // With its own folders, the agent never works in one from a request.
     if launch.folders.is_some() {
         return Ok(config);
     }
     let named = splice::get(config.as_str(), &[FOLDER_MEMBER]).map(serde_json::from_str::<String>);
-    // A value that is not a path fails the run later, with the reason.
+    // An invalid path fails the run later, with the reason.
     let Some(Ok(named)) = named else { return Ok(config) };
     let path = PathBuf::from(&named);
     if !path.is_absolute() {
@@ -83,7 +83,7 @@ pub(in crate::agent_client) async fn check_folder(
     config.and_then(|it| Json::parse(it).ok()).ok_or_else(|| outside(agent, &named))
 }
 
-/// Checks that no link leads elsewhere from the folder that a request over the network has got.
+/// Checks that the folder of a request over the network is still reached without links to another place.
 pub(super) async fn check_unmoved(context: &RunContext, params: &Json) -> Result<(), AgentFailure> {
     let Some(folder) = SessionParams::cwd_of(params) else { return Ok(()) };
     if context.source() == RequestSource::LocalSocket {
@@ -93,7 +93,7 @@ pub(super) async fn check_unmoved(context: &RunContext, params: &Json) -> Result
         Ok(real) if real != folder => {
             Err(outside(context.agent(), &folder.display().to_string()).into())
         }
-        // A folder that is not there is refused with the reason.
+        // A missing folder is refused later, with the reason.
         Ok(_) | Err(_) => Ok(()),
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn is_below(real: &Path, folders: &[PathBuf]) -> bool {
     })
 }
 
-/// The same error for every folder, so that it tells nothing of what exists.
+/// The same error for every folder, so that it does not reveal which folders exist.
 pub(super) fn outside(agent: &AgentName, folder: &str) -> Error {
     let message = format!(
         "`agents.{agent}.roots` does not allow the folder '{}' for this request",

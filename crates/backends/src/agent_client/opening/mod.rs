@@ -1,4 +1,4 @@
-//! Opens the session of a thread: in its process, with authentication if the agent asks for it.
+//! Opens the session of a thread: in the right process, with authentication if the agent requires it.
 
 mod closing;
 mod defaults;
@@ -47,12 +47,12 @@ pub(super) struct SessionOpener {
 pub(super) struct Requester<'a> {
     principal: PrincipalKey,
     profile: Option<&'a ClientProfile>,
-    /// The client that opens it: it gets the agent's questions about that.
+    /// The client that opens it. It gets the agent's questions about the opening.
     client: Option<&'a Arc<dyn Client>>,
     auth: AuthMode,
 }
 
-/// A session that was reopened, or a new one in its place.
+/// A reopened session, or a new one instead of it.
 #[derive(Debug)]
 pub(super) struct ReopenedSession {
     pub(super) session: SessionLease,
@@ -121,7 +121,7 @@ impl SessionOpener {
         self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
     }
 
-    /// The session of the thread's binding, if it is open, and either with its client's params or not to be reopened.
+    /// The session of the thread's binding, if it is open, and if it either has its client's params or cannot be reopened now.
     pub(super) async fn open_session(
         &self,
         thread: &ThreadContext,
@@ -139,7 +139,7 @@ impl SessionOpener {
             state.opened_with.clone_from(&state.wanted);
             return Ok(Some(session));
         }
-        // A session that cannot be opened must not end the one that is open.
+        // Check first: a session that cannot be opened must not end the open one.
         params::check_cwd(thread.agent(), &launch, wanted, &params).await?;
         if session.has_leases_beyond(1) || !session.process().can_reopen() {
             return Ok(Some(session));
@@ -150,7 +150,7 @@ impl SessionOpener {
         Ok(None)
     }
 
-    /// Begins a new session for a thread. `binding` is that of the session before, if there was one.
+    /// Begins a new session for a thread. `binding` is the binding of the previous session, if there was one.
     pub(super) async fn begin(
         &self,
         thread: &ThreadContext,
@@ -191,7 +191,7 @@ impl SessionOpener {
         }
     }
 
-    /// Reopens the session of the thread's binding. If the agent cannot, or does not know it any more, this begins another.
+    /// Reopens the session of the thread's binding. If the agent cannot reopen it or no longer knows it, begins a new one.
     pub(super) async fn reopen(
         &self,
         thread: &ThreadContext,
@@ -202,7 +202,7 @@ impl SessionOpener {
         let remembered = binding.auth_method.clone();
         let (start, lease) = self.start(thread, requester, state, binding.clone()).await?;
         if !start.process.can_reopen() {
-            // Its slot is for the new session.
+            // Release its slot for the new session.
             drop((start, lease));
             let session = self.begin(thread, requester, state, Some(binding)).await?;
             let forgotten = Some("the agent cannot open its sessions again".to_owned());
@@ -238,7 +238,7 @@ impl SessionOpener {
         }
     }
 
-    /// Authenticates with the agent of a run, which asked for it with `failure`.
+    /// Authenticates with the agent of a run, after the agent refused a call with `failure`.
     pub(super) async fn authenticate_for_run(
         &self,
         context: &RunContext,
@@ -332,7 +332,7 @@ fn replace(
     if let Some(before) = state.session.replace(Arc::clone(&session)) {
         before.close();
         if before.is_open() && before.remote() != session.remote() {
-            // The agent's data of the old session is no longer used.
+            // End the old session at the agent in the background: its data is no longer used.
             tokio::spawn(async move {
                 let _lease = before.process().lease();
                 before.end_remote(false).await;
@@ -342,7 +342,7 @@ fn replace(
     SessionLease::new(session, lease)
 }
 
-/// From where a process's standard error is about the opening of a session: from its start, if nothing else was done in it.
+/// The position from which a process's standard error belongs to this opening: its start, if the process had no other work.
 fn position_of(process: &Process) -> u64 {
     if process.has_completed_turn() { process.child().captured().position() } else { 0 }
 }

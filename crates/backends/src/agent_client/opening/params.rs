@@ -1,4 +1,4 @@
-//! A session's working directory and tool servers, and the secrets among them.
+//! A session's working directory and tool servers, with the secrets that they contain.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::agent_client::session::{SessionBinding, SessionParams};
 use crate::child::Child;
 use crate::permission::real_path;
 
-/// The session works in a folder of ours, else in its client's, else where it worked before, else where the agent is started.
+/// The directory is, in this order: a folder of this server, the client's, the previous one, the directory in which the agent starts.
 pub(super) async fn of_session(
     launch: &Launch,
     thread: &ThreadContext,
@@ -34,7 +34,7 @@ pub(super) async fn of_session(
         let servers = with_configured(launch, Value::Null);
         return Ok(SessionParams { cwd, directories: binding.directories, servers });
     };
-    // A client sends all of it each time.
+    // A client sends all params each time.
     let member = |name: &str| {
         let raw = splice::get(wanted.as_str(), &[name])?;
         serde_json::from_str::<Value>(raw).ok()
@@ -44,7 +44,7 @@ pub(super) async fn of_session(
     Ok(SessionParams { cwd, directories, servers })
 }
 
-/// The client's servers, and those of the settings. If both have the same name, the client's counts.
+/// The client's servers, and those of the settings. For equal names, the client's server is used.
 fn with_configured(launch: &Launch, servers: Value) -> Value {
     if launch.mcp_servers.is_empty() {
         return servers;
@@ -52,7 +52,7 @@ fn with_configured(launch: &Launch, servers: Value) -> Value {
     let mut all = match servers {
         Value::Array(servers) => servers,
         Value::Null => Vec::new(),
-        // The agent says what is wrong with it.
+        // The agent reports the error.
         other => return other,
     };
     for server in &launch.mcp_servers {
@@ -63,7 +63,7 @@ fn with_configured(launch: &Launch, servers: Value) -> Value {
     Value::Array(all)
 }
 
-/// Fails if the settings name a server of a kind that the agent cannot use.
+/// Fails if the settings name a server of a kind that the agent does not support.
 pub(super) fn check_servers(launch: &Launch, process: &Process) -> Result<(), AgentFailure> {
     let can = process.capabilities().mcp.clone().unwrap_or_default();
     let unusable = launch.mcp_servers.iter().find(|server| match server["type"].as_str() {
@@ -78,7 +78,7 @@ pub(super) fn check_servers(launch: &Launch, process: &Process) -> Result<(), Ag
     Err(Error::new(Code::ConfigInvalid, message).hint(hint).into())
 }
 
-/// The members of a client's params beside those of [`SessionParams`]. Some agents read the names with underscores too.
+/// The members of a client's params that [`SessionParams`] does not have. Some agents also read the names with underscores.
 pub(super) fn extra_members(params: &Json) -> Option<Json> {
     const KNOWN: [&str; 7] = [
         "sessionId",
@@ -111,7 +111,7 @@ fn usual_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
     }
 }
 
-/// Where a process starts that belongs to no thread.
+/// The directory in which a process without a thread starts.
 pub(super) fn unowned_cwd(launch: &Launch) -> PathBuf {
     launch.start_dir.clone().unwrap_or_else(|| default_cwd(launch))
 }
@@ -136,7 +136,7 @@ pub(super) async fn check_cwd(
 ) -> Result<(), AgentFailure> {
     check_private(agent, launch, wanted, params).await?;
     let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
-    // Elsewhere, such as in a container, only the agent can tell.
+    // In another environment, such as a container, only the agent can check it.
     let is_used_here = usual_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
     if !is_chosen || !is_used_here {
         return Ok(());
@@ -176,8 +176,8 @@ async fn check_private(
     }
 }
 
-/// Hides what a client sent for its session from the captured standard error: the values for its servers, and everything
-/// that it attached.
+/// Hides a client's values from the captured standard error: the values for its servers, and everything that
+/// it attached.
 pub(super) fn hide_secrets(child: &Child, params: &SessionParams, extra: Option<&Json>) {
     let secrets = server_secrets(&params.servers);
     let attached = extra.map(attached_texts).unwrap_or_default();
@@ -192,7 +192,7 @@ fn server_secrets(servers: &Value) -> Vec<String> {
     let mut secrets = Vec::new();
     for value in values {
         secrets.push(value.to_owned());
-        // The token behind `Bearer`.
+        // The token after `Bearer`.
         if let Some((_, token)) = value.split_once(' ') {
             secrets.push(token.trim().to_owned());
         }
@@ -200,7 +200,7 @@ fn server_secrets(servers: &Value) -> Vec<String> {
     secrets
 }
 
-/// All strings in `_meta`: some may be tokens.
+/// All strings in `_meta`, because some may be tokens.
 fn attached_texts(extra: &Json) -> Vec<String> {
     let meta = splice::get(extra.as_str(), &[Meta::KEY]);
     let mut values: Vec<Value> =

@@ -16,7 +16,7 @@ pub(in crate::agent_client) struct ReadySession {
     pub(in crate::agent_client) missed: NewestMessages,
 }
 
-/// A session that the agent does not know any more.
+/// A session that the agent no longer knows.
 pub(in crate::agent_client) struct LostSession {
     pub(in crate::agent_client) remote: String,
     pub(in crate::agent_client) why: String,
@@ -27,7 +27,7 @@ pub(in crate::agent_client) struct LostSession {
 impl SessionOpener {
     /// Opens and binds the session of the run's thread.
     ///
-    /// If the run is stopped meanwhile, the opening goes on within its time limit, and the next run finds the session open.
+    /// If the run is stopped meanwhile, the opening continues within its time limit, and the next run finds the session open.
     /// If the thread is erased, the opening ends.
     pub(in crate::agent_client) async fn ready(
         self: &Arc<Self>,
@@ -57,7 +57,7 @@ impl SessionOpener {
         opening.await.unwrap_or_else(|_| Err(not_opened()))
     }
 
-    /// The session of the thread's binding, if it is open as it should be. This needs no task of its own.
+    /// The session of the thread's binding, if it is open with the right params. This needs no separate task.
     async fn already_open(
         &self,
         context: &RunContext,
@@ -135,7 +135,7 @@ impl SessionOpener {
         }
         drop(state);
         if let Some(why) = forgotten {
-            // It fails only where the run was stopped.
+            // This fails only if the run was stopped.
             drop(context.emit(session_restarted(&why), None).await);
         }
         with_missed(context, session, missed.unwrap_or_default()).await

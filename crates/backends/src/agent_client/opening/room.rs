@@ -17,14 +17,14 @@ type ProcessSlot = (ProcessLease, Arc<OwnedSemaphorePermit>);
 impl SessionOpener {
     /// A shared process with a slot for a session. `own` is the slot of the session that is replaced.
     ///
-    /// If all slots are taken, these make room, in this order: the session that was used longest ago and that its agent can
-    /// open again; a new process; a session that its agent cannot open again. Sessions in use stay.
+    /// If all slots are taken, these make space, in this order: the least recently used session that its agent can
+    /// reopen; a new process; a session that its agent cannot reopen. Sessions in use stay.
     pub(super) async fn shared_process(
         &self,
         spec: &ProcessSpec,
         own: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Result<ProcessSlot, AgentFailure> {
-        // A caller that finds a slot does not wait for a process that is being started.
+        // A caller that finds a slot must not wait for a process that is starting.
         if let Some(found) = self.find_slot(spec, own.as_ref()) {
             return Ok(found);
         }
@@ -44,7 +44,7 @@ impl SessionOpener {
             }
             match self.pool.start(spec.clone(), None).await {
                 Ok(lease) => {
-                    // Others may have taken all its slots already.
+                    // Other callers may already have taken all its slots.
                     if let Some(slot) = lease.process().session_slot() {
                         return Ok((lease, slot));
                     }
@@ -83,7 +83,7 @@ impl SessionOpener {
         Error::new(Code::Overloaded, message).hint(hint)
     }
 
-    /// Closes the session in these processes that was used longest ago. `false` if all are in use.
+    /// Closes the least recently used session in these processes. Returns `false` if all are in use.
     async fn close_oldest(&self, processes: &[Arc<Process>]) -> bool {
         let mut idle = Vec::new();
         for process in processes {

@@ -1,4 +1,4 @@
-//! Restores the mode and the options of a thread's session after another process has opened it. The clients' choices are set again, and the clients get the differences.
+//! Restores the mode and the options of a thread's session after another process has opened it. Sets the clients' choices again, and notifies the clients of the differences.
 
 use std::collections::BTreeMap;
 
@@ -18,30 +18,30 @@ const OPENED: &str = "session_opened";
 /// A client has set the mode or an option.
 const SET: &str = "session_set";
 const AGENT: &str = "agent";
-/// The agent notifies of another mode.
+/// The agent reports another mode.
 const MODE: &str = "current_mode_update";
-/// The agent notifies of other options.
+/// The agent reports other options.
 const OPTIONS: &str = "config_option_update";
 
 #[derive(Debug, Default)]
 struct Settings {
-    /// As clients know it.
+    /// The mode that clients know.
     mode: Option<String>,
-    /// As clients know them.
+    /// The options that clients know.
     options: Option<Value>,
     /// The mode that a client chose, unless it was changed since.
     chosen_mode: Option<String>,
-    /// Likewise the values that clients chose, by option: the members of the request.
+    /// The values that clients chose, by option: the members of the request. Values that were changed since are left out.
     chosen: BTreeMap<String, Value>,
 }
 
-/// Sets a session that another process has opened as the thread's session was set, as far as its agent accepts that.
+/// Applies the settings of the thread's session to a session that another process has opened, if its agent accepts them.
 pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result<(), AgentFailure> {
     let mut settings = Settings::default();
     let agent = thread.agent().as_str();
     let each = |kind: &str, data: &Json, is_ours: bool| {
         let data = data.to_value();
-        // Clients choose; neither the agent's own events nor choices for another agent count.
+        // Only the choices of clients for this agent count, not the agent's own events.
         let is_of_agent = data.get(AGENT).is_none_or(|of| of == agent);
         if is_ours != matches!(kind, MODE | OPTIONS) && (kind != SET || is_of_agent) {
             settings.push(kind, &data);
@@ -56,7 +56,7 @@ pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result
         }
     }
     for (option, choice) in &settings.chosen {
-        // An option that was set before may have changed this one.
+        // The option that was set before may have changed this one.
         let now = session.modes().current().to_value();
         if value_of(now.get("configOptions"), option).is_none_or(|it| *it == choice["value"]) {
             continue;
@@ -72,7 +72,7 @@ pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result
             );
         }
     }
-    // The agent's own notifications come first in the log.
+    // Log the agent's own notifications first.
     session.caught_up().await;
     for mut data in done {
         data[AGENT] = agent.into();
@@ -89,7 +89,7 @@ pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result
     Ok(())
 }
 
-/// Notes that a mode or an option was chosen by these params of a request, so that another process restores it and clients learn it.
+/// Logs that a client chose a mode or an option with these params of a request. Another process restores the choice, and clients learn of it.
 pub(in crate::agent_client) async fn note_choice(
     thread: &ThreadContext,
     session: &Session,
@@ -113,7 +113,7 @@ pub(in crate::agent_client) async fn note_choice(
     note(thread, body, None).await;
 }
 
-/// Notes an event in the thread. The session works without it too.
+/// Logs an event in the thread. A failure is ignored: the session works without it.
 async fn note(thread: &ThreadContext, body: Body, original: Option<Original>) {
     if let Err(error) = thread.note(body, original).await {
         let thread = thread.thread();
@@ -163,7 +163,7 @@ impl Settings {
             let chosen = chosen.filter(|(_, choice)| choice.is_object());
             self.chosen.extend(chosen.map(|(option, choice)| (option.clone(), choice.clone())));
         }
-        // A value that was changed since is no longer the client's choice.
+        // A value that changed since is no longer the client's choice.
         let (mode, options) = (&self.mode, self.options.as_ref());
         self.chosen_mode.take_if(|chosen| mode.as_ref().is_some_and(|mode| mode != chosen));
         self.chosen.retain(|option, choice| {
@@ -183,7 +183,7 @@ impl Settings {
         (is_offered && modes["currentModeId"] != chosen).then_some(chosen)
     }
 
-    /// The updates by which clients learn the settings of this session.
+    /// The updates that notify clients of this session's settings.
     fn updates(&self, now: &Value) -> Vec<Value> {
         let mut updates = Vec::new();
         if let (Some(told), Some(mode)) = (&self.mode, now.pointer("/modes/currentModeId"))
@@ -258,7 +258,7 @@ mod tests {
         let updates = settings.updates(&opened("code", "b"));
         assert_eq!(updates[0]["currentModeId"], "code");
         assert_eq!(updates[1]["configOptions"], options("b"));
-        // Clients that know no modes show none.
+        // Clients that support no modes show none.
         assert_eq!(Settings::default().updates(&opened("code", "b")), Vec::<Value>::new());
     }
 }

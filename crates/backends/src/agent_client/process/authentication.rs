@@ -1,4 +1,4 @@
-//! How the server authenticates with an agent that asks for it.
+//! Authenticates with an agent that requires it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use super::principal::PrincipalKey;
 use super::process::Process;
 use crate::agent_client::failure::AgentFailure;
 
-/// The most principals whose sign-ins are remembered. A logout is remembered beyond that: only an administrator creates principals.
+/// The most principals whose sign-ins are remembered. Logouts are remembered beyond that, because only administrators create principals.
 const MAX_SIGNED_IN: usize = 4_096;
 
 /// How long a sign-in without a person may take.
@@ -24,13 +24,13 @@ const RUN_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 pub(crate) struct Authentication {
     states: Mutex<HashMap<PrincipalKey, State>>,
-    /// Whether the agent opened no session since it asked for a sign-in that nobody has done.
+    /// Whether the agent required a sign-in and has opened no session since.
     needs_sign_in: AtomicBool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 enum State {
-    /// Nothing since the server started: the method in the thread's binding is used.
+    /// No sign-in since the server started: the method in the thread's binding is used.
     #[default]
     NotYet,
     SignedIn(String),
@@ -41,17 +41,17 @@ enum State {
 /// When the server authenticates without asking a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AuthMode {
-    /// Always, by the configured method, the one that was used before, or one whose variables are set. No method that a person has to take part in is begun.
+    /// Always: by the configured method, by the one that was used before, or by one whose variables are set. Never begins a method that needs a person.
     Always,
-    /// Only by the configured method, or one that a client chose before: the client chooses for itself.
+    /// Only by the configured method, or by one that a client chose before: clients choose for themselves.
     AsChosen,
 }
 
 // === impl Authentication ===
 
 impl Authentication {
-    /// Authenticates with the agent, which asked for it with `failure`. `configured` is the method of the settings,
-    /// `remembered` the one of the thread's binding. If the agent does not have that one any more, or refuses it, the client must choose anew.
+    /// Authenticates with the agent, which required it with `failure`. `configured` is the method of the settings,
+    /// `remembered` the one of the thread's binding. If the agent no longer has `remembered`, or refuses it, the client must choose again.
     pub(crate) async fn authenticate(
         &self,
         client: Option<&Arc<dyn Client>>,
@@ -108,7 +108,7 @@ impl Authentication {
         }
     }
 
-    /// The agent has opened a session.
+    /// Notes that the agent has opened a session.
     pub(crate) fn session_opened(&self) {
         self.needs_sign_in.store(false, Ordering::Release);
     }
@@ -117,7 +117,7 @@ impl Authentication {
         self.needs_sign_in.load(Ordering::Acquire)
     }
 
-    /// The method that the principal of this process used last; `remembered` if there was none since the server started.
+    /// The method that the principal of this process used last. Returns `remembered` if the principal used none since the server started.
     pub(crate) fn method(&self, process: &Process, remembered: Option<&str>) -> Option<String> {
         self.state(process.principal()).method(remembered)
     }

@@ -16,7 +16,7 @@ pub(crate) struct GreetingCache(Mutex<Greetings>);
 
 #[derive(Debug)]
 struct Greetings {
-    /// The launch of the processes that these are of.
+    /// The launch of the processes that sent these greetings.
     launch: Arc<Launch>,
     by_profile: HashMap<Profile, Json>,
     newest: Option<Json>,
@@ -58,7 +58,7 @@ impl GreetingCache {
     }
 }
 
-/// A result as the runtime carries it: `null`, and JSON that is too deep, become an empty object.
+/// A result in the runtime's form: `null`, and JSON that is too deep, become an empty object.
 pub(crate) fn json_of(text: RawJson) -> Json {
     if text.as_str() == "null" {
         return Json::empty_object();

@@ -1,4 +1,4 @@
-//! Lines of an agent that were no messages, counted and mentioned in the log.
+//! Lines of an agent that were not messages: counted and logged.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use trilogue_domain::lock;
 use trilogue_sdk::agent_client::peer::Peer;
 
 const COUNT_EVERY: Duration = Duration::from_secs(15);
-/// By agent and by what was wrong with the lines.
+/// The counter, by agent and by the error of the lines.
 const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 
-/// What was counted before.
+/// The counts of the last report.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredLines(Mutex<LineCounts>);
 
@@ -32,7 +32,7 @@ impl IgnoredLines {
         }
     }
 
-    /// Counts the lines since the last time.
+    /// Counts the lines since the last call.
     pub(super) fn count(&self, agent: &str, peer: &Peer) {
         let lines = peer.tally().lines;
         let mut counted = lock(&self.0);

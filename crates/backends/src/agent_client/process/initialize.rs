@@ -11,7 +11,7 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
 use crate::child::{Child, EXIT_GRACE, how_it_exited, output_tail};
 
-/// Stops a process that was not handed out.
+/// Stops a process unless it was handed out.
 struct AbortOnDrop {
     child: Child,
     peer: Peer,
@@ -27,7 +27,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Initializes an agent. Stops its process if that fails or is given up. Returns the answer as it came, and as it was read.
+/// Initializes an agent. Stops its process if that fails or the caller gives up. Returns the response unchanged, and parsed.
 pub(super) async fn initialize(
     agent: &str,
     (child, peer): (&Child, &Peer),
@@ -52,7 +52,7 @@ async fn greet(
         biased;
         greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
         _ = child.exited() => {
-            // Its last output says why.
+            // Wait for its last output, which has the reason.
             drop(timeout(EXIT_GRACE, peer.ended()).await);
             Ok(Err(peer::CallFailure::Closed))
         }

@@ -1,4 +1,4 @@
-//! Leases of a process: while there is one, it is not stopped as idle.
+//! Leases of a process: a process with a lease is not stopped as idle.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl Leases {
         lock(&self.usage).leases
     }
 
-    /// Gives no further lease.
+    /// Stops giving leases.
     pub(super) fn stop(&self) {
         lock(&self.usage).is_stopping = true;
     }
@@ -50,7 +50,7 @@ impl Leases {
         lock(&self.usage).is_stopping
     }
 
-    /// Gives no further lease, if there is none now. Returns `true` if the caller must stop the process.
+    /// Stops giving leases, if there is none now. Returns `true` if the caller must stop the process.
     pub(super) fn retire_if_idle(&self) -> bool {
         let mut usage = lock(&self.usage);
         let is_idle = usage.is_idle();
@@ -58,7 +58,7 @@ impl Leases {
         is_idle
     }
 
-    /// When it became idle. `None` while it is in use or being stopped.
+    /// The time since which it is idle. `None` while it is in use or being stopped.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let usage = lock(&self.usage);
         usage.is_idle().then_some(usage.last_ended)

@@ -1,4 +1,4 @@
-//! The processes of an agent: started, initialized, counted, watched and stopped. Nothing here knows what a session is.
+//! The processes of an agent: started, initialized, counted, watched and stopped. This module does not know sessions.
 
 mod authentication;
 mod greeting;
@@ -21,7 +21,7 @@ pub(super) use profile::Profile;
 
 use std::time::Duration;
 
-/// The longest call that a client makes through the server: a person may have to sign in somewhere.
+/// The timeout of a call that a client makes through the server: a person may have to sign in somewhere.
 pub(super) const CLIENT_CALL_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest call of the server's own, such as closing a session.
+/// The timeout of the server's own calls, such as closing a session.
 pub(super) const SERVER_CALL_TIMEOUT: Duration = Duration::from_secs(5);

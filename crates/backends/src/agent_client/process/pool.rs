@@ -1,4 +1,4 @@
-//! The processes of an agent: their number, their threads, and when they are stopped.
+//! The processes of an agent: how many run, which threads use them, and when they are stopped.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
 use crate::child::{Breaker, Children, count_failure};
 
-/// How long after a start or an opening a process may still become idle: its first turn has not begun yet.
+/// How long after a start or an opening a process may still become idle, because its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 type OnExit = dyn Fn(&Arc<Process>) + Send + Sync;
@@ -33,7 +33,7 @@ pub(crate) struct Pool {
     state: Arc<State>,
     on_exit: Arc<OnExit>,
     has_started: AtomicBool,
-    /// Held while a process that belongs to no thread is started, so that only one is.
+    /// Held while a process without a thread is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct ProcessSpec {
 #[derive(Debug, Default)]
 struct State {
     processes: Mutex<ProcessTable>,
-    /// Notified when room for a process may be there: after a start, an opening, a lease or a process has ended.
+    /// Notified when there may be space for a process: after a start, an opening, a lease or a process has ended.
     changed: Arc<Notify>,
 }
 
@@ -64,7 +64,7 @@ struct ProcessTable {
 #[derive(Clone, Debug)]
 struct PoolEntry {
     process: Arc<Process>,
-    /// The thread that it belongs to. `None` for one that is shared, or was only started to answer `initialize`.
+    /// The thread that owns it. `None` for a shared process, or for one that was only started to answer `initialize`.
     thread: Option<ThreadKey>,
     launch: Arc<Launch>,
     cwd: PathBuf,
@@ -76,21 +76,21 @@ struct StartGuard(Arc<State>);
 #[derive(Debug)]
 pub(crate) struct OpeningGuard(Arc<State>);
 
-/// The part of the running processes that a thread can use.
+/// The running process that a thread can use, if there is one.
 enum ThreadProcess {
     Process(ProcessLease),
-    /// No process. This one must have stopped before another is started: it was the thread's own and does not fit any more.
+    /// No process. The given one must stop before another is started: the thread owned it, but it does not fit any more.
     StopFirst(Arc<Process>),
-    /// No process. This one belongs to no thread and must be stopped too.
+    /// No process. The given one belongs to no thread and must be stopped too.
     StopBeside(Arc<Process>),
     Nothing,
 }
 
 /// Whether one more process may be started.
 enum Vacancy {
-    /// Yes, and the room is reserved.
+    /// Yes, and the space is reserved.
     Taken,
-    /// When this one has stopped.
+    /// After the given process has stopped.
     AfterStop(Arc<Process>),
     /// No. Another may become idle before this time.
     Wait(Option<Instant>),
@@ -112,7 +112,7 @@ impl Pool {
         Self { agent, children, greetings, breaker, state, on_exit, has_started, starting }
     }
 
-    /// A process of the thread's own: its present one, an unowned one, or a new one.
+    /// A process that the thread owns: its current one, an unowned one, or a new one.
     pub(crate) async fn of_thread(
         &self,
         spec: ProcessSpec,
@@ -132,7 +132,7 @@ impl Pool {
     /// A process that belongs to no thread.
     pub(crate) async fn unowned(&self, spec: ProcessSpec) -> Result<ProcessLease, AgentFailure> {
         let find = || self.matching(&spec).iter().find_map(Process::lease);
-        // A caller that finds one does not wait for another that is being started.
+        // A caller that finds one must not wait for another that is starting.
         if let Some(lease) = find() {
             return Ok(lease);
         }
@@ -143,7 +143,7 @@ impl Pool {
         }
     }
 
-    /// The running processes that belong to no thread and were started by this specification, wherever.
+    /// The running processes without a thread that this specification started, in any directory.
     pub(crate) fn matching(&self, spec: &ProcessSpec) -> Vec<Arc<Process>> {
         self.alive(|entry| entry.thread.is_none() && entry.fits(spec))
     }
@@ -161,7 +161,7 @@ impl Pool {
         &self.agent
     }
 
-    /// The name of this server among those that share its store.
+    /// The name of this server among the nodes that share its store.
     pub(crate) fn node(&self) -> Option<&str> {
         self.children.node()
     }
@@ -200,7 +200,7 @@ impl Pool {
         OpeningGuard(Arc::clone(&self.state))
     }
 
-    /// The process of a thread, or an unowned one, which the thread owns from now on.
+    /// The process of a thread, or an unowned one, which the thread then owns.
     fn claim(&self, spec: &ProcessSpec, thread: ThreadKey) -> ThreadProcess {
         let mut processes = lock(&self.state.processes);
         let mut all = processes.running.iter();
@@ -208,7 +208,7 @@ impl Pool {
             if !own.fits_in(spec) && own.process.leases().retire_if_idle() {
                 return ThreadProcess::StopFirst(Arc::clone(&own.process));
             }
-            // One in use serves for now.
+            // A process in use is returned unchanged.
             return own.process.lease().map_or(ThreadProcess::Nothing, ThreadProcess::Process);
         }
         let is_spare = |entry: &&mut PoolEntry| {
@@ -223,7 +223,7 @@ impl Pool {
                 lease.process().child().clear_output();
                 return ThreadProcess::Process(lease);
             }
-            // It was started only to answer `initialize`, and the answer is remembered.
+            // It was started only to answer `initialize`, and the response is remembered.
             if spare.process.leases().retire_if_idle() {
                 return ThreadProcess::StopBeside(Arc::clone(&spare.process));
             }
@@ -265,7 +265,7 @@ impl Pool {
         lease.ok_or_else(broken)
     }
 
-    /// Stops a process when it has been idle for `idle_stop`, and forgets it when it has exited.
+    /// Stops a process once it has been idle for `idle_stop`, and forgets it once it has exited.
     fn watch(&self, process: Arc<Process>, idle_stop: Option<Duration>) {
         let (state, breaker) = (Arc::clone(&self.state), Arc::clone(&self.breaker));
         let agent = Arc::clone(&self.agent);
@@ -288,13 +288,13 @@ impl Pool {
         });
     }
 
-    /// Waits for room for one more process. If there is none, the process that has been idle longest is stopped. Processes
-    /// that are being started or opened are not in use yet: this waits for them.
+    /// Waits for space for one more process. If there is none, stops the process that has been idle longest. Processes
+    /// that are being started or opened do not count as in use: this waits for them.
     async fn room(&self, launch: &Launch) -> Result<StartGuard, Error> {
         let give_up_at = Instant::now() + launch.start_timeout + launch.open_timeout;
         loop {
             let mut changed = std::pin::pin!(self.state.changed.notified());
-            // Before the first look, so that no change is missed.
+            // Subscribe before the first check, so that no change is missed.
             changed.as_mut().enable();
             let room = lock(&self.state.processes).take_room(launch.max_processes);
             match room {
@@ -304,7 +304,7 @@ impl Pool {
                     self.state.remove(&process);
                 }
                 Vacancy::Wait(until) if Instant::now() < give_up_at => {
-                    // The next look shows whether it was a change or the time.
+                    // The next check shows whether a change or the timeout ended the wait.
                     drop(timeout_at(until.unwrap_or(give_up_at).min(give_up_at), changed).await);
                 }
                 Vacancy::Wait(_) | Vacancy::Full => {
@@ -325,7 +325,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Returns when a process has been idle for this long. It gives no lease from then on. An agent that cannot open its sessions again gets the
+/// Returns once a process has been idle for this long. The process then gives no more leases. An agent that cannot reopen its sessions gets the
 /// conversation as text in its next process.
 async fn idle(process: &Process, time: Option<Duration>) {
     let Some(time) = time else { return std::future::pending().await };
@@ -387,7 +387,7 @@ impl ProcessTable {
         self.running.len() + self.starting < most
     }
 
-    /// The process that has been idle longest, which gives no lease from now on. One whose sessions can be opened again goes first.
+    /// The process that has been idle longest, which then gives no more leases. Processes whose sessions can be reopened come first.
     fn retire_longest_idle(&self) -> Option<Arc<Process>> {
         let processes = self.running.iter().map(|entry| &entry.process);
         let mut idle: Vec<_> = processes
@@ -402,14 +402,14 @@ impl ProcessTable {
 // === impl PoolEntry ===
 
 impl PoolEntry {
-    /// Whether it was started by this specification, wherever.
+    /// Whether this specification started it, in any directory.
     fn fits(&self, spec: &ProcessSpec) -> bool {
         *self.process.profile() == spec.profile
             && *self.process.principal() == spec.principal
             && Arc::ptr_eq(&self.launch, &spec.launch)
     }
 
-    /// Whether it can go on for this specification, in its folder. A thread keeps its process, whichever principal uses the thread.
+    /// Whether it can continue for this specification, in its directory. A thread keeps its process for every principal that uses the thread.
     fn fits_in(&self, spec: &ProcessSpec) -> bool {
         self.process.profile().serves(&spec.profile)
             && Arc::ptr_eq(&self.launch, &spec.launch)

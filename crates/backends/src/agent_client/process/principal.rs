@@ -1,7 +1,7 @@
 use trilogue_domain::{Principal, PrincipalId, TenantId};
 use trilogue_runtime::{Client, RunContext};
 
-/// A principal, unique over all tenants. It has processes and sign-ins of its own: what it does with them concerns no other principal.
+/// A principal, unique over all tenants. Each has separate processes and sign-ins, which no other principal uses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PrincipalKey {
     tenant: TenantId,

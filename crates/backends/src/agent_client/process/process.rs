@@ -33,12 +33,12 @@ use crate::workspace::lease::WorkspaceLease;
 /// The kind of authentication methods whose keys are variables.
 const VARIABLES: &str = "env_var";
 
-/// How long the standard error of an agent that refused a call is read on.
+/// How long the standard error of an agent is read after it refused a call.
 const STDERR_TIME: Duration = Duration::from_millis(50);
 
 pub(crate) struct Process {
     agent: Arc<str>,
-    /// For whom it was started.
+    /// The principal that it was started for.
     principal: PrincipalKey,
     child: Child,
     peer: Peer,
@@ -47,10 +47,10 @@ pub(crate) struct Process {
     capabilities: AgentCapabilities,
     auth_methods: Vec<AuthMethod>,
     router: Arc<Router>,
-    /// One permit for each session that may be open in it, where threads share it.
+    /// One permit for each session that may be open in it, if threads share it.
     session_slots: Arc<Semaphore>,
     leases: Leases,
-    /// Whether its standard error is about one thread alone, which may see it.
+    /// Whether its standard error is about one thread only. That thread may then see it.
     is_private: bool,
     has_completed_turn: AtomicBool,
     breaker: Arc<Breaker>,
@@ -59,7 +59,7 @@ pub(crate) struct Process {
     ignored: IgnoredLines,
     /// The lease of the folder in which it works, if it works for one thread.
     workspace_lease: Mutex<Option<Arc<WorkspaceLease>>>,
-    /// The variables from which it may take credentials.
+    /// The variables that may hold credentials for it.
     wanted: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ fn method_of_variables(method: &AuthMethod) -> Option<Value> {
     serde_json::from_str(method.json.as_str()).ok()
 }
 
-/// The variables from which an agent may take credentials: those that its methods name, and those that are known of it.
+/// The variables that may hold an agent's credentials: those that its methods name, and those that are known for it.
 fn wanted_variables(known: &[String], methods: &[AuthMethod]) -> Vec<String> {
     let methods: Vec<_> = methods.iter().filter_map(method_of_variables).collect();
     let listed = methods.iter().filter_map(|method| method["vars"].as_array()).flatten();
@@ -156,7 +156,7 @@ impl Process {
         lock(&self.workspace_lease).take();
     }
 
-    /// Ends the process when the lease is lost. One that works for a single thread keeps the lease until nothing is left of it.
+    /// Ends the process when the lease is lost. A process for a single thread keeps the lease until no process of its tree is left.
     pub(crate) async fn work_under(self: &Arc<Self>, lease: &Arc<WorkspaceLease>) {
         lease.name_child(&self.child).await;
         if self.is_private {
@@ -205,7 +205,7 @@ impl Process {
         &self.router
     }
 
-    /// A slot for one more session, if there is any.
+    /// A slot for one more session. `None` if all are taken.
     pub(crate) fn session_slot(&self) -> Option<Arc<OwnedSemaphorePermit>> {
         Arc::clone(&self.session_slots).try_acquire_owned().ok().map(Arc::new)
     }
@@ -231,7 +231,7 @@ impl Process {
         self.leases.is_stopping()
     }
 
-    /// A turn has completed in it: from now on its exit does not count as a failed start.
+    /// Notes that a turn has completed in it: after that, its exit does not count as a failed start.
     pub(crate) fn turn_completed(&self) {
         if !self.has_completed_turn.swap(true, Ordering::AcqRel) {
             self.breaker.reset();
@@ -254,7 +254,7 @@ impl Process {
         lock(&self.threads).iter().copied().collect()
     }
 
-    /// The first authentication method that takes its key from variables, all of which the agent has.
+    /// The first authentication method that takes its key from variables, if the agent has all of them.
     pub(super) fn auth_method_of_variables(&self) -> Option<String> {
         let env = self.child.env();
         self.auth_methods.iter().find_map(|method| {
@@ -322,7 +322,7 @@ impl Process {
         }
     }
 
-    /// Why a call failed. Where the connection has ended, that is how the process exited.
+    /// The reason of a failed call. If the connection has ended, that is the status with which the process exited.
     pub(crate) async fn failure(&self, failed: peer::CallFailure) -> AgentFailure {
         match failed {
             peer::CallFailure::Closed => AgentFailure::Exited(self.exit_text().await),
@@ -330,7 +330,7 @@ impl Process {
         }
     }
 
-    /// How the process exited, with the end of its output where that is about one thread alone.
+    /// The status with which the process exited, and the end of its output if the output is about one thread only.
     pub(super) async fn exit_text(&self) -> String {
         // Its last output is read once it has exited.
         let how = how_it_exited(&self.child).await;
@@ -338,7 +338,7 @@ impl Process {
         format!("the agent '{}' {how}{tail}", self.agent)
     }
 
-    /// The end of its standard error after a position, where that is about one thread alone.
+    /// The end of its standard error after a position, if it is about one thread only.
     fn stderr_after(&self, position: u64) -> String {
         if !self.is_private {
             return String::new();
@@ -346,16 +346,16 @@ impl Process {
         self.child.captured().tail_after(position, OUTPUT_TAIL_BYTES)
     }
 
-    /// Adds what the agent wrote to its standard error after a position, and a hint, to its failure.
+    /// Adds the agent's standard error after a position, and a hint, to its failure.
     pub(crate) async fn diagnosed(&self, failure: AgentFailure, position: u64) -> AgentFailure {
         if failure.is_refusal() {
-            // What it wrote before its answer may not have been read yet.
+            // Output that it wrote before its response may not have been read yet.
             sleep(STDERR_TIME).await;
         }
         failure.diagnosed(self.child.env(), &self.wanted, self.stderr_after(position))
     }
 
-    /// Keeps the process; `None` if it is being stopped.
+    /// A lease of the process. `None` if it is being stopped.
     pub(crate) fn lease(self: &Arc<Self>) -> Option<ProcessLease> {
         ProcessLease::take(self)
     }

@@ -18,8 +18,8 @@ pub(crate) struct Profile {
 // === impl Profile ===
 
 impl Profile {
-    /// The profile of a client. Its own abilities count only where its files and terminals are forwarded, except for the questions that it
-    /// can show. Without a client of this protocol, people answer questions of every kind through the server.
+    /// The profile of a client. The client's capabilities count only if its files and terminals are forwarded, except for the questions that
+    /// it can show. Without a client of this protocol, people answer questions of every kind through the server.
     pub(crate) fn of(launch: &Launch, client: Option<&ClientProfile>) -> Self {
         let object = |json: &Json| object_of_client(launch, json);
         let client = client.filter(|client| &*client.dialect == DIALECT);
@@ -56,14 +56,14 @@ impl Profile {
         params
     }
 
-    /// Whether a process that was started for this profile can go on for another: the questions alone are no reason to lose what it
-    /// remembers.
+    /// Whether a process that was started for this profile can continue for another. A difference only in questions is no reason to lose what the
+    /// process remembers.
     pub(super) fn serves(&self, other: &Self) -> bool {
         self.initialize == other.initialize
     }
 }
 
-/// An object by which a client describes itself. Some agents take `_meta` members with a parameter's name for arguments of their own.
+/// An object by which a client describes itself. Some agents take `_meta` members with a parameter's name as arguments.
 fn object_of_client(launch: &Launch, json: &Json) -> Option<Map<String, Value>> {
     let said = match launch.client_meta {
         ClientMeta::Pass => without_parameters(json.as_str()),
@@ -72,7 +72,7 @@ fn object_of_client(launch: &Launch, json: &Json) -> Option<Map<String, Value>> 
     serde_json::from_str(&said).ok()
 }
 
-/// Adds this server's abilities for every client: all get updates.
+/// Adds this server's capabilities for every client: all receive updates.
 fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     let grants = launch.grants.capabilities();
     let mut fs = object_or_empty(capabilities.remove("fs"));
@@ -96,7 +96,7 @@ fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
         }
     }
     capabilities.insert("session".to_owned(), Value::Object(session));
-    // The agent never runs in a terminal of the client.
+    // The agent never runs in a client's terminal.
     capabilities.remove("auth");
 }
 

@@ -1,4 +1,4 @@
-//! The server's calls that are in flight: an agent's question about a call goes to the client that made it.
+//! The server's calls in flight: an agent's question about a call is sent to the client that made the call.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -19,20 +19,20 @@ use crate::agent_client::meta::for_agent;
 
 /// The most elicitations that are remembered until the agent completes them.
 const MAX_ELICITATIONS: usize = 256;
-/// An elicitation with a longer id, in bytes, is not remembered: nobody is told that the agent completes it.
+/// An elicitation with a longer id, in bytes, is not remembered: its completion is not forwarded to a client.
 const MAX_ELICITATION_ID_BYTES: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct InFlightCalls {
     calls: Mutex<Calls>,
-    /// Notified when an unsent call was sent, or is not sent after all.
+    /// Notified when an unsent call was sent, or was given up.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Calls {
     by_id: HashMap<Id<'static>, InFlightCall>,
-    /// How many calls are being sent, whose ids are not known yet.
+    /// The number of calls that are being sent, whose ids are not known yet.
     unsent: usize,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct OpenElicitations(VecDeque<(String, CallOrigin)>);
 // === impl InFlightCalls ===
 
 impl InFlightCalls {
-    /// Announces a call: from now on, a question about an unknown call waits.
+    /// Announces a call: while it is unsent, a question about an unknown call waits.
     pub(crate) fn prepare(&self) -> UnsentCall<'_> {
         lock(&self.calls).unsent += 1;
         UnsentCall(self)
@@ -101,10 +101,10 @@ impl InFlightCalls {
         sessions.all(|other| other == one).then(|| one.clone())
     }
 
-    /// The call with this id, as soon as all calls that are being sent are known.
+    /// The call with this id. Waits until the ids of all calls that are being sent are known.
     pub(super) async fn find(&self, id: &Id<'static>) -> Option<InFlightCall> {
         loop {
-            // Before the look-up, so that no change is missed.
+            // Subscribe before the look-up, so that no change is missed.
             let changed = self.changed.notified();
             match self.look_up(id) {
                 Lookup::InFlight(call) => return Some(call),
@@ -118,7 +118,7 @@ impl InFlightCalls {
 // === impl InFlightCall ===
 
 impl InFlightCall {
-    /// Asks the client that made the call. The elicitation is cancelled when the call ends or the client cannot answer.
+    /// Asks the client that made the call. Cancels the elicitation if the call ends or the client cannot answer.
     pub(super) async fn elicit(
         &self,
         client: &dyn Client,
@@ -148,14 +148,14 @@ pub(super) fn elicitation_id(params: &RawJson) -> Option<String> {
     splice::get_text(params.as_str(), &["elicitationId"]).map(std::borrow::Cow::into_owned)
 }
 
-/// The id of the call that a request is about. Some agents write our ids, which are numbers, as strings.
+/// The id of the call that a request is about. Some agents write this server's numeric ids as strings.
 pub(super) fn request_id(params: &RawJson) -> Option<Id<'static>> {
     let id = splice::get(params.as_str(), &["requestId"])?;
     let number = id.trim_matches('"').parse().map(Id::number);
     number.ok().or_else(|| Id::of(id).map(Id::into_owned))
 }
 
-/// Passes a notification about a call to the client that made it.
+/// Forwards a notification about a call to the client that made it.
 pub(super) async fn notify(client: &dyn Client, notification: &Notification) {
     if let Ok(params) = Json::parse(notification.params.as_bytes().clone()) {
         client.notify(&notification.method, params).await;
@@ -165,7 +165,7 @@ pub(super) async fn notify(client: &dyn Client, notification: &Notification) {
 // === impl UnsentCall ===
 
 impl<'a> UnsentCall<'a> {
-    /// The call was sent with this id.
+    /// Registers the call under its id, after it was sent.
     pub(crate) fn sent(self, id: Id<'static>, origin: CallOrigin) -> CallGuard<'a> {
         let ended = CancellationToken::new();
         let call = InFlightCall { origin, ended: ended.clone() };

@@ -10,7 +10,7 @@ use trilogue_runtime::RunContext;
 use trilogue_sdk::agent_client::peer::{Backpressure, Notification, Request};
 
 const MAX_ITEMS: usize = 1_024;
-/// The most bytes that wait in a session. One update may be larger; it then waits alone.
+/// The most bytes that wait in a session. A larger update waits alone.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The sending end of a session's queue. Cheap to clone.
@@ -32,24 +32,24 @@ pub(crate) enum SessionItem {
     },
     /// The agent sent a line that was too long to be read.
     Oversize(OversizeLine),
-    /// A call was answered while the session was being opened: notifications before it may be older than the answer.
+    /// A response arrived while the session was being opened: notifications before it may be older than the response.
     Response,
     Begin {
         context: RunContext,
         user: MessageId,
     },
-    /// A run ends. Everything before it is logged when this is answered.
+    /// A run ends. All items before it are logged once this is answered.
     Finish {
         end: TurnEnd,
         done: oneshot::Sender<TurnSummary>,
     },
-    /// The agent replays the history from here on. It is not logged.
+    /// The agent replays the history after this item. The replay is not logged.
     Replay,
     /// The agent has opened the session again.
     Reopened {
         may_still_replay: bool,
     },
-    /// Asks when the replay ends if nothing more comes: `None` if there is nothing to wait for.
+    /// Requests the time at which the replay ends if no more updates arrive. `None` if there is nothing to wait for.
     ReplayEnd {
         is_expected: bool,
         ends: oneshot::Sender<Option<Instant>>,
@@ -60,7 +60,7 @@ pub(crate) enum SessionItem {
 pub(crate) struct OversizeLine {
     pub(crate) limit: usize,
     pub(crate) method: Option<String>,
-    /// Whether the log mentions it. Others were answered, or may belong to another session.
+    /// Whether it is logged. Other lines were answered, or may belong to another session.
     pub(crate) is_logged: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct OversizeLine {
 pub(crate) struct TurnSummary {
     /// Whether the agent has begun to work: it has sent an update or a request in the turn.
     pub(crate) has_worked: bool,
-    /// Why the log refused an event. The run fails with it.
+    /// Why the log refused an event. The run fails with this error.
     pub(crate) refused: Option<Error>,
 }
 
@@ -105,18 +105,18 @@ impl SessionInbox {
         self.add(SessionItem::Response)
     }
 
-    /// Whether both are of one session.
+    /// Whether both belong to one session.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.items.same_channel(&other.items)
     }
 
-    /// Adds an item of this many bytes as soon as there is room for them.
+    /// Adds an item of this many bytes once there is space for them.
     fn add_sized(
         &self,
         length: usize,
         item: impl FnOnce(OwnedSemaphorePermit) -> SessionItem + Send + 'static,
     ) -> Backpressure {
-        // The clamp keeps it far below.
+        // The clamp keeps it far below the maximum, so the conversion cannot fail.
         let bytes = u32::try_from(length.min(MAX_BYTES)).unwrap_or(1);
         if let Ok(permit) = Arc::clone(&self.bytes).try_acquire_many_owned(bytes) {
             return self.add(item(permit));
@@ -139,7 +139,7 @@ impl SessionInbox {
         }
     }
 
-    /// Puts an item behind those that wait. A session that has ended takes none.
+    /// Appends an item to the queue. A session that has ended drops it.
     pub(crate) async fn put(&self, item: SessionItem) {
         drop(self.items.send(item).await);
     }
@@ -170,7 +170,7 @@ mod tests {
         drop(items.recv().await);
         waiting.await;
         assert_eq!(items.len(), 2);
-        // One that is larger than all room waits until it is alone.
+        // An update that is larger than the whole space waits until it is alone.
         let Backpressure::Full(mut large) = inbox.notify(update(MAX_BYTES + 1)) else {
             panic!("there is no room for it");
         };

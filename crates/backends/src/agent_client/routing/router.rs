@@ -1,4 +1,4 @@
-//! The handler of one process: finds the session or the client that a message is for.
+//! The message handler of one process: finds the session or the client of each message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -17,9 +17,9 @@ use super::inbox::{OversizeLine, SessionInbox};
 use crate::agent_client::launch::ClientMeta;
 use crate::child::Child;
 
-/// The most messages that are kept for sessions that are being opened: fewer than an inbox takes.
+/// The most messages that are kept for sessions that are being opened: fewer than an inbox accepts.
 const MAX_EARLY: usize = 512;
-/// Likewise in bytes.
+/// The most bytes of these messages.
 const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
 const MAX_METHOD_BYTES: usize = 256;
 /// Asks a person, in a session or about a call.
@@ -44,30 +44,30 @@ pub(crate) struct Router {
 #[derive(Debug, Default)]
 struct Routes {
     sessions: HashMap<String, SessionInbox>,
-    /// How many sessions are being opened whose ids are not known yet.
+    /// The number of sessions that are being opened and whose ids are not known yet.
     opening: usize,
     early: Vec<(String, EarlyMessage)>,
     early_bytes: usize,
-    /// Whether one was dropped because there were too many.
+    /// Whether an early message was dropped because there were too many.
     lost_early: bool,
     /// The sessions that are being opened again.
     reopening: Vec<SessionInbox>,
 }
 
-/// A message that came before the response which names its session.
+/// A message that arrived before the response that names its session.
 #[derive(Debug)]
 enum EarlyMessage {
     Notification(Notification),
     Request(Request),
-    /// A response came here: it may be the one that opens a session.
+    /// A response arrived here. It may be the one that opens a session.
     Response,
 }
 
-/// A session is being opened whose id is not known, until this is dropped.
+/// Marks that a session with an unknown id is being opened, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct NewSessionGuard(Arc<Router>);
 
-/// A session is being opened again, until this is dropped.
+/// Marks that a session is being reopened, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ReopenGuard {
     router: Arc<Router>,
@@ -99,19 +99,19 @@ impl Router {
         &self.calls
     }
 
-    /// From now on, messages for unknown sessions are kept.
+    /// Keeps messages for unknown sessions while the guard is held.
     pub(crate) fn expect_session(self: &Arc<Self>) -> NewSessionGuard {
         lock(&self.routes).opening += 1;
         NewSessionGuard(Arc::clone(self))
     }
 
-    /// From now on, the session's inbox gets an item for each response.
+    /// Adds an item to the session's inbox for each response, while the guard is held.
     pub(crate) fn reopen(self: &Arc<Self>, inbox: &SessionInbox) -> ReopenGuard {
         lock(&self.routes).reopening.push(inbox.clone());
         ReopenGuard { router: Arc::clone(self), inbox: inbox.clone() }
     }
 
-    /// Adds a session, and gives it the messages that came before.
+    /// Adds a session, and delivers the messages that arrived before.
     pub(crate) fn add(&self, session: &str, inbox: SessionInbox) {
         let mut routes = lock(&self.routes);
         let early = std::mem::take(&mut routes.early);
@@ -125,13 +125,14 @@ impl Router {
                 drop(inbox.response());
                 routes.early.push((named, message));
             } else if named == session {
-                // A new inbox takes more than what is kept.
+                // A new inbox accepts more messages than are kept, so this never has to wait.
                 drop(message.put(&inbox));
             } else {
                 routes.early_bytes += message.bytes();
                 routes.early.push((named, message));
             }
         }
+        // Still under the lock: a message that arrives now is routed after the early ones.
         routes.sessions.insert(session.to_owned(), inbox);
     }
 
@@ -148,7 +149,7 @@ impl Router {
             let mut routes = lock(&self.routes);
             (std::mem::take(&mut routes.sessions), routes.take_early())
         };
-        // Dropping a request answers it, and takes other locks.
+        // Drop them outside the lock: dropping a request answers it and takes other locks.
         drop((sessions, early));
     }
 
@@ -156,7 +157,7 @@ impl Router {
         lock(&self.routes).sessions.get(session).cloned()
     }
 
-    /// Gives a message to its session, or keeps it for one that is being opened. Returns a message that has no session.
+    /// Delivers a message to its session, or keeps it for one that is being opened. Returns a message without a session.
     fn put(&self, message: EarlyMessage) -> Result<Backpressure, EarlyMessage> {
         let mut routes = lock(&self.routes);
         let named = splice::get_text(message.params(), &["sessionId"]);
@@ -171,10 +172,12 @@ impl Router {
             };
         };
         let bytes = routes.early_bytes + message.bytes();
+        // No opening is in progress, so no session with this id can follow.
         if routes.opening == 0 {
             return Err(message);
         }
         if routes.early.len() >= MAX_EARLY || bytes > MAX_EARLY_BYTES {
+            // Do not keep it beyond the bounds, but let the new session note the loss.
             routes.lost_early = true;
             return Err(message);
         }
@@ -183,7 +186,7 @@ impl Router {
         Ok(Backpressure::Ready)
     }
 
-    /// Remembers which session an elicitation belongs to, if the agent will complete it.
+    /// Remembers the session of an elicitation that the agent will complete later.
     fn remember(&self, request: &Request) {
         let session = splice::get_text(request.params().as_str(), &["sessionId"]);
         if let (Some(id), Some(session)) = (elicitation_id(request.params()), session) {
@@ -209,7 +212,7 @@ impl Router {
         }
     }
 
-    /// Asks the origin of a call. Without a call the only session is asked, if there is one.
+    /// Asks the origin of a call. Without a call, asks the only session, if there is one.
     fn elicit_for(&self, call: Option<InFlightCall>, request: Request) -> Backpressure {
         let Some(call) = call else { return self.put_or_refuse(request) };
         if let Some(id) = elicitation_id(request.params()) {
@@ -239,8 +242,9 @@ impl Router {
         }
     }
 
-    /// Informs all sessions of a line that may have been for any of them.
+    /// Notifies all sessions of a line that may have been for any of them.
     fn lost(&self, line: &Oversize) -> Backpressure {
+        // Copy the inboxes, so that the lock is not held while the lines are added.
         let inboxes: Vec<_> = {
             let mut routes = lock(&self.routes);
             routes.lost_early |= routes.opening > 0;
@@ -253,7 +257,7 @@ impl Router {
         all_of(inboxes.iter().map(lost))
     }
 
-    /// The session of an oversize line: the named one; else the only one, or the only one with a prompt in flight.
+    /// The session of an oversize line: the named one; otherwise the only one, or the only one with a prompt in flight.
     fn session_of(&self, named: Option<&str>) -> Option<SessionInbox> {
         let routes = lock(&self.routes);
         if let Some(named) = named {
@@ -266,7 +270,7 @@ impl Router {
         routes.sessions.get(&prompting).cloned()
     }
 
-    /// Forwards the completion of an elicitation to its origin. Returns one without an origin.
+    /// Forwards the completion of an elicitation to its origin. Returns the notification if the origin is unknown.
     fn elicitation_completed(
         &self,
         notification: Notification,
@@ -290,7 +294,7 @@ impl Router {
 impl Handler for Router {
     fn on_request(&self, request: Request) -> Backpressure {
         if method(request.method()).is_some_and(|known| known.kind == Kind::Notification) {
-            // No client answers a request with the name of a notification.
+            // No client can answer a request with the name of a notification.
             let error = ErrorObject::method_not_found(request.method());
             request.answer(async move { Err::<RawJson, _>(error) });
             return Backpressure::Ready;
@@ -339,7 +343,7 @@ impl Handler for Router {
         }
     }
 
-    /// Has notifications noted in the log of their session. Requests and responses end with an error anyway.
+    /// Notes a dropped notification in the log of its session. Dropped requests and responses end with an error anyway.
     fn on_oversize(&self, oversize: Oversize) -> Backpressure {
         if matches!(oversize.about, About::Response(_)) {
             return Backpressure::Ready;
@@ -353,7 +357,7 @@ impl Handler for Router {
         );
         let is_logged = !matches!(oversize.about, About::Request(_));
         let inbox = self.session_of(oversize.session.as_deref());
-        // A line that names no session may have been for any.
+        // A line without a session may have been for any session.
         let others = if inbox.is_none() || oversize.session.is_none() {
             self.lost(&oversize)
         } else {
@@ -365,10 +369,11 @@ impl Handler for Router {
         all_of([others, own].into_iter())
     }
 
-    /// Marks the place of a response among the notifications, for sessions that are being opened.
+    /// Marks the position of a response among the notifications, for sessions that are being opened.
     fn on_response(&self) -> Backpressure {
         let mut routes = lock(&self.routes);
         let is_marked = matches!(routes.early.last(), Some((_, EarlyMessage::Response)));
+        // Consecutive responses need one mark: only their position among the notifications matters.
         if routes.opening > 0 && !is_marked && routes.early.len() < MAX_EARLY {
             routes.early.push((String::new(), EarlyMessage::Response));
         }
@@ -376,7 +381,7 @@ impl Handler for Router {
     }
 }
 
-/// Ready when all of these are.
+/// Ready once all of these are.
 fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
     let full: Vec<_> = all
         .filter_map(|backpressure| match backpressure {
@@ -387,6 +392,7 @@ fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
     if full.is_empty() {
         return Backpressure::Ready;
     }
+    // The peer reads no further line until this is done, which keeps the order of messages.
     Backpressure::Full(Box::pin(async move {
         for ready in full {
             ready.await;
@@ -418,7 +424,7 @@ pub(crate) fn cancelled_elicitation() -> Value {
 // === impl Routes ===
 
 impl Routes {
-    /// The only session, while no other is being opened: messages without a session are for it.
+    /// The only session, while no other is being opened. Messages without a session belong to it.
     fn only(&self) -> Option<&SessionInbox> {
         if self.opening > 0 || self.sessions.len() > 1 {
             return None;
@@ -477,7 +483,7 @@ impl Drop for NewSessionGuard {
             }
             routes.take_early()
         };
-        // Dropping a request answers it.
+        // Drop them outside the lock: dropping a request answers it.
         drop(early);
     }
 }

@@ -1,4 +1,4 @@
-//! The task of a session: handles one item of its queue after the other.
+//! The task of a session: handles the items of its queue one after the other.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,10 +28,10 @@ use crate::agent_client::routing::{OversizeLine, SessionItem, TurnEnd, TurnSumma
 use crate::output_warning::OutputWarning;
 
 const UPDATE_METHOD: &str = "session/update";
-/// The updates of a session's settings. An agent repeats them whenever it opens a session.
+/// The updates about a session's settings. An agent repeats them whenever it opens a session.
 const SETTINGS: [&str; 3] =
     ["available_commands_update", "config_option_update", "current_mode_update"];
-/// The updates that an agent sends at any time. They do not show that it works on a prompt.
+/// The updates that an agent sends at any time. They do not prove that it works on a prompt.
 const BACKGROUND: [&str; 6] = [
     "available_commands_update",
     "config_option_update",
@@ -47,13 +47,13 @@ pub(super) struct SessionActor {
     thread: ThreadContext,
     answerer: Arc<RequestAnswerer>,
     turn: Option<CurrentTurn>,
-    /// For chunks outside of turns.
+    /// Names chunks outside of turns.
     message_ids: MessageIds,
     used_ids: UsedIds,
     tool_calls: ToolCalls,
     last_run: Option<RunId>,
     late_message: Option<MessageId>,
-    /// The agent's id of the newest thought outside of turns, and ours.
+    /// The newest thought outside of turns: the agent's id of it, and this server's.
     late_thought: Option<(String, MessageId)>,
     /// Hashes of the newest settings, by kind.
     settings: HashMap<String, u64>,
@@ -67,7 +67,7 @@ struct CurrentTurn {
     scope: TurnScope,
     /// Whether the agent has sent an update or a request in the turn.
     has_worked: bool,
-    /// Why the log refused an event. The run fails with it.
+    /// Why the log refused an event. The run fails with this error.
     refused: Option<Error>,
     is_stopped: bool,
     warning: OutputWarning,
@@ -101,6 +101,7 @@ impl SessionActor {
 
     /// Runs until the session is closed or its process has exited.
     pub(super) async fn run(mut self, mut items: mpsc::Receiver<SessionItem>) {
+        // One item at a time, so that the log has the agent's order.
         while let Some(item) = items.recv().await {
             match item {
                 SessionItem::Notification { notification, _bytes } => {
@@ -121,7 +122,7 @@ impl SessionActor {
                 }
                 SessionItem::ReplayEnd { is_expected, ends } => {
                     let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
-                    // The caller may have gone.
+                    // The caller may have stopped waiting.
                     let _: Result<(), Option<Instant>> = ends.send(until);
                 }
             }
@@ -188,6 +189,7 @@ impl SessionActor {
             "session_info_update" => without_priming_title(params),
             _ => params,
         };
+        // Before the replay is filtered: its updates change the modes too.
         self.modes.notified(kind, &params);
         let is_repeated = self.is_repeated_setting(kind, &params);
         if self.replay.as_mut().is_some_and(|replay| replay.takes(kind, Instant::now()))
@@ -195,6 +197,7 @@ impl SessionActor {
         {
             return self.tool_calls.replay(kind, &params);
         }
+        // Before the event is logged: a later permission request relies on the call's complete state.
         self.tool_calls.update(kind, &params);
         let Some(turn) = &mut self.turn else {
             return self.log_outside_turn(kind, params).await;
@@ -209,13 +212,13 @@ impl SessionActor {
         for (body, original) in logged.events {
             turn.log(body, original).await;
         }
-        // After the events: the log knows no alias of a message that has not begun.
+        // After the events, because the log accepts an alias only for a message that has begun.
         if let Some((message, alias)) = &logged.alias {
             turn.context.alias(message, alias);
         }
     }
 
-    /// Logs an update outside of turns. Its chunks are a message of their own.
+    /// Logs an update outside of turns. Its chunks become a separate message.
     async fn log_outside_turn(&mut self, kind: &str, params: String) {
         let OutsideUpdate { params, message, ends } = self.message_ids.outside_turn(kind, params);
         let mut body = body_of_update(&params);
@@ -238,7 +241,7 @@ impl SessionActor {
         self.log(body, Some(update_original(params))).await;
     }
 
-    /// Logs a piece of a thought outside of turns. An id that names something else gets another, as in a turn.
+    /// Logs a piece of a thought outside of turns. If its id is already taken, the thought gets another, as in a turn.
     async fn log_late_thought(&mut self, mut body: Body, mut params: String) {
         let id = splice::message_id(&params).map(|id| id.into_owned()).unwrap_or_default();
         let mut late = self.late_thought.take().filter(|(given, _)| *given == id);
@@ -268,7 +271,7 @@ impl SessionActor {
         self.log(body, Some(update_original(params))).await;
     }
 
-    /// Whether the thread has had no message or thought with this id.
+    /// Whether the thread had no message or thought with this id before.
     async fn begin_late_thought(&self, id: &MessageId, last_run: &RunId) -> bool {
         self.thread.begin_thought(id, last_run).await.unwrap_or_else(|error| {
             let thread = self.thread.thread();
@@ -277,7 +280,7 @@ impl SessionActor {
         })
     }
 
-    /// Begins a message outside of turns, unless it has begun before.
+    /// Begins a message outside of turns, unless it has already begun.
     async fn begin_late_message(&mut self, message: MessageId, last_run: &RunId) {
         if self.late_message.as_ref() == Some(&message) {
             return;
@@ -304,7 +307,7 @@ impl SessionActor {
         }
     }
 
-    /// Notes an oversize line in the log. A replayed one was noted before.
+    /// Logs an oversize line. A replayed one was logged before.
     async fn oversize(&mut self, line: &OversizeLine) {
         let may_be = |name: &str| line.method.as_ref().is_none_or(|method| method == name);
         let may_be_update = may_be(UPDATE_METHOD);
@@ -325,7 +328,7 @@ impl SessionActor {
         self.log(line_too_long(line.limit, line.method.as_deref()), None).await;
     }
 
-    /// Whether a setting is the same as the last of its kind. Remembers it.
+    /// Whether a setting equals the last one of its kind. Remembers it.
     fn is_repeated_setting(&mut self, kind: &str, params: &str) -> bool {
         if !SETTINGS.contains(&kind) {
             return false;
@@ -397,7 +400,7 @@ impl CurrentTurn {
         }
     }
 
-    /// Its size alone never ends a run.
+    /// Logs a smaller event instead of one that is too large: size alone never ends a run.
     async fn emit_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), EmitError> {
         for body in smaller(body, original) {
             match self.context.emit(body, None).await {

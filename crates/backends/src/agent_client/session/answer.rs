@@ -34,7 +34,7 @@ const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// The most bytes that a permission request may have with its omitted members added.
 const MAX_COMPLETED_BYTES: usize = 15 * 1024 * 1024;
 const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
-/// The options of a question about a call of files or terminals: each is named like its kind.
+/// The options of a question about a call of files or terminals. Each id equals its kind.
 const ALLOW: &str = "allow_once";
 const REJECT: &str = "reject_once";
 
@@ -47,12 +47,12 @@ pub(super) struct RequestAnswerer {
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
 }
 
-/// Ends the requests of a turn with it. Cheap to clone.
+/// Ends the requests of a turn when the turn ends. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnScope {
-    /// Cancelled when the turn is over: the client that prompted is no longer involved.
+    /// Cancelled when the turn is over: the client that sent the prompt is no longer involved.
     over: CancellationToken,
-    /// Cancelled when the turn broke off: the agent waits for nothing any more.
+    /// Cancelled when the turn breaks off: the agent no longer waits for any answer.
     broken: CancellationToken,
 }
 
@@ -88,7 +88,7 @@ impl RequestAnswerer {
         known: &KnownCall,
         turn: Option<(RunContext, TurnScope)>,
     ) -> Result<RawJson, ErrorObject> {
-        // The agent is killed then: it must not do anything more meanwhile.
+        // If the lease is lost, the agent is killed. Until then it must not do anything more.
         if let Some(lease) = &self.workspace_lease
             && !lease.is_held().await
         {
@@ -105,7 +105,7 @@ impl RequestAnswerer {
             },
             _ => {
                 let scope = turn.as_ref().map(|(_, scope)| scope.clone()).unwrap_or_default();
-                // The agent may wait for one of our terminals beyond the turn, but not for a client.
+                // The agent may wait for a terminal of this server beyond the turn, but not for a client.
                 let end = if self.serves(method) { scope.broken } else { scope.over };
                 tokio::select! {
                     biased;
@@ -149,7 +149,7 @@ impl RequestAnswerer {
         for_agent(answer, self.launch.client_meta)
     }
 
-    /// The decision of a permission rule. No rule allows a call that is not wholly known.
+    /// The decision of a permission rule. No rule allows a call that is not known completely.
     async fn decide(
         &self,
         request: &RequestPermissionRequest,
@@ -166,7 +166,7 @@ impl RequestAnswerer {
         if applied.allowed && (!is_known || call.is_partial) {
             return None;
         }
-        // It fails only where the run has been stopped.
+        // This fails only if the run was stopped.
         context.emit(applied.event(), None).await.ok()?;
         applied.resolution(interrupt).ok()
     }
@@ -183,8 +183,8 @@ impl RequestAnswerer {
         }
     }
 
-    /// Lets a call of files or terminals pass, unless a rule denies it. A rule that asks asks a person, because nothing shows that the
-    /// call is one that a person has allowed before.
+    /// Lets a call of files or terminals pass, unless a rule denies it. A rule that asks makes this ask a person, because nothing proves that a
+    /// person has allowed this call before.
     async fn check_tool(
         &self,
         method: &str,
@@ -220,7 +220,7 @@ impl RequestAnswerer {
                     let (name, origin) = (rule.name().to_owned(), rule.origin());
                     let decision = RuleDecision { rule: name, origin, allowed, option: None };
                     if let Some(context) = context {
-                        // It fails only where the run has been stopped.
+                        // This fails only if the run was stopped.
                         drop(context.emit(decision.event(), None).await);
                     }
                     match allowed {
@@ -292,9 +292,9 @@ impl RequestAnswerer {
         })
     }
 
-    /// Raises an interrupt. `None` if no answer can come any more.
+    /// Raises an interrupt. `None` if no answer can arrive any more.
     async fn ask(&self, interrupt: &mut Interrupt, context: &RunContext) -> Option<Resolution> {
-        // `None` takes the server's own deadline.
+        // `None` uses the server's own deadline.
         interrupt.patience = self.launch.hold.then_some(NO_DEADLINE);
         match context.ask(interrupt.clone()).await {
             Ok(resolution) => Some(resolution),
@@ -307,7 +307,7 @@ impl RequestAnswerer {
         }
     }
 
-    /// Any other request: the workspace answers what it serves, else the client that prompts.
+    /// Any other request: the workspace answers the methods that it serves, the prompting client all others.
     async fn call(
         &self,
         method: &str,
@@ -327,7 +327,7 @@ impl RequestAnswerer {
         let context = turn.map(|(context, _)| context);
         let context = context.filter(|context| may_forward && context.client().is_some());
         let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
-        // The id is cut in place, so that everything else goes on as it was sent.
+        // The id is cut out of the text, so that everything else is forwarded unchanged.
         let cut = splice::cut_session(params.as_str()).map(|(cut, _)| cut.into_bytes().into());
         let params = Json::parse(cut.unwrap_or_else(|| params.as_bytes().clone()))
             .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
@@ -340,7 +340,7 @@ impl RequestAnswerer {
     }
 }
 
-/// Whether the parsed request has all items that rules use: parsing leaves out those that do not fit.
+/// Whether the parsed request has all items that rules use: parsing drops items that do not fit.
 fn is_read(request: &RequestPermissionRequest, completed: &str) -> bool {
     let call = &request.tool_call;
     let written = |name: &str| {

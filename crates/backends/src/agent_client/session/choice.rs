@@ -7,18 +7,18 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::process::SERVER_CALL_TIMEOUT;
 use crate::permission::unattended::is_unattended;
 
-/// The members that name the mode. An agent may have an option of the same name instead.
+/// The members that name the mode. An agent may have an option with such a name instead.
 const MODE_NAMES: [&str; 3] = ["mode", "modeId", "mode_id"];
-/// The member that names the model, where an agent has a list of models in place of an option.
+/// The member that names the model, for an agent with a list of models instead of an option.
 const MODEL_NAME: &str = "model";
 
 /// A change of the session's settings.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SessionSetting {
     method: &'static str,
-    /// The params beside the session's id.
+    /// The params without the session's id.
     params: Value,
-    /// Whether the agent asks less with it, by any name of it.
+    /// Whether the agent asks less with it, under any of its names.
     is_unattended: bool,
 }
 
@@ -35,13 +35,13 @@ impl SessionSetting {
         params["sessionId"] = session.remote().into();
         let result = session.process().call(method, &params, SERVER_CALL_TIMEOUT).await?;
         session.modes().was_set(method, &params.to_string(), result.as_str());
-        // The agent's own notifications come first in the log.
+        // Log the agent's own notifications first.
         session.caught_up().await;
         Ok(params)
     }
 }
 
-/// The change by which a member of the configuration holds. `None` if it holds already. `unattended` are values of the agent with which it asks less.
+/// The change that makes a member of the configuration true. `None` if it is true already. `unattended` are values of the agent with which it asks less.
 pub(crate) fn setting(
     now: &Value,
     name: &str,
@@ -63,7 +63,7 @@ pub(crate) fn setting(
     }
     let options = list(&now["configOptions"]);
     let option = options.iter().find(|option| is_named(option, "id", &name.into()));
-    // Agents name the option of a category as they like.
+    // Agents name the option of a category freely.
     let option = option.or_else(|| options.iter().find(|option| option["category"] == name));
     let models = list(&now["models"]["availableModels"]);
     if option.is_none() && name == MODEL_NAME && !models.is_empty() {

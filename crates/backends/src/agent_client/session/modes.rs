@@ -15,9 +15,9 @@ pub(crate) struct SessionModes {
 #[derive(Debug, Default)]
 struct Response {
     json: Option<Json>,
-    /// The newest mode that was notified before `json` was known, and may be newer.
+    /// The newest mode that was notified before `json` was known, and which may be newer.
     mode: Option<Value>,
-    /// Likewise the options.
+    /// The options, in the same way.
     options: Option<Value>,
 }
 
@@ -39,7 +39,7 @@ impl SessionModes {
         options.iter().for_each(|options| self.put_options(options));
     }
 
-    /// The agent has sent the response: notifications before it are outdated.
+    /// Notes that the agent has sent the response: notifications before it are outdated.
     pub(super) fn response_sent(&self) {
         let mut response = lock(&self.response);
         response.mode = None;
@@ -119,7 +119,7 @@ impl SessionModes {
         });
     }
 
-    /// Keeps a value while the response is not known. Returns whether it is not.
+    /// Keeps a value while the response is not known. Returns whether it was kept.
     fn defer(&self, keep: impl FnOnce(&mut Response)) -> bool {
         let mut response = lock(&self.response);
         if response.json.is_some() {

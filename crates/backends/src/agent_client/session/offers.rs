@@ -3,10 +3,10 @@ use std::sync::Mutex;
 use serde_json::Value;
 use trilogue_domain::{Json, lock};
 
-/// The longest that is kept of the modes, the options or the commands, in bytes of their JSON.
+/// The most bytes of JSON that are kept for each of the modes, the options and the commands.
 const MAX_OFFER_BYTES: usize = 64 * 1024;
 
-/// The modes, options and commands that the agent offered last, in any session: its cards name them while no process runs too.
+/// The modes, options and commands that the agent offered last, in any session. Its cards name them even if no process runs.
 #[derive(Debug, Default)]
 pub(crate) struct Offers(Mutex<Offered>);
 
@@ -20,7 +20,7 @@ struct Offered {
 // === impl Offers ===
 
 impl Offers {
-    /// As an object with the members `availableModes`, `configOptions` and `availableCommands`.
+    /// The offers, as an object with the members `availableModes`, `configOptions` and `availableCommands`.
     pub(crate) fn current(&self) -> Json {
         let Offered { modes, options, commands } = lock(&self.0).clone();
         let members = [
@@ -38,7 +38,7 @@ impl Offers {
         *lock(&self.0) = Offered::default();
     }
 
-    /// A session was opened with this response.
+    /// Takes the offers from the response that opened a session.
     pub(super) fn opened(&self, response: &Json) {
         let response = response.to_value();
         let mut offered = lock(&self.0);

@@ -1,4 +1,4 @@
-//! The replay of a session that was opened again: the log has this history already.
+//! The replay of a reopened session: the log already has this history.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const QUIET: Duration = Duration::from_millis(150);
 /// An update this long after the response and after the last replayed one is new.
 const MAX_GAP: Duration = Duration::from_secs(5);
 
-/// The updates that an agent sends only while it works on a prompt: outside of turns they are a replay. States, titles and notices come at any time.
+/// The updates that an agent sends only while it works on a prompt: outside of turns they are a replay. States, titles and notices arrive at any time.
 const CONVERSATION: [&str; 8] = [
     "user_message_chunk",
     "agent_message_chunk",
@@ -26,16 +26,16 @@ const CONVERSATION: [&str; 8] = [
 /// A replay. The next prompt ends it.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    /// When the response came.
+    /// When the response arrived.
     opened_at: Option<Instant>,
-    /// When the last replayed update came.
+    /// When the last replayed update arrived.
     last: Option<Instant>,
 }
 
 // === impl Replay ===
 
 impl Replay {
-    /// The agent has responded that the session is open.
+    /// Notes the agent's response that the session is open.
     pub(super) fn opened(&mut self, now: Instant) {
         self.opened_at = Some(now);
     }
@@ -60,7 +60,7 @@ impl Replay {
         self.takes("agent_message_chunk", now)
     }
 
-    /// When the replay ends if nothing more comes. `is_expected` says whether there is anything to replay.
+    /// When the replay ends if no more updates arrive. `is_expected` says whether there is a history to replay.
     pub(super) fn ends(&self, is_expected: bool) -> Option<Instant> {
         match (self.last, self.opened_at) {
             (Some(last), _) => Some(last + QUIET),

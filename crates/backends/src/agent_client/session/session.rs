@@ -18,7 +18,7 @@ use crate::workspace::lease::{WorkspaceLease, taken_over};
 
 /// The longest that a prompt waits for the end of a replay.
 const MAX_REPLAY_WAIT: Duration = Duration::from_secs(20);
-/// Counts the uses of all sessions, to tell which was used last.
+/// Counts the uses of all sessions, to find the one that was used last.
 static USES: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     workspace: Option<Workspace>,
     params: SessionParams,
     modes: SessionModes,
-    /// Whether a turn could not be ended, so that no other may begin.
+    /// Whether a turn could not be ended, so that no other turn may begin.
     is_broken: AtomicBool,
     /// Whether the agent still needs the earlier conversation of the thread.
     is_blank: AtomicBool,
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     last_used: AtomicU64,
     /// Its slot in a process that is shared, until it is closed.
     slot: Mutex<Option<Arc<OwnedSemaphorePermit>>>,
-    /// The lease of its folder, where several servers share the store.
+    /// The lease of its folder, if several servers share the store.
     workspace_lease: Option<Arc<WorkspaceLease>>,
 }
 
@@ -104,7 +104,7 @@ impl Session {
         &self.modes
     }
 
-    /// Waits until everything that the agent has sent so far is handled.
+    /// Waits until all messages that the agent has sent so far are handled.
     pub(crate) async fn caught_up(&self) {
         let (ends, reached) = oneshot::channel();
         self.inbox.put(SessionItem::ReplayEnd { is_expected: false, ends }).await;
@@ -147,7 +147,7 @@ impl Session {
         lock(&self.slot).clone()
     }
 
-    /// A turn could not be ended: no other begins in this session.
+    /// Marks that a turn could not be ended: no other turn begins in this session.
     pub(crate) fn set_broken(&self) {
         self.is_broken.store(true, Ordering::Release);
     }
@@ -160,26 +160,26 @@ impl Session {
         self.is_blank.store(true, Ordering::Release);
     }
 
-    /// The agent has answered a prompt that included the earlier conversation.
+    /// Notes that the agent has answered a prompt that included the earlier conversation.
     pub(crate) fn prompt_answered(&self) {
         self.process.turn_completed();
         self.is_blank.store(false, Ordering::Release);
     }
 
-    /// From now on, the agent's updates belong to this run.
+    /// Assigns the agent's next updates to this run.
     pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
         self.may_replay.store(false, Ordering::Release);
         self.inbox.put(SessionItem::Begin { context, user }).await;
     }
 
-    /// Ends the run. Waits until all updates of the agent in it are logged.
+    /// Ends the run. Waits until all its updates are logged.
     pub(crate) async fn finish(&self, end: TurnEnd) -> TurnSummary {
         let (done, finished) = oneshot::channel();
         self.inbox.put(SessionItem::Finish { end, done }).await;
         finished.await.unwrap_or_default()
     }
 
-    /// Removes it from its process: later updates in it are dropped. Its terminals are closed in a task.
+    /// Removes it from its process, so that later updates in it are dropped. Its terminals are closed in a task.
     pub(crate) fn close(&self) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return;
@@ -187,7 +187,7 @@ impl Session {
         self.process.router().remove(&self.remote, &self.inbox);
         lock(&self.slot).take();
         let Some(workspace) = self.workspace.clone() else { return };
-        // Without a runtime the server is exiting, and all commands with it.
+        // Without a runtime, the server is exiting, and all commands exit with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move { workspace.close().await });
     }
@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// Ends the session at the agent, by the method that the agent has for that.
+    /// Ends the session at the agent, with the method that the agent has for that.
     pub(crate) async fn end_remote(&self, for_good: bool) {
         let Some(can) = &self.process.capabilities().session else { return };
         let params = json!({ "sessionId": self.remote });
@@ -207,7 +207,7 @@ impl Session {
             (false, true) => "session/close",
             (false, false) => return,
         };
-        // A session that the agent refuses to end is over all the same.
+        // The session counts as ended even if the agent refuses.
         drop(self.process.call(method, &params, SERVER_CALL_TIMEOUT).await);
     }
 
@@ -219,7 +219,7 @@ impl Session {
         self.may_replay.store(may_replay, Ordering::Release);
     }
 
-    /// Waits for the end of the replay. `is_expected` says whether there is anything to replay.
+    /// Waits for the end of the replay. `is_expected` says whether there is a history to replay.
     pub(crate) async fn replay_ended(&self, is_expected: bool) {
         let give_up_at = Instant::now() + MAX_REPLAY_WAIT;
         loop {

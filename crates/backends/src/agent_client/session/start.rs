@@ -32,14 +32,14 @@ pub(crate) struct SessionStart {
     pub(crate) rules: Arc<Rules>,
     pub(crate) params: SessionParams,
     pub(crate) offers: Arc<Offers>,
-    /// Further members that the client sent, at the root of the request: an object.
+    /// Additional members that the client sent, at the root of the request: an object.
     pub(crate) extra: Option<Json>,
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
     /// The client that opens it, if one does.
     pub(crate) client: Option<Arc<dyn Client>>,
-    /// The lease of the folder in which the session works, where several servers share the store.
+    /// The lease of the folder in which the session works, if several servers share the store.
     pub(crate) workspace_lease: Option<Arc<WorkspaceLease>>,
-    /// Lets others wait for the process until this is over.
+    /// Makes others wait for the process until the opening is over.
     pub(crate) _opening: Arc<OpeningGuard>,
 }
 
@@ -64,14 +64,14 @@ impl SessionStart {
         }
         let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
         let session = self.session(read.session_id).await?;
-        // Notifications behind the response are newer than it.
+        // Notifications after the response are newer than it.
         session.caught_up().await;
         session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
         session.set_blank();
         Ok(session)
     }
 
-    /// Opens a session again, by the method that the agent has. The replayed history is dropped: the log has it.
+    /// Reopens a session, with the method that the agent has. The replayed history is dropped, because the log has it.
     pub(crate) async fn reopen(self, remote: &str) -> Result<Session, AgentFailure> {
         let session = self.session(remote.to_owned()).await?;
         let resumes = self.process.can_resume();
@@ -79,13 +79,13 @@ impl SessionStart {
         session.inbox().put(SessionItem::Replay).await;
         let _reopening = self.process.router().reopen(session.inbox());
         let answer = self.call(method, self.request(Some(remote))).await?;
-        // The response is newer than the notifications before it, and older than those behind it.
+        // The response is newer than the notifications before it, and older than those after it.
         session.caught_up().await;
-        // Some agents name the session in this response too. Clients know it by our id only.
+        // Some agents name the session in this response too. Clients know it only by this server's id.
         let answer = json_of(answer);
         let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
         session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
-        // Some agents answer first and replay the history afterwards. A prompt waits for that.
+        // Some agents answer first and replay the history later. A prompt waits for that.
         session.inbox().put(SessionItem::Reopened { may_still_replay: !resumes }).await;
         session.set_may_replay(!resumes);
         Ok(session)

@@ -1,4 +1,4 @@
-//! The state that an agent keeps for each thread: its open session, and how its client opened it.
+//! The state of an agent for each thread: its open session, and the params by which its client opened it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ pub(crate) struct Threads(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     threads: HashMap<ThreadKey, Arc<Thread>>,
-    /// How many there were after the last clean-up.
+    /// The number of threads after the last clean-up.
     kept: usize,
 }
 
@@ -28,23 +28,23 @@ struct Table {
 pub(crate) struct Thread {
     /// Locked while its session is opened.
     pub(crate) state: tokio::sync::Mutex<ThreadState>,
-    /// Cancelled when the thread is erased: no session is opened for it any more.
+    /// Cancelled when the thread is erased: after that, no session is opened for it.
     pub(crate) erased: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct ThreadState {
     pub(crate) session: Option<Arc<Session>>,
-    /// The params with which its client wants the session to be open. They may hold secrets, and are never stored.
+    /// The params with which its client wants the session to be open. They may hold secrets and are never stored.
     pub(crate) wanted: Option<Json>,
     pub(crate) opened_with: Option<Json>,
 }
 
-/// Restores the wanted params when it is dropped, unless the session was opened with them: others use the thread too.
+/// Restores the previous params when it is dropped, unless the session was opened with the new ones: others use the thread too.
 #[derive(Debug)]
 pub(crate) struct OpeningRollback<'a> {
     state: &'a mut ThreadState,
-    /// The params wanted before; `None` when the session was opened.
+    /// The previous params. `None` once the session was opened.
     before: Option<Option<Json>>,
 }
 
@@ -73,7 +73,7 @@ impl Threads {
     pub(crate) fn drop_sessions(&self, process: &Arc<Process>) {
         for key in process.threads() {
             let Some(thread) = self.get(key) else { continue };
-            // The holder of the lock reopens the session.
+            // The task that holds the lock reopens the session.
             let Ok(mut state) = thread.state.try_lock() else { continue };
             drop(state.session.take_if(|session| Arc::ptr_eq(session.process(), process)));
         }
@@ -91,7 +91,7 @@ impl Threads {
 // === impl Thread ===
 
 impl Thread {
-    /// Does work that ends when the thread is erased: the erasure waits for it.
+    /// Does work that ends if the thread is erased. The erasure waits for it.
     pub(crate) async fn unless_erased<T>(
         &self,
         work: impl Future<Output = Result<T, AgentFailure>>,
@@ -118,7 +118,7 @@ impl ThreadState {
         self.session.clone()
     }
 
-    /// A lease of the session, if a turn can begin in it and the agent gave it this id.
+    /// A lease of the session, if a turn can begin in it and it has this id at the agent.
     pub(crate) fn lease(&mut self, remote: &str) -> Option<SessionLease> {
         let session = self.open_session().filter(|session| session.remote() == remote)?;
         SessionLease::of(&session)
@@ -128,7 +128,7 @@ impl ThreadState {
 // === impl OpeningRollback ===
 
 impl<'a> OpeningRollback<'a> {
-    /// Wants the session to be open with these params.
+    /// Stores these params as wanted.
     pub(crate) fn new(state: &'a mut ThreadState, params: Json) -> Self {
         let before = Some(state.wanted.replace(params));
         Self { state, before }

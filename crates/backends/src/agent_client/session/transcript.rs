@@ -1,4 +1,4 @@
-//! A turn's updates as events: the message of each chunk, and the open tool calls.
+//! Converts a turn's updates to events: assigns chunks to messages, and tracks open tool calls.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -14,11 +14,11 @@ use uuid::Uuid;
 const MAX_REMEMBERED: usize = 1_024;
 /// The most open tool calls of a turn that are remembered.
 const MAX_CALLS: usize = 4_096;
-/// The most bytes of their ids. A call beyond these bounds is not ended when its turn breaks off.
+/// The most bytes of their ids. A call beyond these bounds is not ended if its turn breaks off.
 const MAX_CALL_ID_BYTES: usize = 1024 * 1024;
-/// The most messages of a turn that are remembered. An older one that goes on is a message that the store knows.
+/// The most messages of a turn that are remembered. If an older one continues, the store knows it.
 const MAX_TURN_MESSAGES: usize = 4_096;
-/// A longer id of the agent's, in bytes, is remembered by its hash.
+/// A longer id of the agent, in bytes, is remembered by its hash.
 const MAX_ID_BYTES: usize = 256;
 const KINDS: [&str; 14] = [
     "agent_message_chunk",
@@ -54,7 +54,7 @@ pub(super) struct TurnTranscript {
     open: Option<OpenMessage>,
     messages: TurnMessages,
     thoughts: TurnMessages,
-    /// What the agent shows as messages of the user.
+    /// Messages that the agent shows as the user's.
     user_messages: TurnMessages,
     /// The last of its messages.
     last: Option<MessageId>,
@@ -76,7 +76,7 @@ struct OpenCalls {
     bytes: usize,
 }
 
-/// Gives a message id to chunks that have none.
+/// Assigns a message id to chunks without one.
 #[derive(Debug)]
 pub(super) struct MessageIds {
     assigns: bool,
@@ -96,7 +96,7 @@ pub(super) struct OutsideUpdate {
 #[derive(Debug)]
 struct OpenMessage {
     message: MessageId,
-    /// Whether the id was assigned here: then the message does not continue after other chunks.
+    /// Whether the id was assigned here. Such a message does not continue after other chunks.
     is_ours: bool,
 }
 
@@ -110,7 +110,7 @@ enum ChunkKind {
 #[derive(Debug, Default)]
 pub(super) struct LoggedUpdate {
     pub(super) events: Vec<(Body, Option<Original>)>,
-    /// Our id of a message, and the agent's own id for it.
+    /// This server's id of a message, and the agent's id for it.
     pub(super) alias: Option<(MessageId, MessageId)>,
 }
 
@@ -132,7 +132,7 @@ impl TurnTranscript {
         }
     }
 
-    /// The agent's own id of a message or thought that this update begins. The caller checks whether the store knows it already.
+    /// The agent's id of a message or thought that this update begins. The caller checks whether the store already knows it.
     pub(super) fn begins(&self, kind: &str, params: &str, used: &UsedIds) -> Option<MessageId> {
         let begun = match ChunkKind::of(kind)? {
             ChunkKind::Agent => &self.messages,
@@ -144,7 +144,7 @@ impl TurnTranscript {
         (id != self.user && !used.ids.contains(&id)).then_some(id)
     }
 
-    /// Takes an update without its session id. `kind` is its [`update_kind`].
+    /// Converts an update without its session id. `kind` is its [`update_kind`].
     pub(super) fn update(&mut self, kind: &str, params: String, used: &UsedIds) -> LoggedUpdate {
         let mut logged = LoggedUpdate::default();
         match ChunkKind::of(kind) {
@@ -154,7 +154,7 @@ impl TurnTranscript {
         logged
     }
 
-    /// Ends open messages and calls at the end of the turn. If it broke off, the open tool calls have failed.
+    /// Ends open messages and calls at the end of the turn. If the turn broke off, the open tool calls fail.
     pub(super) fn finish(&mut self, is_broken: bool, used: &mut UsedIds) -> Vec<Body> {
         let mut events = Vec::new();
         self.complete(&mut |body| events.push(body));
@@ -185,7 +185,7 @@ impl TurnTranscript {
             ChunkKind::Agent => self.go_on(&message, is_new, is_ours, logged),
             ChunkKind::User | ChunkKind::Thought => self.complete_ours(logged),
         }
-        // An id that the log cannot keep is known to the agent only.
+        // Only the agent knows an id that the log cannot keep.
         let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
         let renamed = match is_taken && self.ids.assigns {
             true => splice::put_message_id(&params, message.as_str()),
@@ -197,7 +197,7 @@ impl TurnTranscript {
         logged.events.push((body, Some(update_original(params))));
     }
 
-    /// The id of the message or thought that a chunk belongs to, and whether it begins with this chunk. Ids are unique in a thread across messages and thoughts: one that is taken gets another.
+    /// The id of the message or thought of a chunk, and whether it begins with this chunk. Ids are unique in a thread across messages and thoughts: a taken id is replaced.
     fn name(
         &mut self,
         kind: ChunkKind,
@@ -224,7 +224,7 @@ impl TurnTranscript {
         };
         let free = theirs.clone().filter(is_free);
         let message = free.unwrap_or_else(|| kind.derived_id(&self.run, id));
-        // The log has no messages of the user that the agent shows.
+        // The log does not have messages of the user that the agent shows.
         if kind != ChunkKind::User
             && let Some(theirs) = theirs.filter(|theirs| *theirs != message)
         {
@@ -239,7 +239,7 @@ impl TurnTranscript {
         (message, true)
     }
 
-    /// Opens the message of a chunk. Begins it and ends the one before, if it is another.
+    /// Opens the message of a chunk. If it is another message than the open one, ends that one first.
     fn go_on(
         &mut self,
         message: &MessageId,
@@ -279,7 +279,7 @@ impl TurnTranscript {
         logged.events.push((body, Some(update_original(params))));
     }
 
-    /// Ends the open message if nothing can be added to it any more.
+    /// Ends the open message if no chunk can be added to it any more.
     fn complete_ours(&mut self, logged: &mut LoggedUpdate) {
         if self.open.as_ref().is_some_and(|open| open.is_ours) {
             self.complete(&mut |body| logged.events.push((body, None)));
@@ -316,7 +316,7 @@ impl TurnMessages {
         if id.len() <= MAX_ID_BYTES {
             return Cow::Borrowed(id);
         }
-        // No shorter id is as long as this one.
+        // No unhashed id is as long as this one.
         Cow::Owned(format!(
             "{:0>1$}",
             Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()),
@@ -398,7 +398,7 @@ impl ChunkKind {
         })
     }
 
-    /// An id for a message of this kind whose own id is taken, or cannot be kept.
+    /// An id for a message of this kind whose own id is taken or cannot be kept.
     fn derived_id(self, run: &RunId, id: &str) -> MessageId {
         match self {
             Self::Agent => derived_id(run, id),

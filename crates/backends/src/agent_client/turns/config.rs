@@ -11,7 +11,7 @@ use crate::agent_client::session::{Session, setting, settings_of};
 use crate::permission::unattended::{refused_setting, text_of};
 use crate::permission::{RULES_MEMBER, Rules};
 
-/// Sets the session as the configuration wants it. Other members than the agent's settings are refused.
+/// Applies the configuration to the session. Refuses members other than the agent's settings.
 pub(super) async fn configure(
     context: &RunContext,
     session: &Session,
@@ -27,7 +27,7 @@ pub(super) async fn configure(
     };
     for (name, value) in members {
         match name.as_str() {
-            // The session was opened there.
+            // The session was already opened in this folder.
             FOLDER_MEMBER => continue,
             RULES_MEMBER => {
                 Rules::of_config(whole).map_err(|error| {
@@ -38,12 +38,12 @@ pub(super) async fn configure(
             }
             _ => {}
         }
-        // An option that was set before may have changed this one.
+        // The option that was set before may have changed this one.
         let now = session.modes().current().to_value();
         let setting = setting(&now, &name, &value, unattended)
             .map_err(|why| refused(thread.agent(), &why, session))?;
         let Some(setting) = setting else { continue };
-        // Only the agent knows by which other names its modes go.
+        // Only the agent knows the other names of its modes.
         if setting.is_unattended() && !context.can_answer() {
             let value = text_of(&value).unwrap_or_default();
             return Err(refused_setting(thread.agent(), context.source(), &name, &value).into());

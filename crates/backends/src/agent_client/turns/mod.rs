@@ -1,4 +1,4 @@
-//! One turn: the agent is prompted in its session, and its updates are logged until it has answered.
+//! One turn: prompts the agent in its session, and logs its updates until it responds.
 
 mod config;
 mod priming;
@@ -38,9 +38,9 @@ use priming::newest_that_fit;
 /// How long an agent has to read the cancellation of a dropped run.
 const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
 
-/// The largest prompt, in bytes: many agents take no longer line than one with this prompt in it.
+/// The largest prompt, in bytes: many agents do not accept a longer line than the one with this prompt.
 pub(super) const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
-/// The bytes of a prompt's line around it.
+/// The bytes of a prompt's line in addition to the prompt.
 const ENVELOPE_BYTES: usize = 1024;
 
 struct PromptFailure {
@@ -51,7 +51,7 @@ struct PromptFailure {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     NotSent,
-    /// The agent has sent nothing but the response.
+    /// The agent has sent only the response.
     Sent,
     /// The agent has begun to work on it, or may have.
     Started,
@@ -79,8 +79,8 @@ pub(super) async fn run_turn(
         () = context.cancelled() => return Ok(Ending::Completed),
     };
     let mut losses = LossLog::default();
-    // A prompt on which the agent has not begun to work is sent once more: in a new session if its session is lost, after
-    // authentication if the agent asks for that, in another process if its process has exited.
+    // Send a prompt once more if the agent has not begun to work on it: in a new session if its session is lost, after
+    // authentication if the agent requires it, in another process if its process has exited.
     for is_last in [false, true] {
         let ReadySession { session, missed } = ready.map_err(AgentFailure::into_failure)?;
         if let Some(config) = context.config() {
@@ -153,7 +153,7 @@ async fn prompt(
     })
 }
 
-/// The prompt, and whether messages before it had no room.
+/// The prompt, and whether earlier messages were left out because they did not fit.
 fn prompt_request(
     launch: &Launch,
     session: &Session,
@@ -183,7 +183,7 @@ fn prompt_request(
     Ok((request, has_cut.get()))
 }
 
-/// Sends the prompt and waits for the answer. The agent's questions about it belong to its session.
+/// Sends the prompt and waits for the response. The agent's questions about it belong to its session.
 async fn send(
     launch: &Launch,
     session: &Session,
@@ -195,7 +195,7 @@ async fn send(
     let begun = tokio::select! {
         biased;
         () = context.cancelled() => None,
-        // It waits while the agent reads nothing.
+        // This waits while the agent reads nothing.
         begun = process.peer().begin("session/prompt", request) => Some(begun),
     };
     match begun {
@@ -209,7 +209,7 @@ async fn send(
     }
 }
 
-/// Waits for the answer, and cancels the prompt when the run is stopped.
+/// Waits for the response, and cancels the prompt if the run is stopped.
 async fn wait(
     grace: Duration,
     session: &Session,
@@ -226,7 +226,7 @@ async fn wait(
     }
     let began = Instant::now();
     for until in [began + grace / 2, began + grace] {
-        // It is sent again at half-time: the agent may have been too busy to read it. If it cannot be sent, the call fails too.
+        // Send it again at half-time: the agent may have been too busy to read it. If it cannot be sent, the call fails too.
         drop(peer.notify_now("session/cancel", &cancel));
         tokio::select! {
             biased;
@@ -286,7 +286,7 @@ async fn conclude(
     Ok(Ending::Completed)
 }
 
-/// Logs the result of a prompt. One that is too large leaves a gap; one that the run's rules or the store refuse fails the run.
+/// Logs the result of a prompt. A result that is too large leaves a gap; one that the run's rules or the store refuse fails the run.
 async fn log_result(
     context: &RunContext,
     body: Body,
@@ -337,9 +337,9 @@ impl Drop for AbandonOnDrop {
         let session = Arc::clone(&self.session);
         session.set_broken();
         let cancel = json!({ "sessionId": session.remote() });
-        // It is abandoned whether the agent reads this or not.
+        // Abandon it even if the agent does not read this.
         drop(session.process().peer().notify_now("session/cancel", &cancel));
-        // Without a runtime the server is exiting, and all processes with it.
+        // Without a runtime, the server is exiting, and all processes exit with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let lease = session.process().lease();
@@ -361,7 +361,7 @@ fn read_response(answer: &RawJson) -> Result<PromptResponse, AgentFailure> {
     read_result(raw, Rules::Lenient).map_err(|error| invalid(error.to_string()))
 }
 
-/// The id of the user's message, and the further members that its client's prompt had.
+/// The id of the user's message, and the additional members of its client's prompt.
 fn user_message(input: &Input) -> (MessageId, Option<Json>) {
     let messages = match input {
         Input::Messages(messages) => messages.as_slice(),

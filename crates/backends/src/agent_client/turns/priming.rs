@@ -5,13 +5,13 @@ use trilogue_mapping::agent_client::blocks_of_message;
 use trilogue_runtime::NewestMessages;
 use trilogue_sdk::agent_client::peer::RawJson;
 
-/// What surrounds a message, in bytes: who said it.
+/// The bytes around a message, which name its author.
 const AROUND_BYTES: usize = 512;
 
-/// The request with all missed messages that were read, or with the newest of them that fit into `limit` bytes. A request that is too long
-/// without any of them stays too long.
+/// The request with all missed messages that were read, or with the newest ones that fit into `limit` bytes. If a request is too long even
+/// without any of them, it stays too long.
 ///
-/// `request` makes it of messages; its flag says that others are left out.
+/// `request` makes the request from messages; its flag says that others are left out.
 pub(super) fn newest_that_fit(
     missed: &NewestMessages,
     limit: usize,
@@ -39,7 +39,7 @@ pub(super) fn newest_that_fit(
         if request.as_bytes().len() <= limit {
             return Ok(request);
         }
-        // Blocks that the agent does not take became longer ones.
+        // Converting blocks that the agent does not accept made the request longer.
         count /= 2;
     }
     Ok(alone)

@@ -7,7 +7,7 @@ fn before_the_response_everything_is_replayed_and_behind_it_what_only_a_turn_say
     assert!(replay.takes("usage_update", began) && replay.takes("from_the_future", began));
     replay.opened(began);
     assert!(replay.takes("tool_call", began) && !replay.takes("usage_update", began));
-    // Each piece gives the next one time.
+    // Each piece extends the time for the next one.
     let late = began + MAX_GAP - Duration::from_millis(1);
     assert!(replay.takes("plan", late) && replay.takes("plan", late + MAX_GAP / 2));
     assert!(!replay.takes("plan", late + 2 * MAX_GAP));

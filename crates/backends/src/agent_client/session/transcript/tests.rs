@@ -11,7 +11,7 @@ fn update(kind: &str, id: Option<&str>, text: &str) -> String {
     serde_json::json!({ "sessionId": "", "update": update }).to_string()
 }
 
-/// What is logged of these pieces, in short, and the aliases.
+/// The logged events of these pieces, in short form, and the aliases.
 fn log(
     pieces: &[(&str, Option<&str>)],
     used: &UsedIds,
@@ -56,7 +56,7 @@ fn a_message_of_the_agent_s_own_can_be_interrupted_and_come_back() {
     assert_eq!((log, aliases), (expected.map(str::to_owned).to_vec(), vec![]));
 }
 
-/// Thoughts, messages of the agent and messages of the user have ids by one rule: one that is taken gets another, and still finds what it was given to.
+/// Thoughts, messages of the agent and messages of the user follow one rule for ids: a taken id is replaced, and the original id still finds the message.
 #[test]
 fn an_id_names_one_thing_whatever_its_kind() {
     let run = RunId::parse("run").unwrap();
@@ -106,7 +106,7 @@ fn an_id_that_is_taken_or_none_gets_another() {
         let ours = log[0].trim_start_matches('+');
         assert!(Uuid::parse_str(ours).is_ok(), "{ours}");
         assert_eq!(aliases.len(), usize::from(has_alias), "{id}");
-        // The same id is the same message, in this run and whenever it is read again.
+        // The same id gives the same message, in this run and at every replay.
         assert_eq!(log, self::log(&[(SAYS, Some(id)), (SAYS, Some(id))], &used).0);
     }
 }
@@ -145,7 +145,7 @@ fn an_id_is_looked_up_once_and_what_is_remembered_is_bounded() {
     assert_eq!(begins(&transcript, SAYS, Some("new"), &used), None);
     used.add((0..MAX_REMEMBERED).map(|number| MessageId::parse(&format!("m{number}")).unwrap()));
     assert_eq!(used.ids.len(), MAX_REMEMBERED);
-    // The oldest is known to the store by now.
+    // The store knows the oldest by now.
     assert_eq!(begins(&transcript, SAYS, Some("old"), &used).as_deref(), Some("old"));
     assert_eq!(begins(&transcript, SAYS, Some("m0"), &used), None);
 }
