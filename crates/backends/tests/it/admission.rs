@@ -172,7 +172,7 @@ fn the_descriptor_of_a_card_says_all_that_the_card_says() {
         let descriptor = connect::descriptor(&card);
         let read = connect::card(&descriptor, card.clone())
             .unwrap_or_else(|error| panic!("{}: {error}", card.name));
-        // A descriptor always has a name, and a schema for updates if the agent streams them.
+        // A descriptor always has a name, and a schema for updates if these are streamed.
         let title = card.title.clone().or(Some(card.name.as_str().to_owned()));
         let streams = card.abilities.streams_updates == Some(true);
         let any = streams.then(|| to_json(&json!({ "type": "object" })).unwrap());

@@ -1,4 +1,4 @@
-//! Child processes: none is left behind, however it was started and however the server ends.
+//! Child processes: none is left behind, for every kind of start and every kind of end of the server.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use trilogue_backends::child::{Children, MARKER, Program, Started};
 
 use crate::agent_client_program;
 
-/// The environment variable with the helper's parameters.
+/// Where the helper stores its state.
 const HELPER: &str = "TRILOGUE_TEST_HELPER";
 const AGENTS: usize = 24;
 
@@ -22,7 +22,7 @@ pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> 
 
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie counts as gone.
+    // A dead process that its parent has not reaped counts as gone.
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
@@ -53,7 +53,7 @@ async fn a_process_of_a_child_is_known_by_its_parents_and_by_its_marker() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
-    // One process has its parents still, one has left them, and one has hidden its marker.
+    // One still has its parents, one has left them, and one has hidden its marker.
     let line = format!(
         "sh -c 'echo $$ > {}; exec sleep 1000' & (setsid sh -c 'echo $$ > {}; exec sleep 1000' &) ; env -i /bin/sh -c 'echo $$ > {}; exec sleep 1000'",
         file("below"),
@@ -100,7 +100,7 @@ async fn everything_that_a_wrapper_started_goes_with_it() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let (agent, stray) = (folder.path().join("agent"), folder.path().join("stray"));
-    // The shell forwards no signal, the agent ignores the end of its input, and its child has a separate session.
+    // The shell forwards no signal, the agent does not notice the end of its input, and its child has a separate session.
     let script = format!(
         "{} --ignore-eof --pid-file {} --stray {}; true",
         agent_client_program(),
@@ -195,7 +195,7 @@ async fn a_server_leaves_those_of_another_that_lives_alone() {
     assert!(next.strays() > 0 && !is_running(pid));
 }
 
-/// The role of a killed server: other tests run this as a separate process.
+/// A server that is killed. The other tests run it as a separate process.
 #[tokio::test]
 #[ignore = "other tests run it"]
 async fn helper_server() {
@@ -253,7 +253,7 @@ async fn a_server_that_is_killed_leaves_no_stray_to_the_next_one() {
     until("all run", || files.iter().all(|file| pid_in(file).is_some_and(is_running))).await;
     let pids: Vec<_> = files.iter().map(|file| pid_in(file).unwrap()).collect();
     end(helper);
-    // The processes do not exit by themselves.
+    // They do not exit by themselves.
     assert!(pids.iter().all(|pid| is_running(*pid)));
     let children = Children::open(Some(state.clone())).await.unwrap();
     assert!(children.strays() >= pids.len(), "{}", children.strays());

@@ -1,4 +1,4 @@
-//! How children exit, and which processes end with them.
+//! The end of children, and of the processes that they started.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ async fn what_was_started_without_the_marker_goes_too() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let file = folder.path().join("pid");
-    // The process has another session and another environment; its parent lives.
+    // It has another session and another environment; its parent is still running.
     let script = format!(
         "env -i $(command -v setsid) sh -c 'echo $$ > {}; exec sleep 1000' & read line",
         file.display()
@@ -31,7 +31,7 @@ async fn a_child_is_not_reaped_while_its_group_lives() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let (file, heard) = (folder.path().join("pid"), folder.path().join("heard"));
-    // The process records the request to exit and ignores it. Its parent exits meanwhile.
+    // It reports the request to exit but does not exit; its parent exits after that.
     let script = format!(
         "sh -c 'trap \"echo > {0}\" TERM; echo $$ > {1}; while :; do sleep 0.01; done' & \
          while [ ! -s {1} ]; do sleep 0.01; done; exit 0",
@@ -42,7 +42,7 @@ async fn a_child_is_not_reaped_while_its_group_lives() {
     until("it runs", || pid_in(&file).is_some()).await;
     assert!(started.child.exited().await.is_success());
     until("it is asked to end", || heard.exists()).await;
-    // The child's process id stays reserved while signals go to the group.
+    // The process id stays in use while signals are sent to the group.
     let pid = started.child.pid().unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists() && !is_running(pid));
     started.child.kill().await;
@@ -54,7 +54,7 @@ async fn a_child_is_not_reaped_while_its_group_lives() {
 async fn nothing_is_started_behind_a_close() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(Some(folder.path().to_owned())).await.unwrap();
-    // A child that is being started during the close ends with the rest.
+    // Children that are being started during the close are ended too.
     let all: Vec<_> = (0..8).map(|_| start_or_not(&children, folder.path())).collect();
     let started = futures_util::future::join_all(all);
     let (started, ()) = tokio::join!(started, async {

@@ -16,7 +16,7 @@ async fn open(state: &Path) -> Arc<Children> {
 async fn records_that_cannot_be_read_keep_nothing_from_starting() {
     let folder = TempDir::new().unwrap();
     let all = folder.path().join("children");
-    // A life that is over, because its lock is free.
+    // An earlier life that has ended, as its lock shows.
     let life = all.join(uuid::Uuid::new_v4().to_string());
     std::fs::create_dir_all(&life).unwrap();
     let names = [0; 3].map(|_| uuid::Uuid::new_v4().to_string());
@@ -77,14 +77,14 @@ async fn a_life_that_is_over_leaves_nothing_on_disk() {
     assert_eq!(names, ["lock"]);
 }
 
-/// A record is useless if its process ids come from another namespace: then only the marker counts.
+/// A record is useless if process ids have another meaning: then only the marker counts.
 #[tokio::test]
 async fn what_a_dead_life_left_is_found_by_its_marker_alone() {
     let folder = TempDir::new().unwrap();
     let instance = uuid::Uuid::new_v4();
     let life = folder.path().join("children").join(uuid::Uuid::new_v4().to_string());
     std::fs::create_dir_all(&life).unwrap();
-    // The record names this very process, but in another namespace; a past life left a process with its marker.
+    // The record names this very process, in another id namespace; the earlier life left a process with its marker.
     let own = std::process::id();
     let start = own_start();
     let text = format!(r#"{{"numbers":"elsewhere","child":{{"pid":{own},"start":{start}}}}}"#);
@@ -98,7 +98,7 @@ async fn what_a_dead_life_left_is_found_by_its_marker_alone() {
     until("it runs", || pid_in(&file).is_some()).await;
     let mut beside = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let children = open(folder.path()).await;
-    // Processes in the server's own group keep running.
+    // Processes in this process's own group continue.
     assert_eq!((children.strays(), is_running(beside.id())), (1, true));
     assert!(!stray.wait().unwrap().success() && !life.exists());
     beside.kill().unwrap();

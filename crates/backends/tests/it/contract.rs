@@ -1,4 +1,4 @@
-//! A native agent must keep to its card while it runs.
+//! The card of a native agent is enforced while the agent runs.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use trilogue_sdk::to_json;
 
 use super::harness::{Harness, failure, native, value};
 
-/// Follows the input's orders, and ignores errors from the context.
+/// Emits what its input requests, and ignores errors of the context.
 struct Reckless;
 
 #[derive(Deserialize)]
@@ -19,12 +19,12 @@ struct Order {
     kind: String,
     #[serde(default)]
     value: Value,
-    /// Whether it returns its own error afterwards.
+    /// What it does afterwards: nothing, or an error of the agent.
     #[serde(default)]
     fail: bool,
 }
 
-/// The schema of an object in which `n`, and each item of `all`, is an integer.
+/// A schema in which `n` and each item of `all` are integers.
 fn counted() -> Value {
     let integer = json!({ "type": "integer" });
     json!({
@@ -216,7 +216,7 @@ async fn a_run_without_a_configuration_has_the_schemas_defaults() {
     assert_eq!(house.result(&run).await, Some(json!({ "length": 3 })));
 
     for (config, seen) in [
-        // Given settings are used unchanged.
+        // Given values are used unchanged.
         (json!({ "style": "terse" }), Ok(json!({ "style": "terse", "length": 0 }))),
         (json!({ "length": -1 }), Err(Code::ConfigInvalid)),
     ] {

@@ -1,4 +1,4 @@
-//! An agent's own errors: declared as types, returned by `?`, reported as declared.
+//! An agent's own errors: declared as types, returned with `?`, reported as declared.
 
 use serde::Serialize;
 use serde_json::json;
@@ -36,7 +36,7 @@ fn sell(what: &str) -> Result<(), OutOfStock> {
 async fn shop(turn: Turn, _: Context) -> Result<(), AgentError> {
     match turn.text().as_str() {
         "closed" => return Err(Closed.into()),
-        // A failure made by hand, whose flag and data differ from the declaration.
+        // Made by hand, with another flag and other data than declared.
         "other" => {
             return Err(AgentError::new("out_of_stock", "nothing")
                 .with_data(Json::from_value(&json!({ "left": "none" }))));

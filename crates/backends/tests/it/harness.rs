@@ -34,7 +34,7 @@ impl Harness {
         Self::start(agents, Arc::new(NoOriginals), Options::default()).await
     }
 
-    /// Starts with these agents and settings of the runtime.
+    /// Starts a runtime with these agents and settings.
     pub(crate) async fn start(
         agents: Vec<Arc<dyn Backend>>,
         originals: Arc<dyn ReadOriginal>,

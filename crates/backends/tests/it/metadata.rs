@@ -1,4 +1,4 @@
-//! Metadata never carries a message's text.
+//! Metadata never repeats the content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use trilogue_sdk::{Agent, Input, Json, Message, Outcome, Part, PartMetadata, Tur
 
 use super::{start, turn};
 
-/// An agent, and a turn for it.
+/// An agent, and its input.
 fn sample(name: &str) -> (Box<dyn Agent>, Turn) {
     let citation = Citation { start_index: Some(0), end_index: Some(4), ..Citation::default() };
     let step = Trajectory { message: Some("hm".to_owned()), ..Trajectory::default() };
@@ -41,7 +41,7 @@ fn sample(name: &str) -> (Box<dyn Agent>, Turn) {
     }
 }
 
-/// The message without metadata; drops parts that have no content.
+/// The message without any metadata. A part with only metadata is removed.
 fn bare(message: &Message) -> Message {
     let mut message = message.clone();
     for part in &mut message.parts {
@@ -51,13 +51,13 @@ fn bare(message: &Message) -> Message {
     message
 }
 
-/// The visible message: its text, and the content of every part in order.
+/// What a reader sees: the text, and the content of every part in order.
 fn read(message: &Message) -> (String, Vec<Content>) {
     let contents = message.parts.iter().map(|part| part.content.clone());
     (message.text(), contents.filter(|content| *content != Content::Empty).collect())
 }
 
-/// Asserts that no sentence of the answer is in its metadata, and no text of its metadata in the answer.
+/// No sentence of the answer is in its metadata, and no text of the metadata is in the answer.
 fn repeats_nothing(message: &Message, name: &str) {
     let words = message.text();
     let sentences = words.split_inclusive(['.', '?', '!']).map(str::trim);

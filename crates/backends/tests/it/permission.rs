@@ -12,10 +12,10 @@ use trilogue_sdk::prelude::*;
 
 use super::harness::{Harness, native, said, settle};
 
-/// Asks for permission, waiting in its task or suspended, and returns the answer.
+/// Asks for permission to do what its input says, in its task or suspended, and reports the answer.
 struct Doer {
     suspends: bool,
-    /// The payload of its question.
+    /// The payload of its permission request.
     payload: Value,
     /// The settings that it declares.
     settings: Option<Value>,
@@ -132,7 +132,7 @@ async fn a_run_brings_rules_that_come_behind_the_configured_ones() {
         // A configured rule denies.
         (None, "execute", json!({ "permissions": allow }), Some("no")),
         (None, "move", json!({ "permissions": allow }), None),
-        // The agent uses the same name for another setting.
+        // The agent declares this name with another meaning.
         (Some(json!({ "permissions": {} })), "edit", json!({ "permissions": allow }), None),
         (None, "edit", json!({ "permissions": ["all"] }), None),
     ] {

@@ -31,7 +31,7 @@ async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
     let order = "Write to alice@example.com that the meeting moves to Tuesday.";
     let run = house.settle("mailcomposer", said(order)).await;
     assert_eq!(run.status, RunStatus::Interrupted);
-    // The agent got a value; the user's message stays in the history.
+    // The agent got a value; the user's original text stays in the history.
     let said_first = house.messages(&run).await.remove(0);
     assert_eq!((said_first.role.is_user(), said_first.text().as_str()), (true, order));
     let wrong = Answer::Json(Json::from_value(&json!({ "approved": "perhaps" })));

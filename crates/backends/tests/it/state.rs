@@ -84,7 +84,7 @@ async fn agents_share_a_thread_only_where_its_state_fits_both() {
     let paths: Vec<_> = error.violated().iter().map(|place| place.path.as_str()).collect();
     assert_eq!(paths, ["/messages/0", "/messages/1"]);
     assert_eq!(state(&house).await, json!({ "messages": [1, 2] }));
-    // The agent that created the state continues.
+    // The agent that made the state continues with it.
     let run = house.settle("tally", value(&Value::Null)).await;
     assert_eq!(run.status, RunStatus::Completed);
 }

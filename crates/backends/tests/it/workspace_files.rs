@@ -1,4 +1,4 @@
-//! An agent's access to files, and the files that it cannot reach.
+//! Files that are served to an agent, and files that it cannot reach.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -12,10 +12,10 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 use crate::harness::DEADLINE;
 
-/// The content of the files outside every workspace.
+/// A file outside of every workspace here.
 const SECRET: &str = "secret";
 
-/// A workspace, and a folder outside it with a secret.
+/// A workspace, and a folder with a secret outside of it.
 struct Desk {
     folder: TempDir,
     workspace: Workspace,
@@ -73,7 +73,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Asserts that a path can be neither read nor written, and that nothing outside has changed.
+    /// The path can be neither read nor written, and nothing outside has changed.
     async fn assert_unreachable(&self, path: impl AsRef<Path>, code: i32, why: &str) {
         let path = path.as_ref();
         for error in [self.read(path).await.unwrap_err(), self.write(path, "x").await.unwrap_err()]
@@ -122,7 +122,7 @@ async fn text_is_written_and_read_back() {
     let path = desk.path("new/folder/a.txt");
     desk.write(&path, "one\r\nzwei ü\nthree").await.unwrap();
     assert_eq!(desk.read(&path).await.unwrap(), "one\r\nzwei ü\nthree");
-    // Relative paths begin in the workspace. A path may go up if it ends within the workspace.
+    // Relative paths begin in the workspace. A path that goes up and comes back is within it.
     assert_eq!(desk.read("new/../new/./folder/a.txt").await.unwrap(), "one\r\nzwei ü\nthree");
     desk.write(&path, "").await.unwrap();
     assert_eq!(desk.read(&path).await.unwrap(), "");
@@ -204,7 +204,7 @@ async fn links_are_followed_within_and_never_outside() {
     for path in ["out/file", "out/new", "up/file", "secret", "dangling-out", "environ"] {
         desk.assert_unreachable(desk.path(path), -32602, refused).await;
     }
-    // Refused even if the link's target is inside: the target could change before the link is used.
+    // Even a link to a place within is refused: its target is unknown until it is used.
     symlink("nowhere", desk.path("dangling")).unwrap();
     let error = desk.write(desk.path("dangling"), "x").await.unwrap_err();
     assert!(error.message.contains("dangling link"), "{error}");
@@ -255,7 +255,7 @@ async fn a_write_keeps_the_mode_and_leaves_other_names_alone() {
     desk.write(&path, "new").await.unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o751);
     assert_eq!(desk.read(desk.path("other")).await.unwrap(), "old");
-    // A hard link is a normal file of the workspace; writing it does not change the other name's file.
+    // A hard link is a normal file of the workspace. Writing it does not change the linked file.
     assert_eq!(desk.read(desk.path("linked")).await.unwrap(), SECRET);
     desk.write(desk.path("linked"), "mine").await.unwrap();
     assert_eq!(desk.read(desk.path("linked")).await.unwrap(), "mine");
@@ -278,7 +278,7 @@ async fn the_folder_stays_the_one_that_was_opened() {
     desk.assert_outside_is_as_it_was();
 }
 
-/// Sets a flag when it is dropped.
+/// Reports the end when it is dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -287,7 +287,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Another thread keeps exchanging a folder with a link to the outside, as fast as it can.
+/// Another thread changes a name from a folder to an outside link and back, as fast as possible.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_race_of_links_leads_outside() {
     const ROUNDS: usize = 400;
@@ -315,7 +315,7 @@ async fn no_race_of_links_leads_outside() {
                 exchange("plain", "plain-link");
             }
         });
-        // Ends the other side even if this side panics.
+        // The other thread must end in any case.
         let _over = Over(&done);
         let handle = tokio::runtime::Handle::current();
         tokio::task::block_in_place(|| {
@@ -396,7 +396,7 @@ async fn some_folders_are_no_workspaces() {
 async fn params_are_read_as_the_protocol_has_them() {
     let desk = Desk::new();
     fs::write(desk.path("file"), "here").unwrap();
-    // The session may be removed from the params; a null counts as missing.
+    // The session id may be missing, and `null` counts as missing.
     let params = r#"{"path":"file","line":null,"limit":1.0,"_meta":{"a":1},"more":2}"#;
     assert!(desk.workspace.call("fs/read_text_file", params).await.is_ok());
     for bad in ["{}", r#"{"path":1}"#, r#"{"path":"file","line":-1}"#] {

@@ -166,7 +166,7 @@ async fn a_worktree_is_made_for_each_thread_and_goes_when_nothing_would_be_lost(
     let branch = format!("trilogue/org-coder/{}", name(&folders, THREAD));
     assert_eq!(git(&tree, &["branch", "--show-current"]).trim(), branch);
     assert_eq!(folders.prepare(&tenant(), &thread(THREAD), KEY).await.unwrap(), tree);
-    // Another thread has its own worktree, and does not see this one's changes.
+    // Another thread has a separate folder, and does not see the changes of the first.
     fs::write(tree.join("file"), "two").unwrap();
     let other = folders.prepare(&tenant(), &thread("other"), KEY).await.unwrap();
     assert_eq!(fs::read_to_string(other.join("file")).unwrap(), "one");
@@ -177,7 +177,7 @@ async fn a_worktree_is_made_for_each_thread_and_goes_when_nothing_would_be_lost(
     assert!(why.contains("modified or untracked"), "{why}");
     assert_eq!(fs::read_to_string(tree.join("file")).unwrap(), "two");
     git(&tree, &["commit", "--quiet", "-am", "two"]);
-    // Committed changes stay on their branch, and the thread continues with it.
+    // Commits stay on their branch, and the thread continues with it.
     assert_eq!(folders.remove(&tenant(), &thread(THREAD), KEY).await.unwrap(), Removal::Gone);
     assert!(!tree.exists());
     assert!(git(&main, &["branch", "--list", &branch]).contains(&branch));
@@ -239,12 +239,12 @@ async fn hooks_are_not_run() {
         .await
         .unwrap();
     assert!(!trace.exists());
-    // git itself would have run the hook.
+    // Git itself would have run the hook.
     git(&main, &["worktree", "add", "--quiet", "../own"]);
     assert!(trace.exists());
 }
 
-/// The server does not run programs that the repository's settings name either, under any name, and none learns the server's variables.
+/// The server runs no program that the repository's settings name under any name, and no such program gets the server's secrets.
 #[tokio::test]
 async fn programs_in_the_settings_of_a_repository_are_not_run() {
     let base = tempfile::tempdir().unwrap();
@@ -272,12 +272,12 @@ async fn programs_in_the_settings_of_a_repository_are_not_run() {
     let folders = folders(base.path(), "w/{thread}", Some(&main));
     let tree = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap();
     assert_eq!(fs::read_to_string(tree.join("other")).unwrap(), "two");
-    // git checks the files again.
+    // Git reads the files again.
     fs::write(tree.join("file"), "changed").unwrap();
     let kept = folders.remove(&tenant(), &thread("t"), KEY).await.unwrap();
     assert!(matches!(kept, Removal::Kept(_)));
     assert!(!trace.exists(), "{}", fs::read_to_string(&trace).unwrap());
-    // git itself would have run the program.
+    // Git itself would have run the program.
     git(&main, &["worktree", "add", "--quiet", "../own"]);
     assert!(trace.exists());
 }

@@ -197,7 +197,7 @@ async fn a_command_that_says_without_end_is_held_back() {
     let limits =
         Limits { max_output_bytes: 64 * 1024, max_output_rate: 1024 * 1024, ..Limits::default() };
     let shell = Shell::with(limits);
-    // The command writes ten times the limit per second, and prints how long that took.
+    // It writes ten times the allowed output of a second, and reports how long that took.
     let line = "s=$(date +%s%N); head -c 2097152 /dev/zero; e=$(date +%s%N); echo $(((e-s)/1000000)) > took";
     let id = shell.sh(line).await;
     shell.said(&id).await;
@@ -208,7 +208,7 @@ async fn a_command_that_says_without_end_is_held_back() {
 #[tokio::test]
 async fn all_that_a_command_started_goes_with_its_terminal() {
     let shell = Shell::with(Limits { kill_grace: Duration::from_millis(200), ..Limits::default() });
-    // One process in the group, one that left it, and one that ignores the signal; the command itself exits or keeps running.
+    // One process in the group, one that left it, and one that ignores signals. The command itself exits or does not.
     let family = "sleep 1000 & echo $! > a; setsid sh -c 'echo $$ > b; sleep 1000; :' & \
         sh -c 'trap \"\" TERM; echo $$ > c; while :; do sleep 1; done' &";
     for (method, rest) in

@@ -1,4 +1,4 @@
-//! The processes that a command starts, and when they end.
+//! The processes that a command starts, and the events that end them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn sh(line: &str) -> Value {
     json!({ "sessionId": "", "command": "sh", "args": ["-c", line] })
 }
 
-/// A command line that leaves a process in a separate session, and writes its id.
+/// A command line that leaves a process in a separate session, and prints its id.
 fn stray(folder: &Path, rest: &str) -> Value {
     let file = folder.join("pid");
     sh(&format!("setsid sh -c 'echo $$ > {}; exec sleep 1000' & {rest}", file.display()))
@@ -51,7 +51,7 @@ async fn a_workspace_that_is_dropped_takes_all_of_its_commands_along() {
         }
         let pid = pid_in(&file).unwrap();
         assert!(is_running(pid));
-        // A clone of the workspace keeps the process alive.
+        // Another clone keeps the workspace.
         let clone = workspace.clone();
         drop(workspace);
         assert!(is_running(pid));
@@ -108,7 +108,7 @@ async fn a_terminal_that_nobody_waits_for_is_ended() {
         call(&workspace, "terminal/release", json!({ "terminalId": created["terminalId"] }))
     };
     let mut given_up = 0;
-    // A call that completes at once cannot be dropped halfway, so this may need several attempts.
+    // A call that finishes at once cannot be abandoned.
     for number in 0..200 {
         if given_up == 3 {
             break;
@@ -121,7 +121,7 @@ async fn a_terminal_that_nobody_waits_for_is_ended() {
         }
     }
     assert!(given_up > 0);
-    // Each dropped call has released its terminal, and none of its processes is left.
+    // Each slot is free again, and no process is left.
     let free = async {
         loop {
             let params = sh("true").to_string();
@@ -147,7 +147,7 @@ async fn what_is_no_file_is_not_even_opened() {
     let workspace = workspace(folder.path(), Limits::default());
     let path = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    // The command waits to write until the pipe is opened for reading, which would let it finish.
+    // A writer blocks until the pipe is opened for reading, and opening it would end the wait.
     let script = format!("echo > {0}; echo > {0}.opened", path.display());
     let created = call(&workspace, "terminal/create", sh(&script)).await;
     let params = json!({ "sessionId": "", "path": "pipe" }).to_string();

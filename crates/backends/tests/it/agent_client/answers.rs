@@ -1,4 +1,4 @@
-//! Questions that no agent waits for any more, and options that are never chosen automatically.
+//! Questions whose caller no longer waits, and options that are never chosen automatically.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn what_an_agent_takes_back_is_asked_of_nobody_any_more() {
     let rig = Rig::new(&[]).await;
     let run = rig.run(&rig.thread, "take-back:200\nslow").await;
     assert_eq!(run.status, RunStatus::Interrupted);
-    // The question ends while the turn continues.
+    // While the turn is still in progress.
     let is_over = async || pending(&rig, &run).await == 0 && !rig.said(&run).await.is_empty();
     until_so("nobody is asked", is_over).await;
     let row = rig.store.run(&rig.by.scope(), &run.id).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! An agent's requests: rules decide first, then a client that may answer. Its files and terminals come from the server's folder, or from the client.
+//! An agent's requests: rules decide first, then a client or person; files and terminals come from the server's folder or from the client.
 
 use std::sync::Arc;
 
@@ -244,7 +244,7 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
             )
         });
         assert_eq!(applied.count(), if may_run { 3 } else { 4 });
-        // A rule that asks makes a person decide about the call itself.
+        // A rule that asks makes the server ask a person about the call itself.
         for effect in [Effect::Reject, Effect::Allow] {
             let run = rig.run(&rig.thread, &format!("write:{}:noted", at("notes/a"))).await;
             assert_eq!(run.status, RunStatus::Interrupted);
@@ -260,7 +260,7 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
     }
 }
 
-/// An editor that answers every request with the request itself.
+/// An editor that returns the request's content in every response.
 #[derive(Debug)]
 struct Editor(ClientProfile, Principal);
 

@@ -1,4 +1,4 @@
-//! Every form of content that a tool can return is in the log unchanged.
+//! Every form of a tool's content can be read back from the log unchanged.
 
 use serde_json::{Value, json};
 use trilogue_domain::RunStatus;

@@ -1,4 +1,4 @@
-//! An agent's question about a call goes to the client that made the call.
+//! An agent's question about a call is sent to the client that made the call.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use trilogue_runtime::{CallError, Client, ClientProfile};
 
 use super::rig::{Rig, alice, caller, editor, until};
 
-/// A client that opens every page that it is asked to open.
+/// A client that opens every URL on request.
 #[derive(Debug)]
 struct Browser {
     profile: ClientProfile,
@@ -53,7 +53,7 @@ async fn whoever_signs_in_is_asked_and_told_when_that_is_done() {
     for with_session in [false, true] {
         let rig = Rig::new(&["--ask-at-auth", "--auth", "key", "--auth", "other"]).await;
         if with_session {
-            // Neither an open session nor another client gets the question.
+            // Neither the open session nor another client gets the question.
             let (thread, earlier) = (rig.thread().await, caller("{}"));
             let key = Json::parse(r#"{"methodId":"key"}"#).unwrap();
             rig.sessions().call(None, &earlier, "authenticate", key).await.unwrap();
@@ -93,7 +93,7 @@ async fn where_nobody_can_be_asked_the_question_is_given_up() {
     let params = Json::parse(r#"{"methodId":"key"}"#).unwrap();
     let result = rig.sessions().call(None, &caller("{}"), "authenticate", params).await.unwrap();
     assert_eq!(result.to_value()["_meta"]["answer"], json!({ "action": "cancel" }));
-    // A run signs in by itself: it has no client that could be asked.
+    // A run signs in without a client, so no client can be asked.
     let by_key = |launch: &mut Launch| launch.auth_method = Some("key".to_owned());
     let rig = Rig::with(&["--ask-at-auth", "--auth", "key"], by_key).await;
     let thread = rig.thread().await;

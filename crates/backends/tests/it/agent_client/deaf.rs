@@ -1,4 +1,4 @@
-//! An agent that has stopped reading: no task waits for it.
+//! An agent that stops reading does not block its callers.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,9 @@ use trilogue_domain::{Json, RunStatus};
 
 use super::rig::{Rig, until, until_so};
 
-/// The time limit for sending it a message: the server's own limit of five seconds, and as much for a busy machine.
+/// The longest that a notification may take: its own limit of five seconds, and as much again for a busy machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
-/// Makes the server write more than the pipe and its own queue hold.
+/// More output than the pipe holds without a reader.
 const SCRIPT: &str = "say:listening\ndeaf:24";
 
 async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_store::rows::RunRow) {

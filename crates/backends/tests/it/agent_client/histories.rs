@@ -1,10 +1,10 @@
-//! The log already has the updates that an agent replays for a session, whenever it replays them.
+//! The log already has the history that an agent replays, at any time of the replay.
 
 use trilogue_domain::{Body, RunStatus, ThreadId};
 
 use super::rig::{Rig, text_of, until};
 
-/// The texts of the agent's messages in the log, in order.
+/// The agent's messages in the log, by text, in order.
 async fn said(rig: &Rig, thread: &ThreadId) -> Vec<String> {
     let log = rig.log(thread).await.into_iter();
     let said = log.filter_map(|event| {
@@ -48,7 +48,7 @@ async fn a_client_that_loads_does_not_wait_for_what_comes_late() {
     let caller = super::rig::caller("{}");
     let params = super::rig::json(r#"{"mcpServers":[]}"#);
     rig.sessions().open(&context, &caller, params).await.unwrap();
-    // The agent is still replaying here, and the message in the next turn is new.
+    // The replay continues here, but the updates of the next turn are new.
     let run = rig.run(&rig.thread, "say:new").await;
     assert_eq!(rig.said(&run).await, "new");
     assert_eq!(said(&rig, &rig.thread).await.len(), 41);

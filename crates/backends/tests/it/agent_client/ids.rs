@@ -1,4 +1,4 @@
-//! Ids of messages: who assigns them, how long they last, and which are added where the agent gives none.
+//! Ids of messages: which message they name, how long they are valid, and which are assigned if an agent gives none.
 
 use serde_json::Value;
 use trilogue_domain::Body;
@@ -33,7 +33,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
             let uuid = Uuid::parse_str(id).unwrap();
             assert_eq!((uuid.get_version_num(), uuid.to_string()), (4, id.clone()));
         }
-        // Three chunks of a message, two of a thought, and then each chunk is a new message.
+        // Three pieces of one message, two of one thought, and after that a new one each.
         let mut groups = ids.clone();
         groups.dedup();
         assert_eq!(groups.len(), 6, "{pieces:?}");
@@ -86,7 +86,7 @@ async fn an_agent_s_ids_are_kept_and_one_that_comes_again_in_another_turn_gets_a
     let begun = rig.begun(&second).await;
     assert!(begun.iter().all(|id| Uuid::parse_str(id).is_ok()), "{begun:?}");
     let said = pieces(&rig, &second).await;
-    // Clients receive the ids by which the messages can be found.
+    // Clients get the ids by which the messages are found.
     let told: std::collections::HashSet<_> =
         said.iter().filter_map(|(_, id)| id.as_deref()).collect();
     assert_eq!(told, begun.iter().map(String::as_str).collect());
@@ -105,7 +105,7 @@ fn chunk(kind: &str, id: &str, text: &str) -> String {
     format!("raw:{update}\n")
 }
 
-/// Thoughts have ids by the rules of messages: they are kept, renamed if they are taken, found by the agent's id and by the server's, and can end a copy.
+/// Thoughts follow the rule for the ids of messages: kept, renamed if taken, found by the agent's id and by the server's, and valid as the end of a copy.
 #[tokio::test]
 async fn a_thought_has_an_id_as_a_message_has() {
     const THINKS: &str = "agent_thought_chunk";
@@ -138,7 +138,7 @@ async fn a_thought_has_an_id_as_a_message_has() {
     let ids: Vec<_> = found.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(ids, [id("T"), id("T"), renamed.clone(), id("L")]);
     assert_eq!(rig.begun(&run).await, ["A"]);
-    // Clients receive the same ids.
+    // The updates for clients have the same ids.
     let sent: Vec<_> = pieces(&rig, &run).await.into_iter().filter_map(|(_, id)| id).collect();
     assert_eq!(sent, ["T", "T", "A", renamed.as_str(), "A", "L"]);
     let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();

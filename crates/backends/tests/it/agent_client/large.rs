@@ -1,4 +1,4 @@
-//! Large messages are logged unchanged up to the length of a line. No message after them is lost, and they fail no run.
+//! Large content: it is logged unchanged up to the limit of a line, later lines are not lost, and no run fails because of it.
 
 use serde_json::{Value, json};
 use trilogue_backends::agent_client::Processes;
@@ -59,7 +59,7 @@ async fn what_is_larger_than_that_is_logged_as_far_as_it_can_be() {
     rig.end().await;
 }
 
-/// The last event of a turn is its result. The log refuses a result that is too large, and records a gap instead.
+/// The last event of a turn is its result. If the log refuses a large result, it has a gap instead.
 #[tokio::test]
 async fn a_result_that_the_log_refuses_leaves_a_gap() {
     let rig = Rig::with(&[], |launch| launch.max_line_bytes = 64 * MIB).await;
@@ -74,7 +74,7 @@ async fn a_result_that_the_log_refuses_leaves_a_gap() {
     rig.end().await;
 }
 
-/// The log's records of lines that were too long.
+/// The events of a thread's log about lines that were too long.
 async fn passed_over(rig: &Rig, thread: &ThreadId) -> Vec<Value> {
     let events = rig.log(thread).await.into_iter();
     let told = events.filter_map(|event| match event.body {
@@ -105,11 +105,11 @@ async fn a_line_that_is_too_long_is_told_of_where_it_was_said() {
     );
     let ended = place(|body| matches!(body, Body::Run(trilogue_domain::event::RunEvent::Ended(_))));
     assert!(gap < ended);
-    // A request that is too long gets a response instead.
+    // An oversize request is answered with an error instead.
     let run = rig.run(&thread, "much:ask:200000").await;
     assert_eq!(run.status, RunStatus::Failed, "{:?}", run.outcome);
     assert_eq!(passed_over(&rig, &thread).await.len(), 2);
-    // A line that is replayed is recorded once.
+    // A replayed oversize line is logged once.
     rig.run(&thread, "crash:0").await;
     let run = rig.run(&thread, "say:again").await;
     assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "again"));
@@ -131,7 +131,7 @@ async fn among_several_sessions_a_line_that_is_too_long_is_whose_turn_is_at_work
     assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "behind"));
     assert_eq!(passed_over(&rig, &one).await, [Value::Null; 0]);
     assert_eq!(passed_over(&rig, &two).await.len(), 1);
-    // With two running turns, the line belongs to the session that it names, or to none.
+    // With two active sessions, the line belongs to the named one, or to none.
     let waits = rig.run(&one, "permission").await;
     assert_eq!(waits.status, RunStatus::Interrupted);
     let run = rig.run(&two, "oversize:200000\nlarge:text:200000\nsay:behind").await;

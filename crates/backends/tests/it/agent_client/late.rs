@@ -1,4 +1,4 @@
-//! An agent's updates outside a turn are a separate message.
+//! An agent's output outside of turns becomes a separate message.
 
 use serde_json::{Value, json};
 use trilogue_domain::event::MessageEvent;
@@ -8,7 +8,7 @@ use trilogue_runtime::NewThread;
 use super::rig::{Rig, text_of};
 use crate::harness::DEADLINE;
 
-/// A chunk, with an id if the agent assigns one.
+/// A chunk, with an id if the agent gives it one.
 fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
     let mut chunk = json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
     if let Some(id) = id {
@@ -69,7 +69,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         if let Some(given) = given {
             assert_eq!(id.as_str(), given);
         }
-        // It starts before its text and ends when another message starts.
+        // It begins before its text and ends before other output.
         let log = rig.log(&rig.thread).await;
         let of_it: Vec<_> = log
             .iter()
@@ -84,7 +84,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         of_it.iter().for_each(|event| transcript.push(event));
         let message = transcript.into_messages().remove(0);
         assert_eq!((message.text(), message.role.is_user()), (format!("{one}{two}"), false));
-        // The message is found at its start, and a copy up to it ends with the turn.
+        // The message is found where it begins, and a copy that ends with it ends with the turn.
         let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         let found = rig.store.message_in(row.key, &id).await.unwrap().unwrap();
         assert_eq!((found.position, found.run), (of_it[0].number, run.key));

@@ -1,4 +1,4 @@
-//! Agents' messages that break the protocol: each is handled, and the session survives.
+//! Agents that violate their protocol: each violation has a defined response, and the session survives.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use trilogue_domain::{RunStatus, ThreadId};
 use super::rig::{Rig, until_so};
 use crate::harness::{DEADLINE, failure};
 
-/// The end of a prompt with such a response.
+/// How a prompt with such a response ends.
 enum Ends {
     Well,
-    /// The turn fails with this text in its reason.
+    /// It fails, with this text in the reason.
     Badly(&'static str),
 }
 
-/// Checks that the session is the same, in the same process.
+/// Checks that the session still exists, in the same process.
 async fn lives_on(rig: &Rig, thread: &ThreadId, pid: &str, what: &str) {
     let run = rig.run(thread, "pid").await;
     assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, pid), "{what}");
@@ -136,14 +136,14 @@ async fn every_answer_of_a_prompt_ends_it() {
                 assert!(message.contains(why), "{what}: {message}");
             }
         }
-        // The agent still waits to be cancelled: its response then has no effect, and the next prompt waits for it.
+        // The agent still waits to be cancelled. Its answer then belongs to no prompt, and the next prompt waits for it.
         stop_waiting(&rig, &thread).await;
         lives_on(&rig, &thread, &pid, what).await;
     }
     rig.end().await;
 }
 
-/// Makes the agent end the turn that it has already responded to.
+/// Makes the agent end the turn that it has already answered.
 async fn stop_waiting(rig: &Rig, thread: &ThreadId) {
     let context = rig.context(thread).await;
     let params = super::rig::json(r#"{"sessionId":""}"#);
@@ -166,7 +166,7 @@ async fn an_answer_over_several_lines_is_none_and_the_prompt_can_be_cancelled() 
     rig.end().await;
 }
 
-/// Updates of unknown kinds, and malformed ones.
+/// Unknown or malformed updates.
 const UPDATES: [&str; 18] = [
     r#"{"sessionUpdate":"from_the_future","x":1}"#,
     r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"from_the_future"}}"#,
@@ -219,7 +219,7 @@ async fn whatever_is_said_wrongly_ends_nothing() {
         assert_eq!(run.status, RunStatus::Completed, "{update}");
         let said = rig.messages(&run).await.last().map(trilogue_domain::Message::text);
         assert_eq!(said.as_deref(), Some("behind"), "{update}");
-        // The log keeps the update unchanged: a client that receives it may know its kind.
+        // The update is kept unchanged, because clients may know it.
         let wanted: Value = serde_json::from_str(update).unwrap();
         let originals = rig.originals(&run).await;
         let kept = originals.iter().any(|original| {
@@ -285,7 +285,7 @@ async fn whatever_is_asked_wrongly_is_answered_as_it_should_be() {
         assert_eq!(answer["error"]["code"], code, "{line}: {answer}");
         assert!(answer["error"]["message"].is_string(), "{line}: {answer}");
     }
-    // A request about an unknown session asks no client.
+    // A request for an unknown session is not forwarded.
     let strangers = json!({ "sessionId": "x", "toolCall": { "toolCallId": "c" }, "options": [] });
     let line = asks(r#""s1""#, "session/request_permission", strangers);
     rig.run(&thread, &format!("put:{line}")).await;
@@ -295,7 +295,7 @@ async fn whatever_is_asked_wrongly_is_answered_as_it_should_be() {
     rig.end().await;
 }
 
-/// The response that the agent got for this id, with the id exactly as it was written.
+/// The response that the agent received under this id, as the agent echoes it.
 async fn answer(rig: &Rig, id: &str) -> Value {
     let end = tokio::time::Instant::now() + DEADLINE;
     loop {

@@ -1,4 +1,4 @@
-//! With every id of a chunk and every end of its turn, the chunk is passed on and its message is complete.
+//! With any id of a piece, and any end of its turn, clients get the piece and its message is complete.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::harness::DEADLINE;
 
 const OWN: &str = "6F9619FF-8B86-D011-B42D-00CF4FC964FF";
 
-/// A chunk of a message with this id.
+/// A piece of a message with this id.
 fn piece(id: Option<&Value>, text: &str) -> String {
     let content = json!({ "type": "text", "text": text });
     let mut update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
@@ -81,7 +81,7 @@ async fn every_form_of_id_with_every_end() {
                     assert_eq!(ours.to_string(), begun[0], "{what}");
                 }
             }
-            // Clients receive the same id in both chunks.
+            // Clients get the same id in both pieces.
             let originals = rig.originals(&run).await;
             let told = originals.iter().filter_map(|original| {
                 let value: Value = serde_json::from_str(original).unwrap();

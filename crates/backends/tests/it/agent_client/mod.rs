@@ -1,4 +1,4 @@
-//! Hosted agents: real processes, used through the runtime.
+//! Hosted agents: real processes, tested through the runtime.
 
 mod answers;
 mod asking;

@@ -1,4 +1,4 @@
-//! What happens while a session is opened, and when it is opened again with other parameters.
+//! Events while a session is opened, and requests to open it with other params.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn open(rig: &Rig, thread: &ThreadId, params: Json) -> Json {
     rig.sessions().open(&context, &caller("{}"), params).await.unwrap()
 }
 
-/// The agent's answers to these words, by line.
+/// The agent's output for these words, by line.
 async fn asked(rig: &Rig, thread: &ThreadId, words: &str) -> Vec<String> {
     let run = rig.run(thread, words).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
@@ -46,7 +46,7 @@ async fn is_opening(rig: &Rig, count: usize) {
     until("a session is being opened", || asked() >= count).await;
 }
 
-/// An agent that responds to `session/new` once a file exists.
+/// An agent that answers `session/new` once a file exists.
 struct Gate {
     folder: tempfile::TempDir,
 }
@@ -78,7 +78,7 @@ async fn an_open_session_is_opened_again_where_its_client_wants_it_otherwise() {
         open(&rig, &rig.thread, opening(one.path(), &json!({}))).await;
         let remote = rig.context(&rig.thread).await.binding().await.unwrap().unwrap().remote;
         let first = asked(&rig, &rig.thread, "pid\nsession").await;
-        // The same parameters again change nothing.
+        // The same params again change nothing.
         open(&rig, &rig.thread, opening(one.path(), &json!({}))).await;
         let again = |record: &Path| heard(record, "session/load") + heard(record, "session/resume");
         assert_eq!(again(&record), 0);
@@ -117,7 +117,7 @@ async fn a_session_in_which_a_turn_is_on_is_opened_otherwise_when_the_turn_is_ov
     let servers = json!({ "mcpServers": [{ "name": "m", "command": "x", "args": [], "env": [] }] });
     open(&rig, &rig.thread, opening(folder.path(), &servers)).await;
     assert_eq!(row_status(&rig, &busy).await, RunStatus::Running);
-    // Such a session is not closed either.
+    // Closing the thread's session does not end a session in use either.
     rig.sessions().close(&rig.context(&rig.thread).await).await;
     assert_eq!(rig.cancel(&busy).await.status, RunStatus::Cancelled);
     let said = asked(&rig, &rig.thread, "session").await;
@@ -134,7 +134,7 @@ async fn row_status(rig: &Rig, run: &RunRow) -> RunStatus {
 async fn a_process_is_started_where_its_thread_works() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let rig = Rig::with(&[], |launch| launch.cwd = None).await;
-    // The process that only reports who the agent is runs in the server's folder.
+    // The process that only answers `initialize` runs in the server's directory.
     rig.sessions().meet(&caller("{}")).await.unwrap();
     for folder in [&one, &two] {
         let thread = rig.thread().await;
@@ -156,7 +156,7 @@ async fn a_process_is_started_where_it_is_said_wherever_its_session_works() {
     assert_eq!(said[0], rig.folder.path().canonicalize().unwrap().display().to_string());
     let session: Value = serde_json::from_str(&said[1]).unwrap();
     assert_eq!(session["cwd"], json!(folder.path()));
-    // The process that reported who the agent is has the session.
+    // The process that answered `initialize` has the session.
     assert_eq!(rig.children.count(), 1);
     rig.end().await;
 }
@@ -178,7 +178,7 @@ async fn a_process_that_opens_a_session_makes_room_for_another_when_it_has() {
     let run = settle(first).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     let run = settle(second).await;
-    // Its turn may have taken longer than the server's limit for waiting.
+    // Its turn may have taken longer than the wait for space.
     let is_refused = || &*failure(&run).code == "overloaded";
     assert!(run.status == RunStatus::Completed || is_refused(), "{:?}", run.outcome);
     rig.end().await;
@@ -220,7 +220,7 @@ async fn erasing_a_thread_does_not_wait_for_its_session() {
         let erased = async {
             is_opening(&rig, before + 1).await;
             let erasing = rig.runtime.erase_thread(&rig.by, &thread);
-            // Much less than the longest wait of an erasure, and more than the end of a process takes.
+            // Far less than an erasure waits at most, and more than the end of a process takes.
             tokio::time::timeout(Duration::from_secs(8), erasing).await.unwrap().unwrap();
         };
         let (opened, ()) = tokio::join!(opened, erased);
@@ -352,7 +352,7 @@ async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there(
     let folder = tempfile::TempDir::new().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     let params = || opening(&folder, &json!({}));
-    // The client's folder, another one, and a missing one.
+    // With the client's folder, with another one, and with a missing one.
     for (met_in, starts) in [(folder.clone(), 1), (PathBuf::from("/"), 2), ("/no/such".into(), 2)] {
         let rig = Rig::with(&[], |launch| launch.cwd = None).await;
         let client = caller_in(&met_in);
@@ -367,7 +367,7 @@ async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there(
         assert_eq!(begun, starts, "{met_in:?}");
         rig.end().await;
     }
-    // An agent with a configured folder starts there for every client.
+    // An agent with a fixed folder starts there for every client.
     let rig = Rig::new(&[]).await;
     let client = caller_in(&folder);
     rig.sessions().meet(&client).await.unwrap();

@@ -1,4 +1,4 @@
-//! A permission request contains only the changes of its tool call; omitted members keep their values.
+//! A permission request has only the changed members of its tool call: omitted members keep their values.
 
 use serde_json::{Value, json};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
@@ -55,9 +55,9 @@ async fn rules_decide_by_all_of_the_call() {
         (&source, both, &only, allowed, "allow_once"),
         (&json!({ "kind": "delete" }), both, &only, denied("deletes"), "reject_once"),
         (&json!({ "locations": at("src/.env") }), both, &only, denied("secrets"), "reject_once"),
-        // None of the offered options rejects.
+        // The agent offers no option that rejects.
         (&json!({ "kind": "delete" }), "allow_once", &only, denied("deletes"), "cancelled"),
-        // The tool's input decides what it will do, not the locations that it shows.
+        // The effect of the call is in its input, independent of what the call shows.
         (
             &json!({ "kind": "edit", "locations": at("src/a.rs"), "rawInput": { "file_path": root.join("src/.env") } }),
             both,
@@ -72,7 +72,7 @@ async fn rules_decide_by_all_of_the_call() {
             denied("secrets"),
             "reject_once",
         ),
-        // The request's own members take precedence.
+        // Members of the request take precedence.
         (
             &source,
             both,
@@ -94,11 +94,11 @@ async fn rules_decide_by_all_of_the_call() {
         assert_eq!(run.status, RunStatus::Completed, "{call} {asked}");
         assert_eq!(rig.said(&run).await, format!("permission: {said}"), "{call} {asked}");
     }
-    // An omitted path prevents an allowing rule like an explicit path does.
+    // An omitted path prevents a rule from allowing the call, like a path in the request.
     let outside = json!({ "kind": "read", "locations": [{ "path": "/etc/passwd" }] });
     let inside = json!({ "toolCallId": "k", "kind": "edit", "content": diff("src/a.rs") });
     let moved = json!({ "toolCallId": "k", "locations": "src/a.rs" });
-    // So does an input that names another file, or a command, because the tool may use any of them.
+    // So does an input that names another file, or a command, which may use any file.
     let with_input = |input: Value| {
         let mut call = source.clone();
         call["rawInput"] = input;

@@ -1,4 +1,4 @@
-//! Messages that are not passed on: a prompt that no agent would accept, and an invalid request.
+//! Messages that are not forwarded: prompts that no agent would accept, and invalid requests.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_the
     let run = configured(r#"{"mode":"Code","Model":"large","verbose":true}"#, "say:done").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     assert_eq!((heard("session/set_mode"), heard("session/set_config_option")), (1, 2));
-    // A setting that already has its value is not set again. A new process gets the same settings as this one.
+    // A setting that is already in effect is not sent again. Another process gets the same settings.
     let run = configured(r#"{"mode":"code","model":"Large"}"#, "say:done\ncrash").await;
     assert_eq!(run.status, RunStatus::Failed);
     assert_eq!(heard("session/set_mode"), 1);
@@ -75,7 +75,7 @@ async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_the
     rig.end().await;
 }
 
-/// A client that fulfils every request.
+/// A client that does everything that it is asked.
 #[derive(Debug)]
 struct Willing(ClientProfile, Principal);
 
@@ -121,7 +121,7 @@ async fn what_is_only_ever_told_is_no_request() {
         let answer = answer(method).unwrap();
         assert!(answer.contains("-32601"), "{answer}");
     }
-    // Requests of no protocol are passed on.
+    // A method outside of every protocol is forwarded.
     assert!(answer("_more/later").unwrap().contains(r#""result":{}"#));
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
     rig.cancel(&run).await;

@@ -1,4 +1,4 @@
-//! Whether a prompt is repeated: only if the agent has not begun to work on it.
+//! A prompt is repeated only if the agent has not begun to work on it.
 
 use trilogue_domain::RunStatus;
 
@@ -52,12 +52,12 @@ async fn nothing_is_said_twice_once_the_agent_has_worked() {
 
 #[tokio::test]
 async fn a_session_that_is_lost_is_opened_anew_and_prompted_once_more() {
-    // An update that can come at any time does not count as work.
+    // Background updates do not count as work.
     let stands = r#"raw:{"sessionUpdate":"available_commands_update","availableCommands":[]}"#;
     let lost = r#"fail:{"code":-32602,"message":"Session not found"}"#;
     let rig = rig().await;
     let run = rig.run(&rig.thread, &format!("{stands}\n{lost}")).await;
-    // The second attempt fails in the same way, and is the last.
+    // The repeat fails in the same way. A third try does not follow.
     assert_eq!((run.status, prompts(&rig)), (RunStatus::Failed, 2));
     assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
     rig.end().await;

@@ -1,4 +1,4 @@
-//! Ids that an agent reuses after its restart.
+//! Ids that an agent uses again after a restart.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
         for _ in 0..3 {
             let run = rig.run(&rig.thread, "two").await;
             assert_eq!(run.status, RunStatus::Completed);
-            // The client receives the id by which the message can be found.
+            // The updates for the client have the id by which the message is found.
             let begun = rig.begun(&run).await;
             let told: Vec<_> = rig.originals(&run).await;
             for id in &begun {
@@ -37,7 +37,7 @@ async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
         }
         assert_eq!(runs[0], ["m1", "m2"]);
         assert!(runs[1..].iter().flatten().all(|id| Uuid::parse_str(id).is_ok()), "{runs:?}");
-        // The later messages have the agent's id as alias, and the first one keeps it as its id.
+        // The agent knows the later messages by its own ids, and the first keeps its id.
         assert_eq!(find(&runs[1][0]).await.alias.unwrap().as_str(), "m1");
         assert_eq!(find("m1").await.alias, None);
 

@@ -49,11 +49,11 @@ impl DerefMut for Rig {
     }
 }
 
-/// The file in which the agent records its input.
+/// The file in which the agent records the messages that it receives.
 pub(crate) const HEARD: &str = "heard";
 
 impl Drop for Rig {
-    /// Validates everything that the agent received against the official schema.
+    /// Validates all messages to the agent against the official schema.
     fn drop(&mut self) {
         let heard = self.folder.path().join(HEARD);
         if heard.exists() && !std::thread::panicking() {
@@ -62,7 +62,7 @@ impl Drop for Rig {
     }
 }
 
-/// The agent's program. It is built with the tests.
+/// The agent's program, which is built with the tests.
 pub(crate) fn program() -> String {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().parent().unwrap().join("examples/child_agent");
@@ -78,7 +78,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Like [`until`], with an asynchronous condition.
+/// As above, for an asynchronous condition.
 pub(crate) async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let end = tokio::time::Instant::now() + DEADLINE;
     while !is_so().await {
@@ -92,7 +92,7 @@ impl Rig {
         Self::with(flags, |_| {}).await
     }
 
-    /// A rig whose launch parameters `change` adapts. `{store}` in a flag is a folder that outlives the agent's processes.
+    /// The same harness with a changed launch. `{store}` in a flag is a folder that outlives the agent's processes.
     pub(crate) async fn with(flags: &[&str], change: impl FnOnce(&mut Launch)) -> Self {
         Self::with_rules(flags, Rules::default(), change).await
     }
@@ -129,12 +129,12 @@ impl Rig {
         Self { harness, agent, children, folder }
     }
 
-    /// Creates another thread.
+    /// Another thread, in addition to the usual one.
     pub(crate) async fn thread(&self) -> ThreadId {
         self.runtime.create_thread(&self.by, NewThread::default()).await.unwrap().id
     }
 
-    /// The thread's context, as the agent's own protocol uses it.
+    /// The thread, as the agent's own dialect uses it.
     pub(crate) async fn context(&self, thread: &ThreadId) -> ThreadContext {
         let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
         self.runtime.thread_context(&row, &AgentName::parse("scripted").unwrap())
@@ -171,7 +171,7 @@ impl Rig {
         self.said(&run).await
     }
 
-    /// The error of an invalid answer.
+    /// The error of a refused answer.
     pub(crate) async fn refused(&self, run: &RunRow, answer: Answer) -> Error {
         let to = AnswerTo::Interrupt(self.pending(run).await.id);
         self.runtime.answer(&self.by, to, answer).await.unwrap_err()
@@ -184,7 +184,7 @@ impl Rig {
         self.settled(run).await
     }
 
-    /// Requests that a run stops, and waits until it has ended.
+    /// Cancels a run, and waits until it has ended.
     pub(crate) async fn cancel(&self, run: &RunRow) -> RunRow {
         self.runtime.cancel(&self.by, &run.id).await.unwrap();
         loop {
@@ -223,7 +223,7 @@ impl Rig {
         data.collect()
     }
 
-    /// The messages that the agent began in a run, in order.
+    /// The ids of the messages that the agent has begun in a run.
     pub(crate) async fn begun(&self, run: &RunRow) -> Vec<String> {
         let events = self.events(run).await.into_iter();
         let begun = events.filter_map(|event| match event.body {
@@ -254,7 +254,7 @@ pub(crate) fn editor(capabilities: &str) -> ClientProfile {
     }
 }
 
-/// A client with its own capabilities, which refuses every request.
+/// A client with these capabilities that refuses every request.
 pub(crate) fn caller(capabilities: &str) -> Arc<dyn Client> {
     Arc::new(Caller { profile: editor(capabilities), principal: alice(), folder: None })
 }
@@ -264,12 +264,12 @@ pub(crate) fn caller_in(folder: &Path) -> Arc<dyn Client> {
     Arc::new(Caller { profile: editor("{}"), principal: alice(), folder })
 }
 
-/// The same client for another principal.
+/// The same for another principal.
 pub(crate) fn caller_as(principal: &Principal) -> Arc<dyn Client> {
     Arc::new(Caller { profile: editor("{}"), principal: principal.clone(), folder: None })
 }
 
-/// The principal of this harness.
+/// The principal of the harness.
 pub(crate) fn alice() -> Principal {
     principal("default", "alice")
 }

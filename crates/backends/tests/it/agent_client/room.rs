@@ -1,4 +1,4 @@
-//! Sessions in shared processes: at most the allowed number, and none is dropped without a notice.
+//! Sessions in shared processes: at most the allowed number, and clients learn of every forgotten conversation.
 
 use serde_json::Value;
 use trilogue_backends::agent_client::{Launch, Processes};
@@ -39,7 +39,7 @@ async fn the_session_that_was_used_longest_ago_makes_room_and_comes_back() {
     completed(&rig, &two, "say:x").await;
     completed(&rig, &one, "say:second").await;
     assert_eq!(asked(&rig, "session/close"), 0);
-    // The second thread's session was used the longest ago.
+    // The second thread's session is the least recently used one.
     completed(&rig, &three, "say:x").await;
     assert_eq!((asked(&rig, "session/close"), asked(&rig, "session/new")), (1, 3));
     completed(&rig, &one, "say:third").await;
@@ -67,7 +67,7 @@ async fn where_all_are_at_work_another_process_is_started_as_long_as_there_may_b
     assert!(hint.contains("`max_sessions`"), "{why:?}");
     assert_eq!((asked(&rig, "session/close"), rig.children.count()), (0, 2));
     rig.cancel(&second).await;
-    // That session makes room now.
+    // Now that session makes space.
     completed(&rig, &three, "say:x").await;
     assert_eq!((asked(&rig, "session/close"), asked(&rig, "initialize")), (1, 2));
     rig.cancel(&first).await;
@@ -81,7 +81,7 @@ async fn a_session_that_cannot_come_back_makes_room_last_and_says_so() {
     for thread in [&one, &two] {
         completed(&rig, thread, "say:remembered").await;
     }
-    // Each session has a process, and is still known there.
+    // Each has a process, in which it still exists.
     for thread in [&one, &two] {
         let run = completed(&rig, thread, "count").await;
         assert_eq!(rig.custom(&run, "session_restarted").await, Vec::<Json>::new());
@@ -115,7 +115,7 @@ async fn many_threads_at_once_share_a_few_sessions() {
     for _ in 0..8 {
         threads.push(rig.thread().await);
     }
-    // A run that finds all sessions busy fails, and none waits for ever.
+    // A run fails if all sessions are in use, and no run waits for ever.
     let runs = threads.iter().map(|thread| rig.run(thread, "say:x"));
     for run in futures_util::future::join_all(runs).await {
         let is_done = run.status == RunStatus::Completed || &*failure(&run).code == "overloaded";

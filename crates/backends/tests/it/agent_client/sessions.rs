@@ -1,4 +1,4 @@
-//! Sessions: one for each thread, opened again when a process is gone, and never replaced without a notice.
+//! Sessions: one per thread, reopened after their process has ended, and never replaced without notice.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn pid(rig: &Rig, thread: &trilogue_domain::ThreadId) -> u32 {
     rig.said(&run).await.parse().unwrap()
 }
 
-/// Kills a process with `SIGKILL`, and waits until the rig notices.
+/// Kills a process, and waits until the rig has noticed.
 async fn kill(rig: &Rig, pid: u32) {
     let before = rig.children.count();
     let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
@@ -79,7 +79,7 @@ async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
         let before = rig.context(&rig.thread).await.binding().await.unwrap().unwrap().remote;
         let run = rig.run(&rig.thread, "count").await;
         assert_eq!(run.status, RunStatus::Completed);
-        // The agent remembers its messages, and none of them is in the log again.
+        // The agent remembers its output, and the log has none of it twice.
         let count: usize = rig.said(&run).await.parse().unwrap();
         assert!(count > 4, "{count}");
         assert_eq!(rig.messages(&run).await.len(), 1);
@@ -126,7 +126,7 @@ async fn an_agent_that_cannot_remember_is_told_and_the_log_says_so() {
         let restarted = rig.custom(&run, "session_restarted").await.remove(0).to_value();
         let why = restarted["reason"].as_str().unwrap();
         assert!(why.contains(reason), "{why}");
-        // Once the agent has the conversation, it does not get it again.
+        // After the agent has received the conversation once, it does not receive it again.
         let run = rig.run(&rig.thread, "prompt").await;
         assert!(!rig.said(&run).await.contains("the answer is 42"));
         rig.end().await;
@@ -159,7 +159,7 @@ async fn an_idle_process_is_stopped_whether_it_remembers_or_not() {
         until("the process is stopped", || rig.children.count() == 0).await;
         let run = rig.run(&rig.thread, "pid").await;
         assert_ne!(rig.said(&run).await.parse::<u32>().unwrap(), first);
-        // An agent without memory gets the conversation, and the log records that.
+        // An agent without memory gets the conversation, and the log reports that.
         let restarted = rig.custom(&run, "session_restarted").await.len();
         assert_eq!(restarted, usize::from(flags.is_empty()), "{flags:?}");
         rig.end().await;
@@ -177,7 +177,7 @@ async fn a_process_goes_with_the_only_run_that_could_use_it() {
             if processes == Processes::Thread {
                 until("its process ends", || rig.children.count() == 0).await;
             } else {
-                // Other runs may use this process. It is notified that the session is over.
+                // Other threads may use this process. The agent is notified that the session is over.
                 let record = rig.path(HEARD);
                 let closed = || std::fs::read_to_string(&record).unwrap().contains("session/close");
                 until("its session ends", closed).await;
@@ -200,7 +200,7 @@ async fn all_agents_together_have_a_budget_and_the_longest_idle_makes_room() {
     assert_eq!(rig.children.count(), 2);
     assert_eq!(pid(&rig, &two).await, second, "the one that was idle longest went");
     assert_ne!(pid(&rig, &one).await, first);
-    // Busy processes stay.
+    // Sessions in use stay.
     let busy = [rig.begin(&one, "slow").await, rig.begin(&two, "slow").await];
     until("both work", || rig.runtime.status().running == 2 && rig.children.idle_count() == 0)
         .await;
@@ -244,7 +244,7 @@ async fn there_are_no_more_processes_than_allowed() {
     let rig = Rig::with(&["--load", "--store", "{store}"], |launch| launch.max_processes = 1).await;
     let (one, two) = (rig.thread().await, rig.thread().await);
     let first = pid(&rig, &one).await;
-    // The idle process makes room, and is started again later.
+    // The idle process makes space, and its session is reopened later.
     assert_ne!(pid(&rig, &two).await, first);
     assert_eq!(rig.children.count(), 1);
     assert_eq!(rig.run(&one, "count").await.status, RunStatus::Completed);
@@ -308,7 +308,7 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     let opened = rig.sessions().open(&context, &client, json(&params)).await.unwrap().to_value();
     assert_eq!(opened["modes"]["currentModeId"], "ask");
     assert_eq!(opened.get("sessionId"), None);
-    // The process that had only reported who the agent is now has the session.
+    // The process that had only answered `initialize` has the session now.
     assert_eq!(rig.children.count(), 1);
     let again = rig.sessions().open(&context, &client, json(&params)).await.unwrap().to_value();
     assert_eq!(opened, again);
@@ -328,7 +328,7 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     assert_eq!((&echo["b"], &echo["a"]), (&1.into(), &serde_json::json!([2])));
     let run = rig.run(&thread, "session").await;
     assert_eq!(parsed(&rig.said(&run).await)["mcpServers"][0]["name"], "m");
-    // The agent sent the mode and the commands outside of runs.
+    // The mode and the commands were logged outside of runs.
     let log = rig.log(&thread).await;
     let told: Vec<_> = log
         .iter()

@@ -1,4 +1,4 @@
-//! Starting an agent: errors are reported, and attempts are limited.
+//! Starting: errors are reported, and failed starts are not retried for ever.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
     assert_eq!(rig.run(&thread, "say:hi").await.status, RunStatus::Completed);
     rig.end().await;
 
-    // Without a configured method, a run does not sign in: a method may need a person.
+    // The agent stays signed out until a method is chosen, because a method may need a person.
     let rig = Rig::new(&["--auth", "key"]).await;
     let thread = rig.thread().await;
     let run = rig.run(&thread, "say:hi").await;

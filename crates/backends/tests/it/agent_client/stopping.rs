@@ -1,4 +1,4 @@
-//! Cancelling: the agent gets a request, and is killed if it ignores it.
+//! Cancelling: the agent is asked first; an agent that does not respond is killed.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use trilogue_domain::RunStatus;
 
 use super::rig::{Rig, settle, until, until_so};
 
-/// Begins a long run, and waits until its agent works.
+/// Begins a run that does not end by itself, and waits until its agent works.
 async fn at_work(
     rig: &Rig,
     thread: &trilogue_domain::ThreadId,

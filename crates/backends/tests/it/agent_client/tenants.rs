@@ -1,4 +1,4 @@
-//! Threads of two tenants with the same id are independent.
+//! Threads of two tenants with the same id have nothing in common.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ async fn make(rig: &Rig) -> ThreadId {
     rig.runtime.create_thread(&rig.by, new).await.unwrap().id
 }
 
-/// The reports of a thread's process: its id, its folder, and the parameters of its session.
+/// The output of the thread's process: its id, its folder, and the params of its session.
 async fn asked(rig: &Rig, thread: &ThreadId) -> (String, String, Value) {
     let run = rig.run(thread, "pid\ncwd\nsession").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
@@ -63,7 +63,7 @@ async fn the_same_thread_id_of_two_tenants_is_two_sessions_in_two_folders() {
     assert_eq!(opening["mcpServers"], json!([]));
     assert_eq!(opening["cwd"].as_str().unwrap(), other);
 
-    // Each tenant erases only its own thread.
+    // An erasure by one principal leaves the other's thread.
     rig.runtime.erase_thread(&rig.by, &thread).await.unwrap();
     assert!(!Path::new(&other).exists() && Path::new(&folder).exists());
     rig.by = alice;

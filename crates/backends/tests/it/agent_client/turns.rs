@@ -1,4 +1,4 @@
-//! The log has exactly the agent's messages.
+//! The log has exactly the agent's output.
 
 use serde_json::{Value, json};
 use trilogue_domain::event::{MessageEvent, RunEvent, ToolEvent, ToolStatus};
@@ -46,7 +46,7 @@ async fn every_update_is_logged_as_it_came_but_for_the_session_s_id() {
     let unknown = r#"{"update":{"later":[1e2,{"b":1,"a":2}],"sessionUpdate":"from_the_future","_meta":{"x":null}},"sessionId":""}"#;
     assert!(originals.contains(&unknown.to_owned()));
 
-    // The agent's own record of its updates, after the user's messages. It has no raw lines.
+    // The agent's own record of its output, after the user's input. It has no raw lines.
     let sessions = std::fs::read_dir(rig.path("sessions")).unwrap();
     let record = sessions.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
     let record: String = record.collect();
@@ -170,7 +170,7 @@ async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
     assert_eq!(called().await, Some(json!("Two")));
     rig.run(&rig.thread, &update(Value::Null)).await;
     assert_eq!(called().await, None);
-    // The title may change between turns.
+    // The update may also arrive between turns.
     rig.run(&rig.thread, "later:0:A late title").await;
     until_so("it has a title", async || called().await == Some(json!("A late title"))).await;
     rig.end().await;
