@@ -80,7 +80,7 @@ impl AgentCommunication {
         Self { description: Some(description), ..self }
     }
 
-    /// The same agent as its server describes it. Its title gets the prefix of its name here, so that agents of two servers can be told apart.
+    /// The same agent as its server describes it. Its title gets the prefix of its name here, which distinguishes agents of two servers.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str, manifest: &AgentManifest) -> Self {
         prefix.clone_into(&mut self.prefix);

@@ -291,7 +291,7 @@ fn fits(
     })
 }
 
-/// The default of a configuration schema: its own, or those of its properties. `None` if there are none, or if they do not fit the schema by themselves.
+/// The default of a configuration schema: its own, or those of its properties. `None` without a default, or if the properties' defaults do not fit the schema by themselves.
 fn defaults(schema: &Schema, json: &Value) -> Option<Json> {
     let made = match json.get("default") {
         Some(value) => value.clone(),

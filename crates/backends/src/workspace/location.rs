@@ -9,7 +9,7 @@ use super::{Root, refusal};
 
 const MAX_PATH_BYTES: usize = 4_096;
 
-/// A name in a folder of the workspace. The folder is pinned, and the name was not a link when it was looked up.
+/// A name in a folder of the workspace. The folder is pinned, and the name was not a link at the time of the look-up.
 #[derive(Debug)]
 pub(super) struct Location {
     pub(super) folder: Dir,

@@ -103,7 +103,7 @@ impl Tails {
         (Tail { committed, guard }, is_first.then_some(entry))
     }
 
-    /// Stores the end of a log that was looked up for this entry, and wakes readers that did not know it.
+    /// Stores the end of a log, from a look-up for this entry, and wakes readers that did not know it.
     pub(crate) fn found(&self, thread: ThreadKey, entry: u64, last: u64) {
         // Ignore a look-up for an earlier entry: commits may have followed it that the later entry did not see.
         let log = lock(&self.threads).get(&thread).and_then(|tail| {

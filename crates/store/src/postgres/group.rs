@@ -81,7 +81,7 @@ pub(super) async fn write(
         // A lost append writes no rows, because another writer has its thread.
         writers.retain(|index| !lost.contains(index));
     }
-    // The statement has committed by itself: there is no transaction to end.
+    // The statement has committed by itself, without an open transaction to end.
     if !has_rows {
         return Ok(outcomes);
     }

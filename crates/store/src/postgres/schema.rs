@@ -79,7 +79,7 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// The state of the schema that the connection uses. Its version is zero if there is no schema.
+/// The state of the schema that the connection uses. Its version is zero without a schema.
 async fn state(
     transaction: &deadpool_postgres::Transaction<'_>,
 ) -> Result<SchemaState, PostgresError> {

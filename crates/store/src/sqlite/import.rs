@@ -75,7 +75,7 @@ pub(crate) fn import(
     imported
 }
 
-/// The unfinished file of an interrupted copy into this file. `None` if there is no unfinished file or a store exists.
+/// The unfinished file of an interrupted copy into this file. `None` if it does not exist, or if a store exists.
 pub(super) fn unfinished(path: &Path) -> Option<PathBuf> {
     let draft = beside(path, DRAFT);
     (!path.exists() && draft.exists()).then_some(draft)

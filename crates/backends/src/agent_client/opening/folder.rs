@@ -18,7 +18,7 @@ use crate::permission::real_path;
 pub(in crate::agent_client) const FOLDER_MEMBER: &str = "cwd";
 
 /// The params of a session in the folder that the run names, as a client would give them; `None` if the run names none.
-/// Errors: the folder is no absolute path.
+/// Errors: the folder is not an absolute path.
 pub(super) fn params_of_run(
     context: &RunContext,
     state: &ThreadState,

@@ -50,7 +50,7 @@ impl Leases {
         lock(&self.usage).is_stopping
     }
 
-    /// Stops giving leases, if there is none now. Returns `true` if the caller must stop the process.
+    /// Stops giving leases, unless the process has one now. Returns `true` if the caller must stop the process.
     pub(super) fn retire_if_idle(&self) -> bool {
         let mut usage = lock(&self.usage);
         let is_idle = usage.is_idle();

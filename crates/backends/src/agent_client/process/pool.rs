@@ -288,7 +288,7 @@ impl Pool {
         });
     }
 
-    /// Waits for space for one more process. If there is none, stops the process that has been idle longest. Processes
+    /// Waits for space for one more process. If all space is taken, stops the process that has been idle longest. Processes
     /// that are being started or opened do not count as in use: this waits for them.
     async fn room(&self, launch: &Launch) -> Result<StartGuard, Error> {
         let give_up_at = Instant::now() + launch.start_timeout + launch.open_timeout;

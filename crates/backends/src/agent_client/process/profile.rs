@@ -56,7 +56,7 @@ impl Profile {
         params
     }
 
-    /// Whether a process that was started for this profile can continue for another. A difference only in questions is no reason to lose what the
+    /// Whether a process that was started for this profile can continue for another. A difference only in questions does not justify losing what the
     /// process remembers.
     pub(super) fn serves(&self, other: &Self) -> bool {
         self.initialize == other.initialize

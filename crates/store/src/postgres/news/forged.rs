@@ -280,7 +280,7 @@ impl World {
         self.attacker.round_trip().await;
     }
 
-    /// The wrong effect of these messages on the second node, for a thread. `None` if there is no effect.
+    /// The wrong effect of these messages on the second node, for a thread. `None` if they had none.
     async fn harm(&mut self, subject: &mut ReadThread, messages: &[Bytes]) -> Option<&'static str> {
         let thread = subject.thread;
         let mut tail = self.b.tail(thread);

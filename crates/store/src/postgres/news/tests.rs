@@ -46,7 +46,7 @@ enum Op {
         byte: usize,
     },
     LookUp,
-    /// The first reader learns the end of the log, as it was looked up.
+    /// The first reader learns the end of the log from an earlier look-up.
     Find,
     Attach {
         run: Option<i64>,
