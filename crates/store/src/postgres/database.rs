@@ -178,6 +178,7 @@ impl Database {
         loop {
             match self.transact(&change).await {
                 Ok(value) => return Ok(tries.end(value)),
+                // Retry even after a failed commit, because the change may run twice.
                 Err(TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail)) => {
                     tries.again(fail).await?;
                 }
@@ -198,6 +199,7 @@ impl Database {
         F: Future<Output = Result<T, PostgresError>>,
     {
         self.transact(change).await.map_err(|unfinished| match unfinished {
+            // The connection broke during the commit: the server may have stored the change.
             TransactionFailure::AtCommit(fail) if fail.remedy() == Remedy::Reconnect => {
                 PostgresError::Uncertain(match &fail {
                     PostgresError::Sql(error) => explain(error),
@@ -220,12 +222,14 @@ impl Database {
         F: Future<Output = Result<T, PostgresError>>,
     {
         let begin = async {
+            // Guard the connection before BEGIN: if the caller is cancelled, it must not return to the pool.
             let transaction = Arc::new(OpenTransaction(Some(self.connect().await?)));
             transaction.batch_execute("BEGIN").await?;
             Ok::<_, PostgresError>(transaction)
         };
         let transaction = begin.await.map_err(TransactionFailure::Before)?;
         let value = change(Arc::clone(&transaction)).await;
+        // Roll a failed change back at once, so that its locks are released.
         let end = if value.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = transaction.batch_execute(end).await;
         // Reuse the connection only if the end succeeded and the change kept no handle of it.
@@ -422,6 +426,7 @@ impl Tries<'_> {
                 self.conflicts += 1;
                 self.conflicts <= MAX_CONFLICTS
             }
+            // Tries during an outage are bounded by time, those after conflicts by number.
             Remedy::Reconnect => self.retries.wait().await,
             Remedy::Refuse | Remedy::Fail => false,
         };
@@ -446,6 +451,7 @@ impl Deref for OpenTransaction {
 impl Drop for OpenTransaction {
     fn drop(&mut self) {
         if let Some(conn) = self.0.take() {
+            // Closing the connection makes the server roll the transaction back.
             drop(Connection::take(conn));
         }
     }

@@ -63,6 +63,7 @@ pub(super) async fn write(
 ) -> Result<Vec<Result<()>>, GroupFailure> {
     let has_rows = appends.iter().any(|append| append.batch.has_rows());
     let mut outcomes: Vec<Result<()>> = appends.iter().map(|_| Ok(())).collect();
+    // Comparison and write are one statement, so no other writer can get in between.
     let won = move_heads(conn, appends, has_rows).await.map_err(GroupFailure::Whole)?;
     let mut writers: Vec<usize> = (0..appends.len()).collect();
     // Appends that lost get their own outcomes. The others of the group continue: they are of other threads.
@@ -70,6 +71,7 @@ pub(super) async fn write(
         let lost: Vec<_> = (0..appends.len())
             .filter(|index| !won.contains_key(&appends[*index].batch.thread))
             .collect();
+        // Read after the failed comparison: the end shows whether an earlier try was stored.
         let heads = ends(conn, appends, &lost).await.map_err(GroupFailure::Whole)?;
         for index in &lost {
             let append = &appends[*index];
@@ -87,6 +89,7 @@ pub(super) async fn write(
     }
     let mut follow = Vec::new();
     match appends {
+        // Such an append is alone in its group: its statements depend on stored rows, so they run one by one.
         [alone] if !alone.batch.changes.iter().all(Change::is_plain) => {
             if !writers.is_empty() {
                 change::in_order(database, conn, &alone.batch)
@@ -131,6 +134,7 @@ async fn move_heads(
         body,
     ];
     let params = refs(&params);
+    // Prepare first, so that BEGIN and the statement are sent together below.
     let statement = conn.prepare_cached(WRITE).await?;
     let write = conn.query(&statement, &params);
     let won = if has_rows {

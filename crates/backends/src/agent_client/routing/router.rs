@@ -122,6 +122,7 @@ impl Router {
         }
         for (named, message) in early {
             if matches!(message, EarlyMessage::Response) {
+                // Responses are kept: another session that is being opened needs their positions too.
                 drop(inbox.response());
                 routes.early.push((named, message));
             } else if named == session {
@@ -247,6 +248,7 @@ impl Router {
         // Copy the inboxes, so that the lock is not held while the lines are added.
         let inboxes: Vec<_> = {
             let mut routes = lock(&self.routes);
+            // A session that is being opened gets the note when it is added.
             routes.lost_early |= routes.opening > 0;
             routes.sessions.values().cloned().collect()
         };
@@ -278,7 +280,9 @@ impl Router {
         let id = elicitation_id(&notification.params);
         match id.and_then(|id| lock(&self.elicitations).remove(&id)) {
             Some(CallOrigin::Client(client)) => {
+                // A client that has disconnected needs no notification.
                 let Some(client) = client.upgrade() else { return Ok(Backpressure::Ready) };
+                // In a task, because other messages of the agent must not wait for the client.
                 tokio::spawn(async move { notify(client.as_ref(), &notification).await });
                 Ok(Backpressure::Ready)
             }
@@ -345,6 +349,7 @@ impl Handler for Router {
 
     /// Notes a dropped notification in the log of its session. Dropped requests and responses end with an error anyway.
     fn on_oversize(&self, oversize: Oversize) -> Backpressure {
+        // The call of the response fails, so no session needs a note.
         if matches!(oversize.about, About::Response(_)) {
             return Backpressure::Ready;
         }
@@ -477,6 +482,7 @@ impl Drop for NewSessionGuard {
     fn drop(&mut self) {
         let early = {
             let mut routes = lock(&self.0.routes);
+            // The end of the last opening discards the messages that no session has claimed.
             routes.opening -= 1;
             if routes.opening > 0 {
                 return;

@@ -112,6 +112,7 @@ impl SessionActor {
                 SessionItem::Response => self.modes.response_sent(),
                 SessionItem::Begin { context, user } => {
                     self.end_late_message().await;
+                    // Only now: an open message outside of runs must end before the run's events.
                     self.begin(context, user);
                 }
                 SessionItem::Finish { end, done } => drop(done.send(self.finish(end).await)),
@@ -133,6 +134,7 @@ impl SessionActor {
     fn begin(&mut self, context: RunContext, user: MessageId) {
         let (run, agent) = (context.run().clone(), context.agent().as_str());
         let transcript = TurnTranscript::new(run.clone(), agent, user, self.assigns_ids);
+        // A prompt ends the replay: the updates after it are new.
         self.replay = None;
         self.message_ids.end();
         self.last_run = Some(run);
@@ -149,10 +151,12 @@ impl SessionActor {
 
     async fn finish(&mut self, end: TurnEnd) -> TurnSummary {
         let Some(mut turn) = self.turn.take() else { return TurnSummary::default() };
+        // End the open requests first: a client must not answer for a turn that is over.
         turn.scope.end(end);
         let is_broken = end == TurnEnd::Broken;
         self.tool_calls.end_turn(is_broken);
         let last = turn.transcript.finish(is_broken, &mut self.used_ids);
+        // A stopped run accepts no further events.
         for body in last.into_iter().filter(|_| !turn.is_stopped) {
             match turn.context.emit(body, None).await {
                 Ok(()) => {}
@@ -171,9 +175,11 @@ impl SessionActor {
             (turn.context.clone(), turn.scope.clone())
         });
         let known = match request.method() {
+            // Read the state here, in order: later updates may change the call.
             PERMISSION_METHOD => self.tool_calls.permission(request.params().as_str()),
             _ => KnownCall::default(),
         };
+        // Answered in a task: a person may take long, and later updates must not wait for that.
         Arc::clone(&self.answerer).answer(request, known, turn);
     }
 
@@ -183,6 +189,7 @@ impl SessionActor {
             let (body, original) = logged_notification(&notification.method, params);
             return self.log(body, Some(original)).await;
         }
+        // An unreadable update may be about any call, so no call counts as completely known after it.
         let Some((params, _)) = splice::cut_session(params) else { return self.tool_calls.lose() };
         let kind = update_kind(&params);
         let params = match kind {
@@ -202,7 +209,9 @@ impl SessionActor {
         let Some(turn) = &mut self.turn else {
             return self.log_outside_turn(kind, params).await;
         };
+        // This decides whether a failed prompt may be repeated.
         turn.has_worked |= !BACKGROUND.contains(&kind);
+        // If the store cannot answer, the id counts as taken: another id is safe, a duplicate is not.
         if let Some(id) = turn.transcript.begins(kind, &params, &self.used_ids)
             && turn.context.has_message(&id).await.unwrap_or(true)
         {
@@ -343,6 +352,7 @@ impl SessionActor {
         if let Some(turn) = &mut self.turn {
             return turn.log(body, original).await;
         }
+        // The copies are kept for a smaller event, in case this one is too large for the log.
         let (event, copy) = (body.clone(), original.clone());
         let noted = match title_of(&body) {
             Some(title) => self.thread.note_title(event, copy, title.as_deref()).await,
@@ -375,6 +385,7 @@ impl SessionActor {
 
 impl CurrentTurn {
     async fn log(&mut self, body: Body, original: Option<Original>) {
+        // After a refused event, no later one is logged: the run fails with the first error.
         if self.is_stopped || self.refused.is_some() {
             return;
         }
@@ -382,6 +393,7 @@ impl CurrentTurn {
             self.context.title(title.as_deref());
         }
         self.warning.note(&body, &self.context);
+        // The first try needs no copies and does not wait; it succeeds if there is space.
         let emitted = match self.context.try_emit(&body, original.as_ref()) {
             Ok(true) => return,
             Ok(false) => self.context.emit(body.clone(), original.clone()).await,
