@@ -135,7 +135,7 @@ fn folded(path: &Path) -> Option<PathBuf> {
     Some(folded)
 }
 
-/// The path with links resolved as far as it exists. `None` for a dangling link and for a `..` behind a name that does not exist.
+/// The path with links resolved, up to the part that exists. `None` for a dangling link, and for a `..` after a name that does not exist.
 pub(crate) fn real(path: &Path) -> Option<PathBuf> {
     let mut rest: Vec<OsString> = Vec::new();
     let mut there = path;

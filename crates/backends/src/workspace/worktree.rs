@@ -20,7 +20,7 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// The most of git's output that an error repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 500;
-/// The variables of the server that git gets: where it is, and where the user's own settings are.
+/// The server's variables that git gets: they locate git and the user's settings.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "XDG_CONFIG_HOME"];
 /// Settings that keep git from running a program that an agent may have put into the repository.
 const SAFE_SETTINGS: [(&str, &str); 8] = [

@@ -126,8 +126,8 @@ fn default_cwd(launch: &Launch) -> PathBuf {
     launch.cwd.clone().unwrap_or_else(here)
 }
 
-/// Fails when a client chose a working directory that does not exist on this server. That is not a failure of the agent.
-/// No session works in a folder of the server itself, or gets one beside its own.
+/// Fails if a client chose a working directory that does not exist on this server; the agent is not to blame for that.
+/// Also fails if a session would work in a folder of the server itself, or get such a folder as an additional one.
 pub(super) async fn check_cwd(
     agent: &AgentName,
     launch: &Launch,
