@@ -43,6 +43,7 @@ mod import;
 mod listing;
 mod liveness;
 mod lookups;
+mod lost_events;
 mod news;
 mod node;
 mod open;
