@@ -89,7 +89,7 @@ pub(crate) trait RunReader {
     /// Why a question is no longer open; `None` if it is, or if the server does not say now.
     async fn closing_reason(&self, interrupt: &Interrupt) -> Option<String>;
 
-    /// How somebody can answer from elsewhere.
+    /// Returns a hint that shows how to answer the question from another command.
     fn answer_hint(&self, _interrupt: &Interrupt, _globals: &Globals) -> String {
         "answer with a POST to the run, or start another run on a terminal".into()
     }

@@ -57,10 +57,10 @@ fn execute(arguments: &Arguments) -> Result {
     done
 }
 
-/// How many threads a command serves with; `None` where it serves nobody.
+/// Returns the number of threads that a command serves with, or `None` if the command serves no clients.
 ///
-/// A server of requests uses every core. A user's own server stands between an editor and its agents, which want the last core,
-/// and work that goes from thread to thread costs each turn more than that core brings. `docs/benchmarks.md` has the figures.
+/// A server of requests uses every core. A user's own server runs between an editor and its agents. The agents need the last
+/// core, and moving work between threads costs each turn more than that core gains. `docs/benchmarks.md` has the figures.
 fn threads(command: &CliCommand) -> Option<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match command {

@@ -265,7 +265,7 @@ async fn refuse_slip(name: &str, globals: &Globals) -> Result {
 
 /// Whether an agent of this name is meant to be one of the running server. A server that cannot be reached has none.
 pub(crate) async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
-    // Whoever else listens at the default address does not count.
+    // Another server at the default address does not count.
     if !globals.has_server() {
         return Ok(false);
     }

@@ -99,7 +99,7 @@ impl AgentsCommand {
         if globals.json {
             return print::json(&agents);
         }
-        // An agent's id has no short form: whoever calls it needs the whole one.
+        // An agent's id has no short form: a caller needs the whole id.
         let columns = ["AGENT", "NAME", "VERSION", "DESCRIPTION"].map(TableColumn::text);
         self.page.print(&agents, None, "no agents", &columns, |agent| {
             let about = &agent.metadata;

@@ -94,7 +94,7 @@ impl Approve {
         Ok(())
     }
 
-    /// Whether the options decide, so that nobody is asked.
+    /// Whether the options decide, so that no question is shown.
     fn decides(&self) -> bool {
         let chosen = self.option.is_some() || self.value.is_some() || self.message.is_some();
         self.yes || self.reject || chosen

@@ -54,7 +54,8 @@ impl Backup {
             Ok(length)
         });
         let length = moved.inspect_err(|_| {
-            // A partial file must not be taken for a backup. It was created above, so it is nobody else's.
+            // A partial file must not be taken for a backup. It was created above, so no other process
+            // owns it.
             let _ = fs::remove_file(&draft);
         })?;
         print::note(&format!("backup: {} ({length} bytes)", self.file.display()));

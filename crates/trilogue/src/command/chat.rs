@@ -107,11 +107,11 @@ impl InputLines<'_> {
             match text.trim() {
                 "" => {}
                 "/quit" => return Ok(None),
-                // Somebody who is not there needs no help: a pipe's line is for the agent.
+                // Only a person needs help: a line from a pipe is for the agent.
                 "/help" if print::can_ask() => print::note(HELP),
                 _ => {
                     let attach = std::mem::take(&mut self.attach);
-                    // Somebody else may have written what comes through a pipe.
+                    // Text from a pipe may have another author.
                     return attach::message(text, print::can_ask(), attach).map(Some);
                 }
             }
@@ -120,7 +120,7 @@ impl InputLines<'_> {
     }
 }
 
-/// A run that failed or was cancelled ends its turn, not the chat, while somebody is at the terminal.
+/// Without a person at the terminal, a run that failed or was cancelled ends the chat. With one, it ends only its turn.
 fn keep_talking(turn: Result) -> Result {
     match turn {
         Err(error) if print::can_ask() && ends_only_its_turn(&error) => {

@@ -28,7 +28,7 @@ pub(crate) enum Severity {
     Problem,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct ProbeFinding {
     pub(crate) severity: Severity,

@@ -119,7 +119,7 @@ impl Run {
         if let Some(text) = &self.input {
             return Ok(RunInput::Value(json("--input", text)?));
         }
-        // Somebody else may have written what comes through a pipe: it never names files of the user.
+        // Text from a pipe may have another author, so it never names files of the user.
         let text = match text {
             Some("-") if self.at_files => {
                 return Err(CliError::usage("--at-files: standard input attaches no files")

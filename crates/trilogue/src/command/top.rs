@@ -193,7 +193,7 @@ impl Watch<'_> {
             self.note = format!("cannot show it: {error}");
             return;
         }
-        // Whatever is typed: the terminal is read only to wait.
+        // The terminal is read only to wait, so the typed text is dropped.
         drop(ask::pause("\nEnter goes back ").await);
         self.note.clear();
     }

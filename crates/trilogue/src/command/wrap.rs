@@ -55,7 +55,7 @@ impl Wrap {
     }
 }
 
-/// There is no known agent of this name.
+/// The error for a name that no known agent has.
 pub(crate) fn unknown(name: &str) -> CliError {
     let message = format!("'{}' is not a known agent", safe::visible(name));
     let names: Vec<_> = known_agents::all().keys().map(String::as_str).collect();

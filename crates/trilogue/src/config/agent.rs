@@ -438,7 +438,7 @@ impl Serialize for Hidden {
 
 impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // What is no text is not repeated either.
+        // A value that is not text may be a secret too, so the message does not repeat it.
         String::deserialize(deserializer)
             .map(Self)
             .map_err(|_| serde::de::Error::custom("the value does not fit, expected a text"))

@@ -64,7 +64,7 @@ pub fn load(path: &Path) -> Result<Loaded, Error> {
 
 /// Refuses a file that every user of the machine can change or replace: it names the commands that the server starts.
 fn refuse_writable_by_all(path: &Path, metadata: &Metadata) -> Result<(), Error> {
-    /// The bit that lets everybody write.
+    /// The permission bit that lets every user write.
     const WRITABLE: u32 = 0o002;
     /// The bit of a folder in which only an entry's owner can replace it.
     const STICKY: u32 = 0o1000;

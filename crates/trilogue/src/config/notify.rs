@@ -57,7 +57,7 @@ impl Notify {
         if fits {
             return Ok(());
         }
-        // What is no address may hold a password all the same.
+        // A value that is not a valid address may still hold a password, so the message does not repeat it.
         wrong(
             "`notify.url` is no address that could be told",
             "give an absolute http or https address without a user's name or password",

@@ -291,7 +291,7 @@ impl CliTransport {
         }
     }
 
-    /// Refuses to send a saved token to anybody but this user's server.
+    /// Refuses to send a saved token to a process that is not this user's server.
     fn check_listener(&self) -> Result<(), TransportError> {
         let Some(token) = self.token.as_ref().filter(|it| !it.saved_at.is_empty()) else {
             return Ok(());

@@ -76,7 +76,7 @@ impl SettingArguments {
                     "--config has to be a JSON object beside other settings of the agent",
                 )
             })?;
-        // A folder that nobody asked for gives way.
+        // A default folder gives way to one that the caller sets.
         for (name, value) in members {
             whole.entry(name).or_insert(value);
         }

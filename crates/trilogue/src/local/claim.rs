@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(by.to_string(), named);
         drop(first);
         assert!(!dir.record().exists() && !dir.socket().exists());
-        // As a killed server leaves it: files, and nobody behind them.
+        // A killed server leaves its files and no listener behind.
         drop(UnixListener::bind(dir.socket()).unwrap());
         by.write(&dir.record()).unwrap();
         let second = held(&dir);

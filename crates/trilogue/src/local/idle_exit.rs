@@ -38,7 +38,7 @@ impl IdleExit {
             }
             match open {
                 Ok(open) if open.is_empty() => return,
-                // An error of the store is no reason to exit.
+                // An error of the store does not end the server.
                 _ => pause = self.limit.min(MAX_CHECK_INTERVAL),
             }
         }

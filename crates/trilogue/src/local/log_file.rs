@@ -93,7 +93,7 @@ impl LogFile {
     pub async fn keep_bounded(self) {
         loop {
             let log = self.clone();
-            // There is no place to report an error; the next check tries again.
+            // An error cannot be reported here; the next check tries again.
             let _ = tokio::task::spawn_blocking(move || log.bound(MAX_BYTES)).await;
             tokio::time::sleep(CHECK_INTERVAL).await;
         }

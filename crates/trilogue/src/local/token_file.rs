@@ -41,7 +41,8 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
     check_owner(path)
 }
 
-/// Refuses a folder of another user: who owns it can read and replace the secrets in it. A folder that does not exist is nobody's.
+/// Refuses a folder of another user, because its owner can read and replace the secrets in it. Accepts a folder that does not
+/// exist.
 ///
 /// # Errors
 /// When it belongs to another user.
@@ -67,7 +68,7 @@ pub fn path(state: &Path, address: SocketAddr) -> PathBuf {
     state.join("tokens").join(format!("{host}-{}", address.port()))
 }
 
-/// The token for this address or for the wildcard address; `None` where there is none.
+/// Returns the token for this address or for the wildcard address, or `None` if neither has one.
 ///
 /// # Errors
 /// When the file cannot be read, or others can read it too.
@@ -84,7 +85,7 @@ pub fn find(state: &Path, address: SocketAddr) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Reads a token file; `None` where there is none.
+/// Reads a token file; returns `None` if it does not exist.
 ///
 /// # Errors
 /// When the file cannot be read, or others can read it too.
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_another_user_is_refused() {
-        // Root can give a folder away; anybody else finds one of root's.
+        // Root can give a folder away; other users look at a folder of root.
         let folder = tempfile::tempdir().unwrap();
         let is_root = rustix::process::geteuid().is_root();
         let foreign = if is_root { folder.path() } else { Path::new("/") };

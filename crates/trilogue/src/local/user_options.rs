@@ -1,4 +1,4 @@
-//! The settings of a user's server, whoever starts it.
+//! The settings of a user's server. They are the same for every command that starts it.
 
 use indexmap::IndexMap;
 

@@ -72,7 +72,7 @@ impl UserServerDir {
         if SocketAddr::from_pathname(&socket).is_ok() {
             return socket;
         }
-        // Every path to the folder gives the same socket. Without the folder there is no server.
+        // Every path to the folder gives the same socket. Without the folder no server runs.
         let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let name = Sha256::digest(folder.as_os_str().as_encoded_bytes());
         let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -157,9 +157,10 @@ fn digest(command: &[String]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// The name of a command in a folder: the name of the known agent or of the program, and a digest of both.
+/// Returns the name of a command in a folder: the name of the known agent or of the program, and a digest
+/// of the command and the folder.
 ///
-/// The environment is no part of it: it changes with each start of an editor.
+/// The environment is left out because it changes with each start of an editor.
 fn name_of(known: Option<&str>, command: &[String], cwd: &str) -> Result<AgentName> {
     let word = known.map_or_else(|| program_name(command), str::to_owned);
     let mut whole = Sha256::new();

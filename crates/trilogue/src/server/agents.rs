@@ -75,7 +75,7 @@ pub(crate) struct ConfiguredAgents {
     pub(crate) schedules: Vec<RefreshSchedule>,
 }
 
-/// The agents of the configuration, of which nobody has been asked anything.
+/// Builds the agents of the configuration, without a request to any of them.
 pub(crate) fn configured(
     options: &config::Options,
     descriptors: &Descriptors,
@@ -376,7 +376,7 @@ impl Agents {
         self
     }
 
-    /// The agents as the runtime takes them.
+    /// Returns the agents as backends of the runtime.
     ///
     /// # Errors
     /// When a name is no agent name, or a schema is none.

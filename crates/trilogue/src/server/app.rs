@@ -379,7 +379,7 @@ impl App {
     }
 }
 
-/// The name by which figures and traces of this server are told apart, where several can share its store.
+/// The name that distinguishes this server in metrics and traces if several servers can share its store.
 fn node_name(options: &Options) -> Option<&str> {
     trilogue_store::takes_nodes(&options.store.url).then_some(options.cluster.name.as_str())
 }

@@ -15,7 +15,7 @@ pub fn path(state: &Path) -> PathBuf {
     state.join("callback_secret")
 }
 
-/// Reads the secret; `None` where there is none yet.
+/// Reads the secret; returns `None` if it does not exist yet.
 ///
 /// # Errors
 /// When the file cannot be read, others can read it too, or it does not hold a secret.
@@ -37,7 +37,7 @@ pub fn keys_of_owner(secret: &Secret, url: &str) -> Result<Vec<[u8; 32]>, trilog
     Ok(CallbackSecrets::new([secret.key()]).keys(&CallbackOwner { tenant, principal }, url))
 }
 
-/// Reads the secret, and generates it where there is none yet. It is never replaced: receivers know what is derived from it.
+/// Reads the secret, and generates it if it does not exist. The secret is never replaced, because receivers verify with values derived from it.
 pub(crate) fn ensure(state: &Path) -> io::Result<Secret> {
     if let Some(secret) = read(state)? {
         return Ok(secret);

@@ -84,7 +84,8 @@ const USUAL_LEVELS: [(&str, &str); 8] = [
     ("none", "off"),
 ];
 
-/// Refuses a word that is no level. It would count as the name of a module, with every line of it.
+/// Refuses a word that is not a level. The filter would take it for a module's name and enable every line of that
+/// module.
 fn check_levels(text: &str) -> Result<(), Error> {
     // A directive with a span's fields has commas of its own; the library reads it.
     let directives = text.split(',').map(str::trim).filter(|it| !it.contains(['[', ']', '{', '}']));
@@ -112,7 +113,8 @@ fn filter(log: &Log, is_terminal: bool) -> Result<EnvFilter, Error> {
         Error::new(Code::InvalidRequest, format!("`log.level` is not valid: {error}"))
             .hint(LEVEL_HINT)
     })?;
-    // A person who reads along sees what the level shows. Everywhere else audit lines are kept, whatever the level is.
+    // On a terminal, the level decides which audit lines a person sees. Everywhere else audit lines are kept at every
+    // level.
     if is_terminal {
         return Ok(filter);
     }

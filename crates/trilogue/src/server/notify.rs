@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(tell(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
         let told = std::fs::read_to_string(&path).unwrap();
         assert_eq!(told, "{\"type\":\"interrupt.raised\"}\n");
-        // One that does not read is told all the same.
+        // A command that does not read its input still runs.
         assert_eq!(tell(&sh("exec <&-; exit 0", COMMAND_LIMIT)).await, Ok(()));
     }
 

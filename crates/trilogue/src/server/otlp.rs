@@ -189,7 +189,7 @@ fn headers(otlp: &Otlp, env: Environment<'_>) -> Result<HeaderMap> {
 fn put(headers: &mut HeaderMap, key: &str, name: &str, value: &str) -> Result<()> {
     let parsed = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
     let (Ok(name), Ok(mut value)) = parsed else {
-        // The value is nobody's business.
+        // The value may be a secret, so the message leaves it out.
         let name = name.escape_debug();
         return Err(wrong(format!("`{key}`: '{name}' or its value cannot be a header")));
     };

@@ -10,7 +10,8 @@ const MAX_DAYS: i64 = 30;
 /// What is nearer is now: clocks of two machines differ.
 const NOW_SECONDS: i64 = 5;
 
-/// How long ago a time of the server was, or in how long it is; the text itself where it is no time.
+/// Formats how long ago a time of the server was, or how far ahead it is. Returns the text itself if
+/// it is not a time.
 pub(crate) fn age(text: &str, now: Timestamp) -> String {
     let Ok(at) = text.parse::<Timestamp>() else { return text.to_owned() };
     let seconds = now.as_second() - at.as_second();

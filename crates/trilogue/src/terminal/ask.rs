@@ -80,7 +80,7 @@ pub(crate) async fn next_line(prompt: &str) -> Result<Option<String>> {
     }
 }
 
-/// Waits until the person goes on.
+/// Waits until the person presses Enter.
 pub(crate) async fn pause(cue: &'static str) -> Result {
     blocking(move || read_line(&mut Keyboard::open()?, cue, Paste::Refuse).map(drop)).await
 }

@@ -172,7 +172,7 @@ impl CitedText {
         self.render(&self.ahead, self.raw.len(), &mut self.stripper.clone())
     }
 
-    /// Returns the next so many characters of the text that is held, with their notes.
+    /// Returns the next `characters` characters of the held text, with their notes.
     pub(crate) fn take_held(&mut self, characters: usize) -> String {
         self.take(self.written.saturating_add(characters).min(self.raw.len()))
     }

@@ -16,7 +16,7 @@ pub(crate) enum ExitStatus {
     Usage = 2,
     /// The run needs an answer that this terminal cannot give.
     Waiting = 3,
-    /// There is no such agent, thread, run or interrupt.
+    /// The agent, thread, run or interrupt does not exist.
     NotFound = 4,
     /// The token is missing, unknown, or lacks a right; or a denied call ended the turn.
     Denied = 5,

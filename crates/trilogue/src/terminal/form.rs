@@ -169,7 +169,8 @@ impl Field {
         }
     }
 
-    /// What is marked at first. A decision that is required has no default: nobody consents with Enter alone.
+    /// Returns the option that is marked at first. A required decision has no default, so that Enter alone is not
+    /// consent.
     pub(super) fn default_bool(&self) -> Option<bool> {
         self.default.as_ref().and_then(Value::as_bool).filter(|_| !self.required)
     }

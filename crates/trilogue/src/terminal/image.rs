@@ -90,7 +90,7 @@ impl ImageProtocol {
         }
     }
 
-    /// What draws this file, no wider than so many columns of so many pixels; `None` if the terminal cannot draw it.
+    /// Returns the bytes that draw this file in at most `columns` columns; `None` if the terminal cannot draw it.
     pub(crate) fn draw(
         self,
         file: &[u8],
@@ -125,7 +125,7 @@ impl ImageProtocol {
 // === impl ImageFormat ===
 
 impl ImageFormat {
-    /// The format that the first bytes say, whatever the sender calls it.
+    /// Returns the format that the first bytes show. The sender's media type does not count.
     fn of(file: &[u8]) -> Option<Self> {
         if let Some(header) = file.strip_prefix(PNG_SIGNATURE) {
             // The length and the name of the first chunk, then width and height.

@@ -97,7 +97,7 @@ impl Withdrawal {
 enum Wait {
     /// Until a key is pressed.
     ForKey,
-    /// At most so many tenths of a second.
+    /// Wait at most this number of tenths of a second.
     Tenths(u8),
 }
 
@@ -124,7 +124,7 @@ impl Keyboard {
         Ok(Self { terminal, before, unread: VecDeque::new(), withdrawal })
     }
 
-    /// Discards keys until none was pressed for a moment: nobody reads a question faster than that.
+    /// Discards keys until none was pressed for a moment: a person cannot read a question faster than that.
     ///
     /// # Errors
     /// `Interrupted` for Ctrl-C, which needs no question.
@@ -140,7 +140,7 @@ impl Keyboard {
         }
     }
 
-    /// The next key, if one comes in so many tenths of a second.
+    /// Returns the next key, or `None` if no key is pressed within `tenths` tenths of a second.
     pub(super) fn next_within(&mut self, tenths: u8) -> io::Result<Option<KeyPress>> {
         if self.unread.is_empty() && !self.read(tenths)? {
             return Ok(None);

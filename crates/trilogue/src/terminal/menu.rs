@@ -358,7 +358,7 @@ impl Selection {
     }
 }
 
-/// Removes the row of the cue and so many above it.
+/// Removes the row of the cue and `rows_above` rows above it.
 fn erase(rows_above: usize) {
     let up = if rows_above > 0 { format!("\u{1b}[{rows_above}A") } else { String::new() };
     print::control(format!("\r{up}\u{1b}[J").as_bytes());

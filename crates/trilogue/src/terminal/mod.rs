@@ -1,4 +1,15 @@
 //! Output to the terminal and input from it.
+//!
+//! | modules | what they do |
+//! |---|---|
+//! | `print`, `style`, `exit` | Write to standard output and standard error, with styles, and end a command with its exit code. |
+//! | `render` | Turns a run's events into pieces: `plain` writes them as text, `rich` draws them on a terminal. |
+//! | `beside`, `tool_content`, `file_change`, `permission` | Render everything except the answer: thoughts, plans, tool calls, permission requests. |
+//! | `markdown`, `cited`, `rows`, `image` | Render content: Markdown, citations, rows of styled text, images. |
+//! | `table`, `age`, `words` | Format lists, times and long lines. |
+//! | `live`, `screen` | Redraw the bottom rows, or the whole terminal. |
+//! | `ask`, `question`, `form`, `choice`, `menu`, `prompt`, `keyboard` | Show a question and read its answer, key by key. |
+//! | `save` | Saves artifacts under safe names. |
 
 pub(crate) mod age;
 pub(crate) mod ask;

@@ -103,7 +103,7 @@ pub(crate) fn styled(text: &str) -> String {
     }
 }
 
-/// How many columns the terminal on standard error has; `None` where there is none or it does not say.
+/// Returns the width in columns of the terminal on standard error, or `None` if it is not a terminal or has no known width.
 pub(crate) fn columns() -> Option<usize> {
     size_of(io::stderr()).0
 }
@@ -164,7 +164,7 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether somebody can be asked: standard input and standard error are a terminal.
+/// Whether a person can answer: standard input and standard error are a terminal.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

@@ -170,7 +170,7 @@ impl QuestionText {
     }
 }
 
-/// The rows of a line in so many columns.
+/// Breaks a line into rows of at most `columns` columns.
 pub(super) fn fold(line: &str, columns: usize) -> Vec<String> {
     let (mut rows, mut width) = (vec![String::new()], 0);
     for char in line.chars() {

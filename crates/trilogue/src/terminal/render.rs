@@ -39,7 +39,7 @@ pub(crate) enum RunPiece<'e> {
     },
     /// The agent runs.
     Started,
-    /// A message begins. Its role is empty where nobody said it.
+    /// A message begins. Its role is empty if the agent sent none.
     MessageBegins {
         role: &'e str,
     },

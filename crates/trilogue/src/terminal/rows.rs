@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::safe;
 
-/// The fewest columns of a row that text gets, whatever the terminal says.
+/// The fewest columns that text in a row gets, even if the terminal claims to be narrower.
 const MIN_TEXT_COLUMNS: usize = 8;
 const TAB: &str = "    ";
 /// Wide punctuation that does not begin a row.

@@ -55,7 +55,7 @@ impl Screen {
         print::control(CLEAR_BELOW.as_bytes());
     }
 
-    /// The next key, if one comes in so many tenths of a second.
+    /// Returns the next key, or `None` if no key is pressed within `tenths` tenths of a second.
     pub(crate) fn key(&mut self, tenths: u8) -> io::Result<Option<ScreenKey>> {
         let key = match self.keyboard.next_within(tenths)? {
             None => return Ok(None),

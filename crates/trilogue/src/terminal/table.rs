@@ -67,7 +67,7 @@ pub(crate) fn wide(columns: &[TableColumn], rows: &[Vec<String>]) -> String {
     render(&heading, rows.iter().cloned())
 }
 
-/// Rows for a person, in so many terminal columns. The cells must already be safe for a terminal.
+/// Formats rows for a person, in at most `width` terminal columns if it is set. The cells must already be safe for a terminal.
 pub(crate) fn fitting(
     columns: &[TableColumn],
     rows: &[Vec<String>],
@@ -129,7 +129,7 @@ fn fit(shown: &mut Vec<(TableColumn, Vec<String>)>, width: usize) -> Vec<usize> 
     widths
 }
 
-/// Text in at most so many terminal columns.
+/// Cuts text to at most `width` terminal columns.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -7,7 +7,7 @@ const MIN_COLUMNS: usize = 20;
 /// What stands before each further row of a line, besides what the line itself begins with.
 const INDENT: &str = "  ";
 
-/// The text with each line broken where it is longer than so many columns. A command in backticks stays on one row where it fits on one: it is copied.
+/// Breaks each line that is longer than `columns`. A command in backticks stays on one row if it fits, so that a person can copy it.
 pub(crate) fn fold(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns.filter(|columns| *columns >= MIN_COLUMNS) else {
         return text.to_owned();
@@ -40,7 +40,7 @@ fn fold_line(line: &str, columns: usize) -> String {
     folded
 }
 
-/// The words of a line; a command in backticks is one if it takes no more than so many columns.
+/// Splits a line into words; a command in backticks counts as one word if it takes at most `columns` columns.
 fn pieces(line: &str, columns: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = line;

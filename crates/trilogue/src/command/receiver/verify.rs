@@ -50,7 +50,7 @@ pub(crate) struct CheckedDelivery {
 pub(crate) enum Verdict {
     /// The signature is valid and at most five minutes old.
     Verified,
-    /// There is no secret to verify with.
+    /// The secret to verify with is missing.
     Unverified,
     /// It is not genuine, and why.
     Refused(String),

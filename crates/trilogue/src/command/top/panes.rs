@@ -131,7 +131,8 @@ impl Panes {
         self.active = places.into_iter().find(has_rows).unwrap_or(self.active);
     }
 
-    /// All lists in so many columns and rows: each gets what it needs, or its share.
+    /// Renders all lists in `columns` by `height`: each list gets the rows that it needs, or its
+    /// share.
     pub(super) fn rows(&self, columns: usize, height: usize) -> Vec<String> {
         let shown: Vec<_> = self.shown().collect();
         let room = height.saturating_sub(FRAME_ROWS * shown.len());

@@ -7,7 +7,7 @@ use trilogue_wire::native::{Citation, ContentEncoding, Json, Part, PartMetadata,
 
 /// The content type of text without one.
 const PLAIN: &str = "text/plain";
-/// The roles of everybody but the agent.
+/// The roles of all participants except the agent.
 const OTHER_ROLES: [&str; 3] = ["user", "human", "system"];
 
 #[derive(Clone, PartialEq, Debug, Default)]

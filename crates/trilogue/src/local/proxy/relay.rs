@@ -69,10 +69,10 @@ enum RelayEvent {
     Deadline,
 }
 
-/// Relays until the editor is gone. Calls `notify` with what the user may want to know.
+/// Relays until the editor is gone. Calls `notify` with news for the user.
 ///
-/// # Errors
-/// When there is no server or no such agent, when the agent never started, or when responses are missing after the editor has closed its output. Open requests get an error response first.
+/// # Errors Returns an error if no server or agent of this name exists, if the agent never started, or if responses are missing after the editor has closed its
+/// output. Open requests get an error response first.
 pub async fn run(
     link: ServerLink,
     mut stdio: Stdio,

@@ -29,7 +29,7 @@ pub(super) struct JournalEntry {
     pub(super) is_sent: bool,
     /// The response that the server is shutting down: the next server gets the request again.
     pub(super) parked: Option<Bytes>,
-    /// Whether it is a prompt whose turn is stored and goes on without us.
+    /// Whether this is a prompt whose turn is stored and continues without this connection.
     is_accepted: bool,
 }
 
@@ -186,7 +186,8 @@ impl RequestJournal {
         }
     }
 
-    /// The requests whose responses an editor that has closed its output still waits for. A stored turn goes on without it.
+    /// Returns the requests whose responses an editor that has closed its output still waits for. A stored turn is not
+    /// among them: it continues without the editor.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &Id<'static>> {
         self.entries.values().filter(|entry| !entry.is_accepted).filter_map(|entry| {
             match &entry.kind {
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(kinds, [prompt(1), EntryKind::Cancel(session()), prompt(2)]);
         assert_eq!(journal.close(&Id::number(1)), Some(RequestKind::Prompt(session())));
         assert_eq!(journal.entries.len(), 1);
-        // Sent while there is no connection: it is sent once.
+        // A request made without a connection is sent once.
         journal.disconnect();
         journal.add(line.clone(), EntryKind::Cancel("other".to_owned()), false);
         journal.add(line.clone(), EntryKind::Once, false);

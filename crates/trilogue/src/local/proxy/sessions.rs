@@ -180,7 +180,7 @@ mod tests {
             vec![("old".to_owned(), format!(r#"{{"sessionId":"old","after":{number}}}"#))]
         };
         assert_eq!(sessions.attach_params(), position(50));
-        // Once more, while what is new comes in between: that is no history.
+        // Load once more. An update that arrives in between is new, not history.
         sessions.load("old", number(2));
         assert!(sessions.is_new("old", false) && sessions.is_new("old", true));
         sessions.set_position("old", 51);

@@ -79,7 +79,7 @@ impl Flags {
 impl Drop for Flags {
     fn drop(&mut self) {
         if let Some((fd, flags)) = &self.0 {
-            // Whoever closed the stream does not care how it is set.
+            // An error is harmless: a closed stream needs no flags.
             let _ = fcntl_setfl(fd, *flags);
         }
     }

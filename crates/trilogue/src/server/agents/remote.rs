@@ -42,7 +42,7 @@ struct DirectoryEntry {
 // === impl Elsewhere ===
 
 impl Elsewhere {
-    /// The servers, which nobody has asked anything yet.
+    /// Builds the servers without a request to any of them.
     pub(crate) fn unasked(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
         let servers = AgentServers::of(options, children)?;
         Ok(Self { servers, ..Self::default() })

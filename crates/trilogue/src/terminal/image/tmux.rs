@@ -26,7 +26,7 @@ pub(super) fn passes_sequences() -> bool {
     output.is_ok_and(|output| matches!(output.stdout.trim_ascii(), b"on" | b"all"))
 }
 
-/// What draws a PNG of this size, in at most so many columns.
+/// Returns the bytes that draw a PNG of this size in at most `columns` columns.
 pub(super) fn draw(file: &[u8], size: (u32, u32), columns: usize, cell: Option<u32>) -> String {
     let (columns, rows) = cells(size, columns, cell.unwrap_or(DEFAULT_CELL_PIXELS));
     let id = id_of(file);

@@ -86,7 +86,7 @@ impl LiveMessage {
         self.start.rows(&self.text.preview(), canvas)
     }
 
-    /// Writes so many rows of the open block: it is higher than the screen.
+    /// Takes `count` rows from the open block to write them, because the block is higher than the screen.
     pub(super) fn take_rows(&mut self, count: usize, canvas: Canvas) -> Vec<ScreenRow> {
         let mut rows = self.rows(canvas);
         rows.truncate(count);

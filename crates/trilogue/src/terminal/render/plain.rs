@@ -150,7 +150,7 @@ impl PlainRenderer {
         CitedText::new(self.options.live, self.options.raw)
     }
 
-    /// The message that grows; begins one where there is none.
+    /// Returns the message that grows, and begins one if none is open.
     fn message(&mut self) -> &mut CitedText {
         let begun = self.new_message();
         self.message.get_or_insert(begun)

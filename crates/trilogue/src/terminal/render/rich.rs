@@ -77,7 +77,7 @@ enum Item {
     Lines(Vec<StyledLine>),
     /// Below the line that names it.
     Image(ScreenRow),
-    /// Content of the answer that is no text.
+    /// Content of the answer other than text.
     Block(Vec<StyledLine>),
 }
 
@@ -206,7 +206,7 @@ impl RichRenderer {
         self.items.push_back(item);
     }
 
-    /// The message that grows; begins one where there is none.
+    /// Returns the message that grows, and begins one if none is open.
     fn message(&mut self) -> &mut LiveMessage {
         self.message.get_or_insert_with(LiveMessage::new)
     }
@@ -320,7 +320,7 @@ impl RichRenderer {
         }
     }
 
-    /// The next frame for a terminal with so many rows.
+    /// Draws the next frame for a terminal of `height` rows.
     pub(crate) fn frame(&mut self, canvas: Canvas, height: usize, now: Instant) -> Frame {
         let mut written = Vec::new();
         let complete = self.message.as_mut().and_then(LiveMessage::take_complete);
@@ -374,7 +374,8 @@ impl RichRenderer {
         live
     }
 
-    /// Writes the first of the rows that still change: they are higher than the screen by so many. `false` if nothing can be written.
+    /// Writes the first `excess` of the rows that still change, because they are higher than the screen. Returns `false` if nothing
+    /// can be written.
     fn give_way(&mut self, excess: usize, canvas: Canvas, written: &mut Vec<ScreenRow>) -> bool {
         if let Some(item) = self.items.pop_front() {
             self.write(item, canvas, written);

@@ -188,7 +188,7 @@ fn questions_keep_their_numbers_and_those_that_are_gone_are_taken_back_before_th
 
 #[test]
 fn lines_that_nobody_can_read_are_answered_without_a_server() {
-    // The first is none yet, and need not be there.
+    // The first mark does not exist yet, so it may be missing.
     for mut table in [Table(Proxy::new()), Table::new()] {
         for (line, code) in [("{", -32700), ("[]", -32600), (r#"{"id":5}"#, -32600)] {
             let told = table.editor(line).told_editor();
@@ -229,7 +229,7 @@ fn a_request_that_connections_break_of_is_not_asked_for_ever() {
     assert!(told.len() == 1 && told[0].contains(r#""id":4,"error""#), "{told:?}");
     table.0.on_connect(MAX_SENT_BYTES, Instant::now());
     assert!(!table.told_server().iter().any(|line| line.contains(r#""id":4,"#)));
-    // One on which something is told is none of these.
+    // An update for the session does not count as a mark or an answer.
     table.server(&[&update("s", "a"), "#P s 2"]);
     assert_eq!(table.0.on_disconnect(Instant::now()), 0);
     for _ in 0..2 {
@@ -325,7 +325,7 @@ fn a_prompt_is_waited_for_until_its_turn_has_begun() {
     assert!(!table.0.has_ended(now), "it says more");
     table.0.on_input_end(now);
     assert!(!table.0.is_listening());
-    // Only a prompt's turn goes on without an answer.
+    // Only a prompt's turn continues without an answer.
     table.server(&["#A 5", "#A 4", "#A 9", r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, "#."]);
     assert!(!table.0.has_ended(now));
     table.restart();
@@ -361,7 +361,7 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
     assert!(error.message().contains("10s") && error.hint_text().is_some(), "{error}");
     let answers = table.told_editor();
     assert!(answers.len() == 1 && answers[0].contains(r#""id":0,"error""#), "{answers:?}");
-    // Whoever is gone is not told that.
+    // An editor that is gone gets no notice.
     let mut table = Table::new();
     table.editor(INITIALIZE);
     table.0.on_editor_gone();
