@@ -1,4 +1,4 @@
-//! Waits that last no longer than the caller's token.
+//! Waits that end when the caller's token stops working.
 
 use std::pin::pin;
 
@@ -6,9 +6,9 @@ use trilogue_domain::error::Result;
 
 use super::authenticator::{Authenticator, Caller, revoked};
 
-/// Waits for something that may take as long as a run, and looks at the caller's token meanwhile and once more at the end.
+/// Waits for work that may take as long as a run. Checks the caller's token during the wait and once more at the end.
 ///
-/// Errors: Those of the wait; `unauthenticated` soon after the token was revoked or has expired.
+/// Errors: those of the wait; `unauthenticated` soon after the token was revoked or has expired.
 pub(crate) async fn while_admitted<T>(
     authenticator: &Authenticator,
     caller: &Caller,

@@ -1,6 +1,7 @@
-//! Whether a request comes from a program of a hosted agent: it has its user's access, and must not decide in the user's name.
+//! Checks whether a request comes from a program of a hosted agent: it has its user's access, and must not decide in the user's name.
 //!
-//! A node that sends a request on says what it knows of the connection that it came by. Such words only narrow what a caller may do, so a client that makes them up gains nothing.
+//! A node that forwards a request adds what it knows of the caller's connection. These headers only narrow what a caller may do, so a client that forges them
+//! gains nothing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,15 +15,15 @@ use crate::core::ports::AgentProcesses;
 /// The addresses of a connection: the peer's and the server's.
 pub(crate) type ConnectionEnds = (SocketAddr, SocketAddr);
 
-/// What a node that sends a request on knows of its caller: [`AGENT`], or the connection that it came by.
+/// The header in which a node that forwards a request describes its caller: [`AGENT`], or the connection of the request.
 pub(crate) const FORWARDED_CALLER: HeaderName =
     HeaderName::from_static("trilogue-forwarded-caller");
 /// The caller is a program of an agent.
 const AGENT: &str = "agent";
-/// The most nodes whose words are looked at; a request with more counts as one of an agent.
+/// The most forwarding headers that are read; a request with more counts as one of an agent.
 const MAX_WORDS: usize = 8;
 
-/// Looks for the process of a caller, at most once a request.
+/// Looks for the process of a caller, at most once per request.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentCheck {
     ends: Option<ConnectionEnds>,
@@ -30,7 +31,7 @@ pub(crate) struct AgentCheck {
     found: Arc<OnceCell<bool>>,
 }
 
-/// What a node said of a caller.
+/// A forwarding node's description of a caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ForwardedCaller {
     Agent,
@@ -44,12 +45,12 @@ impl AgentCheck {
         Self { ends, agents: Arc::clone(agents), found: Arc::default() }
     }
 
-    /// Whether a program of an agent sent the request, to this node or to one that sent it on.
+    /// Whether a program of an agent sent the request, to this node or to one that forwarded it.
     pub(crate) async fn is_of_agent(&self, headers: &HeaderMap) -> bool {
         *self.found.get_or_init(|| self.look(headers)).await
     }
 
-    /// Whether that is known by now.
+    /// Whether an earlier check found that a program of an agent sent the request.
     pub(crate) fn was_of_agent(&self) -> bool {
         self.found.get().is_some_and(|found| *found)
     }
@@ -68,7 +69,7 @@ impl AgentCheck {
             return false;
         }
         let (ends, agents) = (self.ends, Arc::clone(&self.agents));
-        // It reads files of the system.
+        // The check reads files of the system, so it must not block the runtime.
         let checked = tokio::task::spawn_blocking(move || {
             let here = agents.machine();
             let known = forwarded.into_iter().filter_map(|caller| match caller {

@@ -1,4 +1,4 @@
-//! Authentication: from a request's token to its principal, looked up by hash and forgotten soon enough.
+//! Authenticates requests: looks a token up by its hash, finds its principal, and caches both for a short time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,35 +23,35 @@ use crate::core::options::{Access, Options};
 use crate::core::scheme::Scheme;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-/// The longest secret that is looked at, in bytes.
+/// The longest accepted secret, in bytes.
 const MAX_SECRET_BYTES: usize = 1024;
 const MAX_REMEMBERED: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub principal: Arc<Principal>,
-    /// How the caller showed it; [`Scheme::None`] where no token is asked for.
+    /// How the caller authenticated; [`Scheme::None`] if no token is required.
     pub(crate) scheme: Scheme,
-    /// Whether it is the session of a page, which is as good as any way of programs.
+    /// Whether the caller has a page session, which every agent accepts.
     pub(crate) is_page: bool,
-    /// The token's hash; `None` where no token is asked for.
+    /// The token's hash; `None` if no token is required.
     hash: Option<[u8; 32]>,
-    /// The token's id, in the same way.
+    /// The token's id; `None` if no token is required.
     pub(crate) token: Option<TokenId>,
 }
 
 pub(crate) struct Authenticator {
     open: Option<Arc<Principal>>,
-    /// Who shows no token, where some agent takes such callers.
+    /// The principal of callers without a token, if some agent accepts them.
     anonymous: Option<Arc<Principal>>,
-    /// Who asks what anybody may ask.
+    /// The principal without rights, for public requests.
     nobody: Arc<Principal>,
     schemes: HashMap<AgentName, Vec<Scheme>>,
     public_agents: bool,
     basic: bool,
     tokens: Arc<dyn Tokens>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How old what is known of a token may be.
+    /// The longest age of a cached token before it is looked up again.
     pub(crate) recheck: Duration,
     cache: RwLock<TokenCache>,
 }
@@ -60,11 +60,11 @@ pub(crate) struct Authenticator {
 #[derive(Default)]
 struct TokenCache {
     tokens: HashMap<[u8; 32], CachedToken>,
-    /// How many revocations there were. A look-up that one overtakes is repeated.
+    /// The number of revocations so far. A look-up is repeated if a revocation overtakes it.
     revocations: u64,
 }
 
-/// What a request shows.
+/// The credential in a request.
 struct RequestCredential<'a> {
     secret: Cow<'a, [u8]>,
     scheme: Scheme,
@@ -93,7 +93,7 @@ impl Caller {
         }
     }
 
-    /// Whether it is one of those who show no token where others do: nothing tells them apart.
+    /// Whether the caller shares one principal with all callers that show no token.
     pub(crate) fn is_anonymous(&self) -> bool {
         !self.is_known() && self.principal.own
     }
@@ -132,7 +132,7 @@ impl Authenticator {
         })
     }
 
-    /// Errors: `unauthenticated`; the same for a missing, malformed, unknown, revoked and expired token but for the first.
+    /// Errors: `unauthenticated`, with one message for a malformed, unknown, revoked or expired token and another for a missing one.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<Caller> {
         if let Some(principal) = &self.open {
             return Ok(Caller::without_token(principal));
@@ -140,7 +140,7 @@ impl Authenticator {
         let credential = self.credential(headers)?.ok_or_else(no_token)?;
         let hash = hash_secret(&credential.secret);
         let found = self.look_up(&hash).await?;
-        // One kind of credential is never taken in place of the other.
+        // A session's secret is never accepted as a token, nor a token as a session.
         let found = found.filter(|it| it.is_session == credential.is_session);
         let found = found.ok_or_else(unknown)?;
         Ok(Caller {
@@ -152,7 +152,7 @@ impl Authenticator {
         })
     }
 
-    /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
+    /// Like [`Self::admit`], for a route to an agent: admits callers without a credential if some agent accepts them.
     pub(crate) async fn admit_to_agents(&self, headers: &HeaderMap) -> Result<Caller> {
         match &self.anonymous {
             Some(anonymous) if self.open.is_none() && !shows_token(headers) => {
@@ -162,7 +162,7 @@ impl Authenticator {
         }
     }
 
-    /// The same on a route that everybody may ask: who shows nothing that works is nobody, without any right.
+    /// Like [`Self::admit`], for a public route: a caller without a valid credential gets a principal without rights.
     pub(crate) async fn admit_to_public(&self, headers: &HeaderMap) -> Caller {
         match self.admit(headers).await {
             Ok(caller) => caller,
@@ -181,7 +181,7 @@ impl Authenticator {
         }
     }
 
-    /// What callers of an agent are told who did not show who they are, and a hint that says it in words.
+    /// Returns the challenge for callers of an agent that did not authenticate, and a hint that explains it.
     pub(crate) fn challenge_of(&self, agent: &AgentName) -> (Challenge, String) {
         let schemes = self.schemes_of(agent);
         let ways = schemes.iter().filter_map(|scheme| scheme.challenge()).collect();
@@ -190,7 +190,7 @@ impl Authenticator {
         (challenge, format!("send {}", ways.join(" or ")))
     }
 
-    /// Whether this caller may not learn that there is such an agent, or that there is none: it has shown no valid token, and the agent takes nobody without one.
+    /// Whether this caller must not learn if the agent exists: it has shown no valid token, and the agent requires one.
     pub(crate) fn hides(&self, caller: &Caller, agent: Option<&AgentName>) -> bool {
         let is_open = |agent| self.schemes_of(agent).contains(&Scheme::None);
         !self.public_agents
@@ -210,7 +210,7 @@ impl Authenticator {
             || (schemes.contains(&Scheme::None) && caller.is_known())
     }
 
-    /// What a request shows; `None` if it shows nothing.
+    /// Returns the credential in a request, or `None` if it has none.
     fn credential<'a>(&self, headers: &'a HeaderMap) -> Result<Option<RequestCredential<'a>>> {
         let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
         let shown = |secret, scheme| Some(RequestCredential { secret, scheme, is_session: false });
@@ -236,7 +236,7 @@ impl Authenticator {
         }
     }
 
-    /// The caller's token; `None` where it has none, or the token is gone.
+    /// Returns the caller's token, or `None` if it has none or the token was removed.
     pub(crate) async fn token(&self, caller: &Caller) -> Result<Option<TokenRow>> {
         match &caller.hash {
             Some(hash) => self.tokens.token(hash).await,
@@ -257,26 +257,26 @@ impl Authenticator {
     pub(crate) async fn still_admits(&self, caller: &Caller) -> bool {
         match &caller.hash {
             None => true,
-            // A store that cannot answer revokes nothing: it ends streams by itself when it stops.
+            // A store that cannot answer does not count as a revocation: streams end anyway when the store stops.
             Some(hash) => self.look_up(hash).await.map_or(true, |found| found.is_some()),
         }
     }
 
-    /// Forgets a revoked token. A look-up that is under way does not bring it back.
+    /// Forgets a revoked token. A look-up that runs at this moment does not restore it.
     pub(crate) fn forget(&self, hash: &[u8; 32]) {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         cache.revocations += 1;
         cache.tokens.remove(hash);
     }
 
-    /// Looks every token up again: it is not known which were revoked.
+    /// Forgets all tokens, so that each is looked up again: the revoked ones are unknown.
     fn forget_all(&self) {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         cache.revocations += 1;
         cache.tokens.clear();
     }
 
-    /// Forgets the tokens that other nodes revoke, until nothing more can be heard.
+    /// Forgets the tokens that other nodes revoke, until the channel closes.
     pub(crate) async fn hear_revocations(&self, mut heard: Receiver<PeerNews>) {
         loop {
             match heard.recv().await {
@@ -319,7 +319,7 @@ impl Authenticator {
         }
     }
 
-    /// The token, unless its last look-up is too long ago, and how many revocations there were.
+    /// Returns the token, unless its last look-up is too long ago, and the number of revocations so far.
     fn cached(&self, hash: &[u8; 32]) -> (Option<CachedToken>, u64) {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         let token = cache.tokens.get(hash).filter(|it| it.read_at.elapsed() < self.recheck);
@@ -347,7 +347,7 @@ pub(crate) fn no_token() -> Error {
     )
 }
 
-/// A token was let in once and is so no more: what was begun with it ends.
+/// The error for a token that was accepted before and no longer works: everything begun with it ends.
 pub(crate) fn revoked() -> Error {
     Error::new(Code::Unauthenticated, "the token was revoked or has expired")
 }

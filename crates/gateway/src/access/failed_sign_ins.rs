@@ -1,6 +1,7 @@
-//! Counts failed sign-ins for each address: unknown tokens, and codes of links that do not work.
+//! Counts failed sign-ins per address: unknown tokens, and invalid codes of sign-in links.
 //!
-//! Beyond the limit, a further failure gets 429 in place of 401. A credential that works is always let in: behind a proxy, many clients share one address, and no client may lock the others out.
+//! Beyond the limit, a further failure gets 429 instead of 401. A valid credential is always admitted: behind a proxy, many clients share one address, and no
+//! client may lock the others out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,16 +10,16 @@ use std::time::Duration;
 
 use trilogue_domain::{Code, Error, Timestamp, lock};
 
-/// The time in which failures of one address are counted together.
+/// The time span in which the failures of one address are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The most addresses that are counted at once. Beyond that, the one whose time began first is forgotten.
+/// The most addresses that are counted at once. Beyond that, the address with the oldest span is forgotten.
 const MAX_ADDRESSES: usize = 4_096;
-/// The bytes of an address of IPv6 that name a network: one client has all addresses of it.
+/// The leading bytes of an IPv6 address that name a network: one client can use all addresses of its network.
 const NETWORK_BYTES: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct FailedSignIns {
-    /// The most failures of one address in [`WINDOW`] that are answered as such.
+    /// The most failures of one address in [`WINDOW`] that still get 401.
     max: u32,
     addresses: Mutex<HashMap<IpAddr, AddressFailures>>,
 }
@@ -60,13 +61,13 @@ impl FailedSignIns {
 // === impl AddressFailures ===
 
 impl AddressFailures {
-    /// Also where the clock was set back.
+    /// Also over if the clock was set back.
     fn is_over(&self, now: Timestamp) -> bool {
         now < self.begun || self.begun.after(WINDOW) <= now
     }
 }
 
-/// The error in place of a further failure.
+/// Returns the error that replaces a further failure.
 pub(crate) fn too_many(wait: Duration) -> Error {
     let seconds = seconds(wait);
     Error::new(Code::Overloaded, "too many sign-ins have failed from this address").hint(format!(
@@ -74,12 +75,12 @@ pub(crate) fn too_many(wait: Duration) -> Error {
     ))
 }
 
-/// A wait in whole seconds, at least one.
+/// Rounds a wait to whole seconds, at least one.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     wait.as_secs_f64().ceil().max(1.0) as u64
 }
 
-/// The part of an address that tells clients apart.
+/// Returns the part of an address that identifies a client.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

@@ -1,7 +1,7 @@
-//! Checks before routing: the host that was addressed, and the page that asks.
+//! Checks before routing: the requested host, and the page that sends the request.
 //!
-//! A browser can be made to send requests here by any page, and a name can be made to point here by anybody.
-//! Both are told apart by what the browser itself writes: `Host`, `Origin` and `Sec-Fetch-Site`.
+//! Any page can make a browser send requests here, and anyone can make a name point here. The guard detects
+//! both by the headers that the browser itself writes: `Host`, `Origin` and `Sec-Fetch-Site`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +14,7 @@ use trilogue_mapping::native::shown;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-/// Names of query parameters that clients put secrets into.
+/// Names of query parameters in which clients put secrets.
 const SECRET_PARAMETERS: &[&str] =
     &["token", "_token", "access_token", "auth_token", "api_key", "apikey", "api-key", "x-api-key"];
 
@@ -22,11 +22,11 @@ const SECRET_PARAMETERS: &[&str] =
 pub(crate) struct OriginGuard {
     hosts: Vec<String>,
     origins: Vec<String>,
-    /// The path of the page that links of others may open, where there is one.
+    /// The path of the page that links on other sites may open, if there is a page.
     page: Option<String>,
 }
 
-/// The origin of the page that asks, where the operator allows it.
+/// The origin of the requesting page, if the operator allows it.
 #[derive(Clone, Debug)]
 pub(crate) struct AllowedOrigin(pub(crate) HeaderValue);
 
@@ -54,7 +54,7 @@ impl OriginGuard {
 
     pub(crate) fn allowed_origin(&self, headers: &HeaderMap) -> Option<AllowedOrigin> {
         let mut named = headers.get_all(header::ORIGIN).iter();
-        // A request that names two is nobody's.
+        // A request with two origins is ambiguous, so neither counts.
         let (origin, None) = (named.next()?, named.next()) else { return None };
         let text = origin.to_str().ok()?;
         let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(text));
@@ -88,7 +88,7 @@ impl OriginGuard {
         Err(foreign_host(&format!("the host '{}'", shown(host))))
     }
 
-    /// Whether a browser opens the page in a window of its own.
+    /// Whether a browser opens the page in its own window.
     fn is_opened(&self, head: &Parts) -> bool {
         let is_window = |it: &HeaderValue| it.as_bytes() == b"document";
         head.method == Method::GET
@@ -100,10 +100,11 @@ impl OriginGuard {
         let headers = &head.headers;
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else {
-            // Without an origin only a token lets in, and no browser adds one by itself.
+            // Without an origin, only a token admits a request, and no browser adds a token by itself.
             let site = headers.get(FETCH_SITE).map(|value| value.as_bytes());
             return match site {
-                // A link leads here: the page shows nothing of itself, and no browser adds a session.
+                // A link on another site opens the page. This is safe: the page alone shows no data, and no
+                // browser adds a session.
                 Some(b"cross-site" | b"same-site") if self.is_opened(head) => Ok(()),
                 Some(b"cross-site" | b"same-site") => Err(foreign_origin("another page")),
                 _ => Ok(()),

@@ -24,20 +24,20 @@ pub(crate) const PAGE: HeaderName = HeaderName::from_static("trilogue-page");
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How long a session lasts at most.
 pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How long after a sign-in a session may do what [`require_new_sign_in`] guards.
+/// How long after a sign-in a session may do the operations that [`require_new_sign_in`] guards.
 const NEW_SIGN_IN: Duration = Duration::from_secs(10 * 60);
 /// Where browsers send the cookie; with TLS everywhere, as the prefix of its name demands.
 const COOKIE_PATH: &str = "/api/v1";
-/// The scheme of `Authorization` that sessions have inside the server and between nodes.
+/// The scheme of `Authorization` for sessions inside the server and between nodes.
 const SCHEME: &str = "Session";
 const HOST_PREFIX: &str = "__Host-";
 
 /// The two halves of a session's secret.
 #[derive(Debug)]
 pub(crate) struct SessionSecret {
-    /// For the browser, which shows it to no script.
+    /// The half for the browser, which hides it from scripts.
     pub(crate) cookie: String,
-    /// For the page.
+    /// The half for the page.
     pub(crate) page: String,
 }
 
@@ -48,7 +48,7 @@ impl SessionSecret {
         Ok(Self { cookie: new_secret()?, page: new_secret()? })
     }
 
-    /// The hash that the store keeps: neither half has it.
+    /// Returns the hash that the store keeps. Neither half alone yields it.
     pub(crate) fn hash(&self) -> [u8; 32] {
         hash_secret(joined(&self.cookie, &self.page).as_bytes())
     }
@@ -58,7 +58,8 @@ fn joined(cookie: &str, page: &str) -> String {
     format!("{cookie}.{page}")
 }
 
-/// Puts a page's session, the cookie and the page's secret together, where programs show a token, under a scheme of its own. Takes the cookies away. Does nothing if a half is missing or the request also shows a token.
+/// Writes a page's session (the cookie and the page's secret) into `Authorization`, under a separate scheme, and removes the cookies. Does nothing if a half is
+/// missing or the request also shows a token.
 pub(crate) fn present(head: &mut Parts, takes_cookies: bool, is_encrypted: bool) {
     let Some(cookies) = head.headers.remove(header::COOKIE) else { return };
     if !takes_cookies || shows_token(&head.headers) {
@@ -81,7 +82,8 @@ pub(crate) fn session_secret(authorization: &[u8]) -> Option<&[u8]> {
     authorization.strip_prefix(SCHEME.as_bytes())?.strip_prefix(b" ")
 }
 
-/// Fails with `forbidden` where a page asks whose sign-in is not new, for what a borrowed browser must not do: read or end everything, or make credentials that outlive the session.
+/// Fails with `forbidden` if the page's sign-in is not recent. Guards operations that a borrowed browser must not do: read or end everything, or make
+/// credentials that outlive the session.
 pub(crate) fn require_new_sign_in(session: Option<&TokenRow>, now: Timestamp) -> Result<()> {
     match session {
         Some(row) if row.session_of.is_some() && row.created_at.after(NEW_SIGN_IN) < now => {
@@ -96,7 +98,7 @@ pub(crate) fn require_new_sign_in(session: Option<&TokenRow>, now: Timestamp) ->
     }
 }
 
-/// What makes a browser keep a session for this long; for no time, it forgets it.
+/// Returns the header that makes a browser keep a session for this long. With no time, the browser forgets it.
 pub(crate) fn set_cookie(
     host: Option<&str>,
     secret: &str,
@@ -112,7 +114,7 @@ pub(crate) fn set_cookie(
         .map_err(|_| Error::new(Code::Internal, "the cookie cannot be written"))
 }
 
-/// Cookies know no ports: servers of one host tell theirs apart by name.
+/// Browsers share cookies across the ports of a host, so servers on one host use different cookie names.
 fn cookie_name(host: Option<&str>, is_encrypted: bool) -> String {
     let prefix = if is_encrypted { HOST_PREFIX } else { "" };
     let port = host.and_then(|host| host.rsplit_once(':')).map(|(_, port)| port);

@@ -1,6 +1,6 @@
-//! Which peers may connect to a listener that only proxies should reach.
+//! Decides which peers may connect to a listener that only proxies should reach.
 //!
-//! A peer's address lets it connect and nothing more: the token alone says who calls.
+//! A peer's address lets it connect and nothing more: only the token identifies the caller.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use crate::core::exposure::{Exposure, Proxies};
 use crate::core::log_throttle::LogThrottle;
 use crate::core::meters::Meters;
 
-/// Closes connections from peers that are no proxies, counts them, and mentions them now and then.
+/// Closes connections from peers that are not trusted proxies, counts them, and logs them now and
+/// then.
 #[derive(Debug)]
 pub(crate) struct PeerFilter {
     proxies: Proxies,
@@ -24,7 +25,7 @@ impl PeerFilter {
         Some(Arc::new(Self { proxies: proxies.clone(), refused: LogThrottle::default() }))
     }
 
-    /// Whether this peer may connect; counts and mentions one that may not.
+    /// Returns whether this peer may connect; counts and logs a peer that may not.
     pub(crate) fn admits(&self, peer: SocketAddr, meters: &Meters) -> bool {
         if self.proxies.admit(peer.ip()) {
             return true;

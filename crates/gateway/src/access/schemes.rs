@@ -1,4 +1,4 @@
-//! Credentials as headers carry them, and principals of callers without any.
+//! Reads credentials from headers, and makes the principals of callers without credentials.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,36 +8,36 @@ use trilogue_domain::{AgentName, Principal, PrincipalId, Right, Rights, TenantId
 
 const ANONYMOUS: &str = "anonymous";
 
-/// What an agent takes of a caller that it refused.
+/// The authentication schemes of an agent that refused a caller.
 #[derive(Clone, Debug)]
 pub struct Challenge {
     pub agent: AgentName,
-    /// The ways in, one header value each.
+    /// The accepted schemes, one header value each.
     pub ways: Vec<HeaderValue>,
 }
 
-/// Who callers without a token are: they see only what their own kind made, and list nothing.
+/// Returns the principal of callers without a token: they see only what callers without a token
+/// made, and cannot list anything.
 ///
-/// # Errors
-/// Never; its name is checked like any other.
+/// # Errors Never in practice; the principal's name is checked like any other.
 pub fn anonymous(tenant: TenantId) -> Result<Principal> {
     let rights: Rights = [Right::Read, Right::Run, Right::Answer].into_iter().collect();
     Ok(Principal { tenant, id: PrincipalId::parse(ANONYMOUS)?, rights, own: true })
 }
 
-/// Who asks what anybody may ask, and may nothing else.
+/// Returns the principal without rights, for public requests only.
 pub(crate) fn nobody() -> Result<Principal> {
     let nobody = anonymous(TenantId::parse("nobody")?)?;
     Ok(Principal { rights: Rights::default(), ..nobody })
 }
 
-/// The secret behind `Bearer`.
+/// Returns the secret after `Bearer`.
 pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, secret) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(secret.trim_ascii())
 }
 
-/// The password behind `Basic`.
+/// Returns the password after `Basic`.
 pub(crate) fn basic(value: &[u8]) -> Option<Vec<u8>> {
     let (scheme, encoded) = value.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
