@@ -1,6 +1,7 @@
-//! Requests for threads that another node owns, and for agents that only another node has: sent there as they came, and its answer given back as it comes.
+//! Forwards requests for threads that another node owns, and for agents that only another node has. Requests and answers pass unchanged.
 //!
-//! The node checks the caller again: both know the same tokens. A request is sent on twice at most: two nodes that each name the other do not pass it back and forth.
+//! The other node checks the caller again: both know the same tokens. The number of hops is limited, so two nodes that each name the other do not pass a
+//! request back and forth.
 
 use std::io;
 use std::time::Duration;
@@ -17,14 +18,15 @@ use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
 use super::request::Request;
 
-/// Marks a request that a node has sent on, with the number of nodes that have.
+/// Marks a forwarded request with the number of nodes that have forwarded it.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
-/// The most nodes that send a request on: to a node that has its agent, to the owner of its thread, and while that one hands the thread over, to the node that stands in and to the one that took the thread meanwhile.
+/// The most nodes that forward one request: to a node that has its agent, to the owner of its thread, and during a handover to the node that stands in and to
+/// the new owner.
 const MAX_HOPS: u16 = 4;
-/// The mark of the first node that does.
+/// The mark of the first node that forwards.
 pub(super) const YES: HeaderValue = HeaderValue::from_static("1");
 
-/// How long a node that takes the request may say nothing: as long as a run without news.
+/// How long the other node may send nothing: as long as a run without news.
 const SILENCE: Duration = Duration::from_secs(3_600);
 /// How long connecting to a node may take.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -33,7 +35,7 @@ const TAKE_OVER: Duration = Duration::from_secs(10);
 /// How long it waits before each further try.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What concerns one connection only, or was checked here and would be refused there.
+/// Headers that concern one connection only, or that were checked here and would be refused there.
 const LEFT_OUT: [HeaderName; 11] = [
     header::HOST,
     header::CONNECTION,
@@ -57,21 +59,21 @@ pub(crate) struct Forwarder {
 #[derive(Debug)]
 pub(crate) struct TakeOverWait(tokio::time::Instant);
 
-/// Why a request goes to the owner of its thread, as the end of a sentence about that node.
+/// The reason to forward to the owner of a thread, as the end of a sentence about that node.
 pub(crate) const OWNS_THREAD: &str = "owns the thread";
 
-/// Where a request can be handled instead.
+/// A node that can handle the request.
 #[derive(Debug)]
 pub(crate) struct OtherNode {
     pub(crate) address: String,
-    /// Why, as the end of a sentence about the node.
+    /// The reason, as the end of a sentence about the node.
     pub(crate) reason: &'static str,
 }
 
 // === impl OtherNode ===
 
 impl OtherNode {
-    /// The node that can do what an error says that this one cannot: it owns the thread, or has the agent. Fails as looking it up.
+    /// Returns the node that an error names because this one cannot handle the request: it owns the thread, or has the agent. Fails if the look-up fails.
     pub(crate) async fn of(error: &Error, admin: &dyn Admin) -> Result<Option<Self>> {
         if let Some(address) = error.other_node() {
             return Ok(Some(Self { address: address.to_owned(), reason: OWNS_THREAD }));
@@ -81,18 +83,18 @@ impl OtherNode {
         Ok(node.map(|node| Self { address: node.address, reason: "has the agent" }))
     }
 
-    /// The error where no try reached it.
+    /// The error if no try reached the node.
     pub(crate) fn unreachable(&self) -> Error {
         unreachable(&self.address, self.reason)
     }
 }
 
-/// Whether a request may be sent on once more.
+/// Whether the request may be forwarded once more.
 pub(crate) fn may_go_on(headers: &HeaderMap) -> bool {
     hops(headers) < MAX_HOPS
 }
 
-/// How many nodes have sent a request on.
+/// Returns how many nodes have forwarded a request.
 fn hops(headers: &HeaderMap) -> u16 {
     let Some(value) = headers.get(FORWARDED) else { return 0 };
     value.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(MAX_HOPS)
@@ -111,7 +113,7 @@ impl Forwarder {
             max_response_bytes: u64::MAX,
             ..trilogue_egress::Options::default()
         };
-        // The addresses are those that the operators of the nodes wrote.
+        // The operators of the nodes wrote these addresses, so every address is allowed.
         let client = Client::new(Policy::anywhere(), options)
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         Ok(Self { client })
@@ -121,7 +123,8 @@ impl Forwarder {
         self.client.clone()
     }
 
-    /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. `Ok(None)` where the node was not reached, and the request can be tried again. Fails with `peer_unavailable`.
+    /// Forwards a request, with its method, address and shown question, to the node that an error names. Returns `Ok(None)` if the node was not reached and the
+    /// request can be tried again. Fails with `peer_unavailable`.
     pub(crate) async fn send(
         &self,
         (method, uri): (&Method, &Uri),
@@ -143,7 +146,7 @@ impl Forwarder {
         let only_reads = matches!(*method, Method::GET | Method::HEAD);
         request.agent_check.tell_next(onward.headers_mut(), only_reads).await;
         if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
-            // One that the client names stays.
+            // An interrupt that the client names takes precedence.
             onward.headers_mut().entry(INTERRUPT_ID).or_insert(shown);
         }
         let (status, headers, body) = match self.client.send(onward).await {
@@ -204,7 +207,7 @@ pub(super) fn target(address: &str, path: &str) -> Result<Uri> {
     })
 }
 
-/// The error where a node was reached and gave no answer.
+/// The error if a node was reached and gave no answer.
 pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error {
     let message =
         format!("the node at {address} did not answer, and may have taken the request: {error}");
@@ -212,7 +215,7 @@ pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error
         .hint("look whether it did before you send the request again")
 }
 
-/// The error where no try reached a node, which for this reason has to do what is asked for.
+/// The error if no try reached the node that has to handle the request for this reason.
 pub(crate) fn unreachable(address: &str, reason: &str) -> Error {
     let message = format!("the node at {address} {reason} and cannot be reached");
     Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")

@@ -20,10 +20,10 @@ use crate::core::metric_names::REFUSED_BODIES;
 use crate::core::options::Options;
 use trilogue_runtime::shares::{HeldShare, Shares};
 
-/// The values of a body of this size are not counted, in bytes.
+/// Bodies up to this size, in bytes, skip the count of their JSON values.
 const SMALL_BODY_BYTES: usize = 1024;
 
-/// A body of this size does not count for its principal, in bytes.
+/// Bodies up to this size, in bytes, do not count for their principal.
 const FREE_BYTES: usize = 16 * 1024;
 
 /// The bytes of bodies that the whole server holds.
@@ -31,7 +31,7 @@ const FREE_BYTES: usize = 16 * 1024;
 pub(crate) struct BodyBudget {
     max_bytes: usize,
     held: AtomicUsize,
-    /// What each principal holds of them.
+    /// The bytes that each principal holds.
     shares: Arc<Shares>,
     /// Request bodies that were refused.
     refused: Counter,
@@ -42,13 +42,13 @@ pub(crate) struct BodyBudget {
 pub(crate) struct HeldBytes {
     budget: Arc<BodyBudget>,
     bytes: usize,
-    /// Whose body it is, where that is known.
+    /// The principal of the body, if it is known.
     principal: Option<Principal>,
-    /// What of the principal's share is held, once it is more than a little.
+    /// The held part of the principal's share, once the body is larger than [`FREE_BYTES`].
     share: Option<HeldShare>,
 }
 
-/// A body whose bytes count when they arrive: what a client announces and never sends takes nothing from others.
+/// A body whose bytes count when they arrive. Bytes that a client announces and never sends take nothing from others.
 struct CountedBody<'a> {
     body: Incoming,
     held: &'a mut HeldBytes,
@@ -64,8 +64,8 @@ pub(crate) enum BudgetSpent {
     OfPrincipal,
 }
 
-/// Reads a whole body, and what it holds of the budget until it is dropped.
-/// Errors: `body_too_large`, `json_too_complex`, `overloaded`, and `invalid_request` when it does not come in time or breaks off.
+/// Reads a whole body, and holds its bytes of the budget until the result is dropped. Errors: `body_too_large`,
+/// `json_too_complex`, `overloaded`, and `invalid_request` if the body comes too late or breaks off.
 pub(crate) async fn body(
     body: Incoming,
     options: &Options,
@@ -75,7 +75,7 @@ pub(crate) async fn body(
     body_up_to(options.max_body_bytes, body, options, budget, Some(principal)).await
 }
 
-/// The same for a body of at most this many bytes.
+/// Like [`body`], for a body of at most this many bytes.
 pub(crate) async fn body_up_to(
     most: usize,
     body: Incoming,
@@ -131,8 +131,8 @@ fn too_large(most: usize) -> Error {
         .hint("large content goes in by reference, or the operator raises `server.limits.max_body`")
 }
 
-/// Reads JSON as a type; an empty body counts as `{}`.
-/// Errors: `invalid_json` where it is not JSON, `invalid_request` where it does not fit; both name line and column.
+/// Reads JSON as a type; an empty body counts as `{}`. Errors: `invalid_json` if it is not JSON, `invalid_request` if it does not
+/// fit the type; both name line and column.
 pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| match error.classify() {
@@ -146,26 +146,26 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 // === impl BodyBudget ===
 
 impl BodyBudget {
-    /// A budget for callers that nothing tells apart: it has no shares.
+    /// Makes a budget for callers that share one principal: it has no shares.
     pub(crate) fn anonymous(max_bytes: usize) -> Arc<Self> {
         Self::new(max_bytes, max_bytes)
     }
 
-    /// A budget for all principals. Of it, one principal has at most `max_share_bytes`.
+    /// Makes a budget for all principals, of which one principal holds at most `max_share_bytes`.
     pub(crate) fn new(max_bytes: usize, max_share_bytes: usize) -> Arc<Self> {
         let refused = counter!(REFUSED_BODIES);
         let shares = Shares::new(max_share_bytes);
         Arc::new(Self { max_bytes, held: AtomicUsize::new(0), shares, refused })
     }
 
-    /// The budget for request bodies. A share of it has room for one of the largest.
+    /// Makes the budget for request bodies. One share has room for a body of the largest size.
     pub(crate) fn of(options: &Options) -> Arc<Self> {
         let all = options.max_bodies_bytes.max(options.max_body_bytes);
         let largest = options.max_body_bytes.saturating_mul(1 + MAX_TREE_FACTOR);
         Self::new(all, (all / 4 * 3).max(largest).min(all))
     }
 
-    /// The bytes that are held now.
+    /// Returns the bytes that are held now.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -178,15 +178,15 @@ impl HeldBytes {
         Self { budget: Arc::clone(budget), bytes: 0, principal: None, share: None }
     }
 
-    /// Holds what the JSON of a body takes as a tree of values.
-    /// Errors: `json_too_complex`; `overloaded` when the budget is spent.
+    /// Holds the bytes that the JSON of a body takes as a tree of values. Errors: `json_too_complex`; `overloaded` if the budget
+    /// is spent.
     fn hold_tree(&mut self, body: &[u8], max_tree_bytes: usize) -> Result<()> {
         if body.len() <= SMALL_BODY_BYTES {
             return Ok(());
         }
         let tree = json::tree_bytes(body);
         let max_tree = max_tree_bytes.max(body.len() * MAX_TREE_FACTOR);
-        // What the whole budget has no room for would never be taken.
+        // A tree larger than the whole budget would never be accepted.
         if tree > max_tree || body.len() + tree > self.budget.max_bytes {
             return Err(too_complex(tree));
         }
@@ -196,7 +196,7 @@ impl HeldBytes {
         })
     }
 
-    /// Errors: When the budget is spent. What was asked for counts until this is dropped.
+    /// Errors: when the budget is spent. The requested bytes count until this is dropped.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), BudgetSpent> {
         let before = self.budget.held.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
@@ -204,7 +204,7 @@ impl HeldBytes {
             return Err(BudgetSpent::OfServer);
         }
         let Some(principal) = &self.principal else { return Ok(()) };
-        // Small bodies cost no look at the shares.
+        // Small bodies skip the shares.
         let (share, more) = match &mut self.share {
             Some(share) => (share, bytes),
             None if self.bytes <= FREE_BYTES => return Ok(()),
