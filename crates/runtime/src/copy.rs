@@ -22,7 +22,7 @@ use crate::submit::check_editor_metadata;
 struct Copy {
     thread: ThreadRow,
     last: u64,
-    /// Keys of the source's checkpoints, and those of their copies.
+    /// The keys of the source's checkpoints, and the keys of their copies.
     checkpoints: HashMap<CheckpointKey, CheckpointKey>,
 }
 
@@ -30,7 +30,7 @@ struct Stretch {
     source: ThreadRow,
     /// The path, newest first.
     path: Vec<CheckpointRow>,
-    /// The message with which the newest run of it ends, where it is not copied whole.
+    /// The message with which the newest copied run ends, if that run is not copied whole.
     until: Option<MessageId>,
 }
 
@@ -38,15 +38,15 @@ struct Copied {
     row: RunRow,
     portions: Vec<Portion>,
     messages: Vec<MessageRow>,
-    /// The state that its agent set last, where the run was cut.
+    /// The last state that its agent set, if the run was cut.
     cut: Option<Option<Json>>,
 }
 
 // === impl Runtime ===
 
 impl Runtime {
-    /// Copies the path to a thread's head into a new thread. Runs beside the path stay behind.
-    /// Errors: `thread_not_found`, `already_exists`, and what storing can fail with; nothing of the copy is left then.
+    /// Copies the path to a thread's head into a new thread. Runs that are not on the path are not copied. Errors: `thread_not_found`, `already_exists`, and
+    /// the store's errors; a failed copy leaves nothing behind.
     pub async fn copy_thread(
         &self,
         by: &Principal,
@@ -60,8 +60,9 @@ impl Runtime {
         self.copy(by, Stretch { source, path, until: None }, new).await
     }
 
-    /// Copies a thread's path up to a message that was said on it, by its id or another that its agent knows it by. What its run did behind the message stays behind, and the run stands as completed in the copy.
-    /// Errors: `not_found` where no run on the path has said the message; otherwise as [`Runtime::copy_thread`].
+    /// Copies a thread's path up to a message on it, by the message's id or another id that its agent knows. Events of the message's run after the message are
+    /// not copied, and the run counts as completed in the copy. Errors: `not_found` if no run on the path has the message; otherwise as
+    /// [`Runtime::copy_thread`].
     pub async fn copy_thread_until(
         &self,
         by: &Principal,
@@ -154,7 +155,7 @@ impl Runtime {
             changes.extend(run.messages.into_iter().map(Change::Message));
             for more in run.portions {
                 if portion.bytes >= limits::MAX_FRAME_BYTES {
-                    // What belongs to the run is written with the last of its events.
+                    // The run's own rows are written with the last of its events.
                     let enough = std::mem::take(&mut portion);
                     let batch = enough.batch(&copy.thread, &mut expected_last, Vec::new());
                     services.append(batch, Some(&copy.thread)).await?;
@@ -241,7 +242,7 @@ struct Renumbered<'a> {
     portions: Vec<Portion>,
     bytes: usize,
     messages: Vec<MessageRow>,
-    /// Incomplete messages: the role, and the number by which each begins.
+    /// Incomplete messages: the role, and the event number at which each begins.
     open: HashMap<MessageId, (Role, u64)>,
     until: Option<&'a MessageId>,
     /// The last event to copy, by its number in the source, if `until` is a thought.
@@ -280,7 +281,7 @@ impl Portion {
         self.bytes += more.bytes;
     }
 
-    /// The append of it behind this number, which moves on.
+    /// Builds the batch that appends this portion after event number `last`, and advances `last`.
     fn batch(self, thread: &ThreadRow, last: &mut u64, changes: Vec<Change>) -> Batch {
         let expected_last = *last;
         *last = self.frames.last().map_or(expected_last, |frame| frame.last());
@@ -324,7 +325,7 @@ impl<'a> Renumbered<'a> {
         }
     }
 
-    /// Takes the run's next event, unless it stands behind the last.
+    /// Takes the run's next event, unless it comes after the last message.
     fn take(&mut self, event: &Event) -> Result<()> {
         if self.is_over {
             return Ok(());

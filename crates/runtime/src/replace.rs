@@ -20,12 +20,12 @@ const TRIES: usize = 16;
 // === impl Runtime ===
 
 impl Runtime {
-    /// Makes a thread's history the one that a client brought; creates the thread where there is none.
+    /// Replaces a thread's history with the one that a client sent; creates the thread if it does not exist.
     ///
-    /// Where the history begins with the one that the thread has, the rest continues it. Otherwise it takes its place, as a rewind.
-    /// It happens at once, also while a run has the turn: that run keeps what it is based on.
-    /// Errors: `too_many_parts` for more than [`limits::MAX_GIVEN_ENTRIES`] entries; `invalid_input`, naming the entry, for an address that is none or a reference to what the caller does not see;
-    /// `agent_memory_not_rewindable`; `already_exists` where the id is of a thread that the caller does not see; `thread_busy` where the head moves again and again; and what storing can fail with.
+    /// If the sent history begins with the thread's own history, the rest is appended. Otherwise it replaces the thread's history, as a rewind. The change
+    /// happens at once, even while a run has the turn: that run keeps its base. Errors: `too_many_parts` for more than [`limits::MAX_GIVEN_ENTRIES`] entries;
+    /// `invalid_input`, naming the entry, for an invalid address or a reference that the caller cannot see; `agent_memory_not_rewindable`; `already_exists` if
+    /// the id belongs to a thread that the caller cannot see; `thread_busy` if the head moves again and again; and the store's errors.
     pub async fn replace_history(
         &self,
         by: &Principal,
@@ -35,7 +35,7 @@ impl Runtime {
         self.replace_history_and_state(by, thread, given, None).await
     }
 
-    /// As [`Runtime::replace_history`], with the thread's new state itself instead of its address.
+    /// Like [`Runtime::replace_history`], with the thread's new state itself instead of its address.
     pub async fn replace_history_and_state(
         &self,
         by: &Principal,

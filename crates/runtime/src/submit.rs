@@ -43,7 +43,7 @@ enum TargetThread {
 // === impl Admitted ===
 
 impl Admitted {
-    /// What is said with it.
+    /// Returns the messages of the input, or those sent with an input value.
     fn messages(&self) -> &[Message] {
         match &self.input {
             Input::Messages(messages) => messages,
@@ -169,7 +169,7 @@ impl Runtime {
         Ok(Admitted { input, said })
     }
 
-    /// Checks the sizes of what is kept beside the run.
+    /// Checks the sizes of the data that is stored with the run.
     fn check_kept(&self, new: &RunRequest) -> Result<()> {
         let address = new.callback.as_ref().map_or(0, |callback| callback.url.len());
         let request = new.request.as_ref().map_or(0, |request| request.as_bytes().len());
@@ -245,7 +245,7 @@ impl Runtime {
             && new.idempotency.is_none()
             && new.id.is_none()
             && !claims_thread
-            // Content beside the log is found by the log.
+            // Content outside the log is found through the log.
             && !names_content(&admitted.input);
         let idempotency = self.key_row(by, new, &row, admitted.messages());
         let Admitted { input, said } = admitted;

@@ -58,7 +58,8 @@ pub(crate) fn start(runtime: &Runtime) {
     }
 }
 
-/// Looks at the clock, so that a jump is noticed however idle the server is. What waits for a time of before a clock that was set back is not late by the jump.
+/// Watches the clock, so that a jump is noticed even on an idle server. After the clock was set back, scheduled work is brought forward, so that the jump does
+/// not delay it.
 async fn watch_clock(runtime: Runtime) {
     let services = runtime.services();
     loop {
@@ -76,7 +77,8 @@ async fn watch_clock(runtime: Runtime) {
     }
 }
 
-/// Takes over open threads of nodes that are gone, so that their runs end or go on. Others are taken over when they are asked for. A node that drains gives its own up instead.
+/// Takes over open threads of nodes that are gone, so that their runs end or continue. Other threads are taken over on the next request. A draining node gives
+/// its own threads up instead.
 async fn take_over(runtime: Runtime) {
     let services = runtime.services();
     loop {
@@ -250,7 +252,7 @@ async fn retain(runtime: Runtime) {
             Err(error) => tracing::warn!(%error, "expired configurations could not be removed"),
         }
         removed += remove_all(&runtime, rows).await;
-        // There may be more, unless removing itself does not succeed.
+        // More threads may be due, unless the removal itself fails.
         if found.max(removed) < MAX_REMOVED || removed == 0 {
             tokio::time::sleep(services.options.retention_interval).await;
         }

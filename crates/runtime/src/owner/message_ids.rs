@@ -1,4 +1,4 @@
-//! The ids of a thread's messages, as far as its owner knows them: an id names one message of its thread.
+//! The message ids of a thread that its owner knows: an id names one message of its thread.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ const MAX_KNOWN_IDS: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct KnownMessageIds {
     ids: BTreeSet<MessageId>,
-    /// Whether the store has no message whose id is not here.
+    /// Whether every message id in the store is also here.
     is_complete: bool,
 }
 
 // === impl KnownMessageIds ===
 
 impl KnownMessageIds {
-    /// Of a thread that is not stored yet.
+    /// The ids of a thread that is not stored yet.
     pub(super) fn of_new_thread() -> Self {
         Self { is_complete: true, ..Self::default() }
     }
