@@ -1,4 +1,5 @@
-//! Lines are the same however the bytes that hold them were split, and a peer decides neither how much is held nor whether reading goes on.
+//! Checks that the decoded lines do not depend on how the bytes were split, and that a peer controls neither how much memory is held nor
+//! whether reading continues.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Whatever a line says, reading it ends in a message or in an error that can be sent; what is read and written is read again as the same; and ids are set without touching anything else.
+//! Checks that every line is read as a message or as an error that can be sent, that a written message is read again as the same, and that setting ids changes
+//! nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -35,7 +35,7 @@ pub(crate) fn compare(root: &Path, revision: &str, names: &[&str]) -> Result<boo
                 .env("TRILOGUE_BENCH_RUNS", "1")
                 .output()?;
             let text = String::from_utf8_lossy(&output.stdout);
-            // A missed target is no failure here: what counts is the difference.
+            // A missed target is not a failure here: only the difference counts.
             ensure!(text.contains("target"), "{}", String::from_utf8_lossy(&output.stderr));
             figures.add(side, &text);
         }

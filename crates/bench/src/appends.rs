@@ -170,7 +170,7 @@ pub(crate) async fn append(store: &Arc<dyn Store>, work: &[Work]) -> Result<Dura
     Ok(begun.elapsed())
 }
 
-/// The same frames in bare SQLite: one writer thread that commits whatever has come.
+/// Writes the same frames to bare SQLite: one writer thread commits all frames that have arrived.
 async fn bare(path: &std::path::Path, work: &[Work]) -> Result<Duration> {
     let connection = disk::open(path)?;
     let (sender, mut inbox) = mpsc::channel::<Insert>(GROUP);

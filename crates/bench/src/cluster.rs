@@ -145,7 +145,7 @@ async fn compare_appends(report: &mut Report, services: &PrivateServers) -> Resu
     Ok(ours)
 }
 
-/// The same frames in bare PostgreSQL: as many writers as the store has, each of which inserts whatever has come in one statement.
+/// Writes the same frames to bare PostgreSQL: as many writers as the store has, and each inserts all frames that have arrived in one statement.
 async fn bare(url: &str, work: &[Work]) -> Result<Duration> {
     let mut senders = Vec::new();
     let mut writers = Vec::new();

@@ -37,7 +37,7 @@ impl ProcessorTime {
         Ok(Self { pid, before: used_micros(pid)? })
     }
 
-    /// What each of so many operations took since, in microseconds.
+    /// Returns the processor time per operation since the start, in microseconds.
     pub(crate) fn per(self, operations: u64) -> Result<f64> {
         Ok((used_micros(self.pid)? - self.before) / operations as f64)
     }

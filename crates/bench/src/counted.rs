@@ -1,6 +1,7 @@
-//! The server with an allocator that counts: what an update costs in allocations, whichever thread makes them.
+//! The server with an allocator that counts: it shows how many allocations an update costs, on all threads together.
 //!
-//! `trilogue-counted serve --config FILE` serves what the file says, and one agent more: it answers with the count so far.
+//! `trilogue-counted serve --config FILE` serves the configured agents, and one more agent that answers with the count so
+//! far.
 
 use std::alloc::System;
 use std::path::Path;

@@ -22,7 +22,8 @@ pub(crate) struct Durable {
     pub(crate) runs_in_commit: f64,
 }
 
-/// Measures rounds of so many runs on a server that `begin` has tried; `round` gives its runs a second. At least `shared` runs have to share a commit.
+/// Measures rounds of `runs` runs on a server that `begin` has tried; `round` returns its runs per second. On average at least `shared` runs must
+/// share a commit.
 pub(crate) async fn measure(
     report: &mut Report,
     name: &str,

@@ -91,7 +91,7 @@ fn json(answer: &str) -> Router {
     Router::new().route("/api/v1/runs", post(handler)).with_state(answer)
 }
 
-/// Broadcasts what is posted to everybody who listens.
+/// Broadcasts each posted body to all listeners.
 fn events() -> Router {
     let (sender, _) = broadcast::channel::<Bytes>(1 << 15);
     let listen = |State(sender): State<broadcast::Sender<Bytes>>| async move {
@@ -116,7 +116,7 @@ fn events() -> Router {
                    body: Bytes| async move {
         let count = query.first().map_or(1, |(_, count)| *count);
         for _ in 0..count {
-            // Nobody listening is no error here.
+            // It is not an error if no client listens.
             let _ = sender.send(body.clone());
             tokio::task::yield_now().await;
         }

@@ -60,7 +60,7 @@ async fn load(store: &str, time: Duration) -> Result<(f64, u64)> {
     let request = load::post(address, &path, server.token(), &body.to_string());
     let end = Instant::now() + time;
     let looked = async {
-        // Just before the end, while the load goes on.
+        // Just before the end, under load.
         sleep_until(end - Duration::from_millis(200)).await;
         runs(&server).await
     };

@@ -44,7 +44,7 @@ const TEXT: usize = 32;
 #[derive(Debug)]
 struct Parts {
     card: AgentCard,
-    /// When each part was emitted, where somebody wants to know.
+    /// When each part was emitted, if the measurement needs it.
     emitted: Arc<Mutex<Vec<Instant>>>,
 }
 

@@ -143,7 +143,7 @@ fn build(root: &Path, target: Option<&str>) -> Result<PathBuf> {
     if let Some(target) = target {
         command.args(["--target", target]);
     }
-    // Where the release is built is nobody's business, and must not change its bytes.
+    // The folder of the build must not show in a release, nor change its bytes.
     let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     let home = std::env::var("CARGO_HOME")
         .ok()

@@ -11,7 +11,7 @@ const SECURITY: &str = "SECURITY.md";
 /// A name with fewer underscores can be anything.
 const MIN_UNDERSCORES: usize = 2;
 
-/// Every name in the last column of a table that neither a function nor a file of a crate has, or whose test is in another module than the one written before it.
+/// Finds each name in the last column of a table that is neither a function nor a file of a crate.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.files.iter().filter(|file| file.path.starts_with("crates/"));
     let sources: Vec<_> = sources.filter(|file| file.path.ends_with(".rs")).collect();

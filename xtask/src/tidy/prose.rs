@@ -37,7 +37,7 @@ struct Paragraph {
     characters: usize,
 }
 
-/// The paragraphs and list entries of a page; tables, headings and code are none.
+/// Returns the paragraphs and list entries of a page, without tables, headings and code.
 fn paragraphs(text: &str) -> Vec<Paragraph> {
     let mut paragraphs: Vec<Paragraph> = Vec::new();
     let mut is_open = false;

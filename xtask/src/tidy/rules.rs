@@ -83,7 +83,7 @@ fn production(file: &File, line: &Line) -> impl Iterator<Item = String> {
         || file.path.starts_with("crates/sdk/src/stdio")
         || file.path.ends_with("/build.rs");
     let prints = !is_tool && !may_print && has(&PRINTING);
-    // Whoever reads JSON names a `Deserializer`; what may not be there is a type with the trait.
+    // Code that reads JSON may name a `Deserializer`; types that implement the traits are forbidden.
     // `Json` is JSON already.
     let serial = package == "domain"
         && file.path != "crates/domain/src/json.rs"

@@ -1,6 +1,7 @@
-//! The Agent Client Protocol: an agent's standard streams, the server, a client's standard streams; beside the official libraries from agent to client with nothing between.
+//! Measures the Agent Client Protocol from an agent's standard streams through the server to a client's standard streams, and for comparison the official
+//! libraries from agent to client with nothing between.
 //!
-//! Whoever is compared is measured in turn, round by round: what the machine does beside that falls on all alike.
+//! The compared programs are measured in turn, round by round, so that other load on the machine affects all alike.
 
 mod agent;
 mod allocations;

@@ -26,7 +26,7 @@ pub(super) struct Ages {
     pub(super) p99: Duration,
 }
 
-/// Does this so many times, one after the other; gives how many there are in a second.
+/// Does the work `count` times, one after the other; returns the rate per second.
 pub(super) fn of(count: u64, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let begun = Instant::now();
     for _ in 0..count {

@@ -91,7 +91,7 @@ pub(crate) async fn serve(address: &str, store: &str) -> Result<()> {
 // === impl PartsServer ===
 
 impl PartsServer {
-    /// Starts it; it takes runs of anybody.
+    /// Starts the server; it accepts runs of every caller.
     pub(crate) async fn start() -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
