@@ -5,9 +5,9 @@ use jiff::Timestamp;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// What is further away is shown as a date.
+/// A time that is further away is shown as a date.
 const MAX_DAYS: i64 = 30;
-/// What is nearer is now: clocks of two machines differ.
+/// A time that is nearer counts as now, because the clocks of two machines differ.
 const NOW_SECONDS: i64 = 5;
 
 /// Formats how long ago a time of the server was, or how far ahead it is. Returns the text itself if

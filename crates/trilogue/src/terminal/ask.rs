@@ -21,7 +21,7 @@ use crate::terminal::exit::{CliError, ExitStatus, Result};
 /// How often a question on the screen is looked up: another client may answer it.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What came of a question.
+/// The result of a question.
 #[derive(Debug)]
 pub(crate) enum TypedReply {
     Answer(AnswerCreate),
@@ -31,7 +31,7 @@ pub(crate) enum TypedReply {
     Closed(String),
 }
 
-/// What a person did with a field.
+/// What a person did with a field of a form.
 enum Entered {
     Value(Value),
     /// Enter alone: its default, or nothing.
@@ -205,7 +205,7 @@ fn decide(keyboard: &mut Keyboard, question: &str) -> io::Result<Option<bool>> {
     }
 }
 
-/// A yes or a no; `None` where it is left for later.
+/// Asks for yes or no; returns `None` if the person leaves the question for later.
 fn pick_bool(
     keyboard: &mut Keyboard,
     cue: &str,
@@ -274,7 +274,7 @@ fn sends_untouched(keyboard: &mut Keyboard) -> io::Result<bool> {
     Ok(sent.is_some())
 }
 
-/// What was entered in a field; `None` leaves the question open.
+/// Asks for the value of a field; returns `None` if the question stays open.
 fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Entered>> {
     let cue = field.cue();
     let several = match &field.kind {

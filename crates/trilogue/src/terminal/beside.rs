@@ -31,7 +31,7 @@ struct CalledTool {
 /// Puts the lines of thoughts together: agents of the Agent Client Protocol stream them in pieces.
 #[derive(Debug, Default)]
 pub(super) struct ThoughtLines {
-    /// The open thought: its id, where it has one.
+    /// The open thought: its id, if it has one.
     open: Option<Option<String>>,
     stripper: Stripper,
     held: String,
@@ -58,7 +58,7 @@ impl ToolsAtWork {
         call.content = content.items.unwrap_or_else(|| std::mem::take(&mut call.content));
     }
 
-    /// The end of a call, with its title where other calls are open, and what it has produced.
+    /// Renders the end of a call: its title if other calls are open, and the content that it produced.
     pub(super) fn ended(&mut self, tool: &ToolEnded) -> String {
         let place = self.0.iter().position(|call| call.id == tool.call_id);
         let call = place.map(|place| self.0.remove(place));
@@ -109,7 +109,7 @@ impl ThoughtLines {
     }
 }
 
-/// The id of a piece's thought, where the agent sent one.
+/// Returns the id of a piece's thought, if the agent sent one.
 pub(crate) fn thought_id(original: &Original) -> Option<String> {
     let value = original.value.as_ref()?;
     splice::message_id(value.as_str()).map(std::borrow::Cow::into_owned)
@@ -265,7 +265,7 @@ fn length(part: &Part) -> Option<u64> {
     Some(if coded { (length / 4 * 3).saturating_sub(padding) } else { length })
 }
 
-/// JSON on one line, cut where it is long.
+/// Formats JSON on one line, and cuts it if it is long.
 pub(crate) fn inline(json: &Json) -> String {
     let text = safe::visible(&json.to_value().to_string());
     match text.char_indices().nth(MAX_INLINE_CHARS) {

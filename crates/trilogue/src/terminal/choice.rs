@@ -14,12 +14,12 @@ pub(crate) fn of_options(options: &[PermissionOption]) -> Vec<Choice> {
     options.iter().map(choice).collect()
 }
 
-/// The choices of a schema, where it has some.
+/// Returns the choices of a schema, if it has any.
 pub(crate) fn of_schema(schema: &Value) -> Option<Vec<Choice>> {
     Some(choices(schema)).filter(|choices| !choices.is_empty())
 }
 
-/// The place of the choice that a text means by its number from 1, its value or its title.
+/// Finds the place of the choice that a text names by its number from 1, its value or its title.
 ///
 /// # Errors
 /// What to type instead.
@@ -46,7 +46,7 @@ pub(crate) fn find(choices: &[Choice], text: &str) -> Result<usize, String> {
     }
 }
 
-/// Its name, and its value behind it where that is something else.
+/// Returns the choice's name, followed by its value if that differs.
 pub(crate) fn label(choice: &Choice) -> String {
     let value = safe::visible(&choice.id);
     if choice.name == choice.id {

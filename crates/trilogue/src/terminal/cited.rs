@@ -30,7 +30,7 @@ pub(crate) struct CitedSource {
 /// The text of one message, with notes.
 #[derive(Debug)]
 pub(crate) struct CitedText {
-    /// Whether text is given out as it comes.
+    /// Whether text is returned as it arrives.
     live: bool,
     /// Removes control sequences; `None` keeps them.
     stripper: Option<Stripper>,
@@ -40,7 +40,7 @@ pub(crate) struct CitedText {
     written: usize,
     /// Text that counts and is not shown, in order of its place.
     gaps: Vec<Gap>,
-    /// Notes whose place is still ahead, in order of their place.
+    /// Notes whose place is not reached yet, in order of their place.
     ahead: Vec<Mark>,
     notes: Vec<Note>,
 }
@@ -65,7 +65,7 @@ struct Mark {
 #[derive(Debug)]
 pub(crate) struct Note {
     pub(crate) source: CitedSource,
-    /// The passage, where the note is not in the text.
+    /// The quoted passage, if the note is not in the text.
     pub(crate) quote: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl CitedSource {
 // === impl CitedText ===
 
 impl CitedText {
-    /// An empty message; `live` returns text as it comes, `raw` keeps its control sequences.
+    /// Makes an empty message; `live` returns text as it arrives, `raw` keeps its control sequences.
     pub(crate) fn new(live: bool, raw: bool) -> Self {
         Self {
             live,
@@ -157,17 +157,17 @@ impl CitedText {
         self.notes.len()
     }
 
-    /// Returns the text so far: something else is printed next.
+    /// Returns the text so far, before other output is printed.
     pub(crate) fn flush(&mut self) -> String {
         self.take(self.raw.len())
     }
 
-    /// The text that was not returned yet, without notes and with everything in it.
+    /// Returns the whole text that was not returned yet, without notes.
     pub(crate) fn held(&self) -> String {
         self.raw.iter().skip(self.written).collect()
     }
 
-    /// What [`Self::end`] would return now.
+    /// Returns the text that [`Self::end`] would return now.
     pub(crate) fn preview(&self) -> String {
         self.render(&self.ahead, self.raw.len(), &mut self.stripper.clone())
     }
@@ -183,7 +183,7 @@ impl CitedText {
         self.advance(&rest, self.raw.len())
     }
 
-    /// Returns the text up to this index of what is shown.
+    /// Returns the text up to this index of the displayed text.
     fn take(&mut self, until: usize) -> String {
         let reached = self.characters();
         let is_due = |mark: &Mark| mark.place <= reached && self.shown(mark.place) <= until;

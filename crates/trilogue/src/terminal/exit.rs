@@ -36,7 +36,7 @@ const CALL_DENIED: &str = "the turn ended because a call was denied";
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) exit: ExitStatus,
-    /// What happened and why; empty where that has been reported already.
+    /// What happened and why; empty if that has been reported already.
     pub(crate) message: Cow<'static, str>,
     pub(crate) hint: Option<Cow<'static, str>>,
 }

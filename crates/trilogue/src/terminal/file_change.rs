@@ -1,4 +1,4 @@
-//! What a tool changes in a file, line by line.
+//! Shows the changes of a tool in a file, line by line.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const CONTEXT_LINES: usize = 3;
 /// A change of one file. Its texts are safe for a terminal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct FileChange {
-    /// What happens to which file.
+    /// The file, and the operation on it.
     pub(super) title: String,
     pub(super) lines: Vec<DiffLine>,
 }
@@ -35,7 +35,7 @@ pub(super) enum DiffLineKind {
     Added,
     /// Stays as it is.
     Kept,
-    /// Says what is left out.
+    /// A line that says how much is left out.
     Omission,
 }
 
@@ -61,7 +61,7 @@ impl FileChange {
         Self { title, lines }
     }
 
-    /// The same with nothing left out: a person decides upon it.
+    /// Shows the change with nothing left out, because a person decides by it.
     pub(super) fn whole(diff: &Value) -> Self {
         let (title, old, new) = Self::parts(diff);
         Self { title, lines: compare(old, new, str::to_owned) }
@@ -106,7 +106,7 @@ fn line_of(tag: ChangeTag, text: &str, shorten: fn(&str) -> String) -> DiffLine 
     DiffLine { kind, text: format!("| {sign} {}", shorten(&safe::visible(text))) }
 }
 
-/// A line, cut where it is long. It says how much is left out.
+/// Cuts a long line. The result says how much is left out.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => {

@@ -12,21 +12,21 @@ const NO: [&str; 2] = ["no", "n"];
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Field {
-    /// Its name; `None` where the answer is the value itself.
+    /// The field's name; `None` if the answer is the value itself.
     name: Option<String>,
     pub(super) title: String,
-    /// What the agent says about it.
+    /// The agent's description of the field.
     pub(super) description: Option<String>,
     pub(crate) kind: FieldKind,
     pub(super) required: bool,
-    /// What Enter alone stands for.
+    /// The value that Enter alone sends.
     default: Option<Value>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum FieldKind {
     Text {
-        /// What it is to be, such as `email`.
+        /// The format of the value, such as `email`.
         format: Option<String>,
         min_chars: Option<u64>,
         max_chars: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) enum FieldKind {
     Several(Vec<Choice>),
 }
 
-/// The fields of a schema, where it is simple enough to ask for them one by one.
+/// Returns the fields of a schema if it is simple enough to ask for them one by one, otherwise `None`.
 pub(crate) fn fields(schema: &Value) -> Option<Vec<Field>> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Some(vec![Field::new(None, schema, true)?]);
@@ -115,7 +115,7 @@ impl Field {
         Some(Self { name: name.cloned(), title, description, kind, required, default })
     }
 
-    /// The value that a typed line of text or a number stands for; `None` leaves the field out.
+    /// Reads a typed line as the field's value; returns `None` to leave the field out.
     ///
     /// # Errors
     /// What to type instead.
@@ -186,12 +186,12 @@ impl Field {
         defaults.iter().filter_map(place).collect()
     }
 
-    /// Whether Enter alone stands for what a line means: its default, or nothing.
+    /// Whether a line is Enter alone, so that the default counts, or no value.
     pub(super) fn is_untouched(line: &str) -> bool {
         line.trim().is_empty()
     }
 
-    /// What it takes, in words, where its title does not say it.
+    /// Returns a description of the accepted values, unless the title has it already.
     pub(super) fn about(&self) -> Option<String> {
         let range =
             |what: &str, unit: &str, min: Option<String>, max: Option<String>| match (min, max) {

@@ -1,6 +1,7 @@
 //! Draws images on terminals that take them as files, or as pixels.
 //!
-//! A file travels in base64 inside one control sequence of ours: nothing of it is obeyed as anything but an image.
+//! A file travels in base64 inside one control sequence that this module writes, so the terminal cannot interpret its bytes as anything except
+//! an image.
 
 mod sixel;
 mod tmux;
@@ -16,7 +17,7 @@ const MAX_DRAWN_BYTES: usize = 8 * 1024 * 1024;
 const MAX_DRAWN_PIXELS: u32 = 8_192;
 /// How much base64 one sequence of the Kitty protocol may have, in bytes.
 const KITTY_CHUNK_BYTES: usize = 4_096;
-/// The width of a character where the terminal does not say it, in pixels.
+/// The width of a character in pixels, if the terminal does not report one.
 const DEFAULT_CELL_PIXELS: u32 = 8;
 
 const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -26,11 +27,11 @@ const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 pub(crate) enum ImageProtocol {
     /// Kitty's, which takes PNG.
     Kitty,
-    /// Kitty's, behind tmux.
+    /// Kitty's protocol, inside tmux.
     KittyInTmux,
     /// iTerm2's, which takes PNG, JPEG and GIF.
     Iterm,
-    /// Sixel, which takes pixels: those of a PNG.
+    /// Sixel, which takes the decoded pixels of a PNG.
     Sixel,
 }
 
@@ -44,7 +45,8 @@ enum ImageFormat {
 // === impl ImageProtocol ===
 
 impl ImageProtocol {
-    /// What the terminal draws images with; `None` where it draws none, within screen, and within tmux unless that passes Kitty's sequences on.
+    /// Returns the protocol by which the terminal draws images, or `None` if it draws none. Within screen it is always `None`, and within tmux
+    /// unless tmux passes Kitty's sequences through.
     pub(crate) fn of_terminal() -> Option<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self::find(variable, tmux::passes_sequences)

@@ -71,7 +71,7 @@ pub(super) struct Keyboard {
     terminal: Stdin,
     /// How the terminal was before.
     before: Termios,
-    /// What was read and not yet taken.
+    /// Bytes that were read and not yet taken.
     unread: VecDeque<u8>,
     withdrawal: Withdrawal,
 }
@@ -104,7 +104,7 @@ enum Wait {
 // === impl Keyboard ===
 
 impl Keyboard {
-    /// Takes the keyboard. What was typed and not read before is discarded.
+    /// Takes the keyboard, and discards unread input typed before.
     pub(super) fn open() -> io::Result<Self> {
         Self::open_until(Withdrawal::default())
     }
@@ -170,7 +170,7 @@ impl Keyboard {
         })
     }
 
-    /// The key that an escape sequence stands for.
+    /// Reads the key that an escape sequence represents.
     fn sequence(&mut self) -> io::Result<KeyPress> {
         let mut sequence = Vec::new();
         while let Some(byte) = self.byte(Wait::Tenths(SEQUENCE_TENTHS))? {
@@ -231,7 +231,7 @@ impl Keyboard {
         Ok(text.and_then(|text| text.chars().next()).map_or(KeyPress::Other, KeyPress::Char))
     }
 
-    /// What was read and not taken, as text.
+    /// Returns the bytes that were read and not taken, as text.
     fn rest(&mut self) -> String {
         let bytes: Vec<u8> = self.unread.drain(..).collect();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -258,7 +258,7 @@ impl Keyboard {
         Ok(self.unread.pop_front())
     }
 
-    /// Reads what is there, or what comes in time. `false` if nothing comes.
+    /// Reads the available bytes, or those that arrive in time. Returns `false` if none arrive.
     fn read(&mut self, tenths: u8) -> io::Result<bool> {
         let mut modes = tcgetattr(&self.terminal)?;
         modes.special_codes[SpecialCodeIndex::VMIN] = 0;
@@ -281,7 +281,7 @@ impl Drop for Keyboard {
         if knows_controls() {
             print::control(MARK_NO_PASTES);
         }
-        // What was typed for this question must not reach the shell. A terminal that is gone needs no restoring.
+        // Keys typed for this question must not reach the shell. A terminal that is gone needs no reset.
         let _ = tcsetattr(&self.terminal, OptionalActions::Flush, &self.before);
     }
 }

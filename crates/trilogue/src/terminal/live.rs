@@ -15,7 +15,7 @@ const WRAP_ON: &str = "\u{1b}[?7h";
 const FRAME_BEGIN: &str = "\u{1b}[?2026h";
 const FRAME_END: &str = "\u{1b}[?2026l";
 
-/// The live rows as they stand on the screen, the cursor at the end of the last one.
+/// The live rows on the screen, with the cursor at the end of the last one.
 #[derive(Debug)]
 pub(crate) struct LiveRows {
     rows: Vec<ScreenRow>,
@@ -30,7 +30,8 @@ impl LiveRows {
         Self { rows: Vec::new(), columns: 0 }
     }
 
-    /// What draws these rows in place of those before, below `written`. Empty where nothing changes.
+    /// Returns the sequence that replaces the live rows with these, below `written`. It is empty if nothing
+    /// changes.
     pub(crate) fn frame(
         &mut self,
         written: &[ScreenRow],
@@ -57,7 +58,7 @@ impl LiveRows {
         out
     }
 
-    /// What erases the live rows: something else is written next.
+    /// Returns the sequence that erases the live rows, before other output is written.
     pub(crate) fn erase(&mut self, columns: usize) -> String {
         let rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) fn rows(text: &str, canvas: Canvas) -> Vec<ScreenRow> {
     page.rows
 }
 
-/// The byte at which the last block of a text begins: the blocks before it are complete.
+/// Returns the byte at which the last block of a text begins: the blocks before it are complete.
 pub(crate) fn last_block(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut last = 0;
@@ -56,11 +56,12 @@ pub(crate) fn last_block(text: &str) -> usize {
             _ => {}
         }
     }
-    // A block of code in a list or quote begins behind its line's marks; the line begins before them.
+    // In a list or quote, a block of code begins after its line's marks; the line itself begins before them.
     text.get(..last).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1)
 }
 
-/// The line that opens the code in which a text ends, where it ends in code.
+/// Returns the line that opens the code block in which a text ends, or `None` if the text does not end in
+/// code.
 pub(crate) fn open_fence(text: &str, before: Option<String>) -> Option<String> {
     text.lines().fold(before, |open, line| {
         let sign = |line: &str| {
@@ -79,7 +80,7 @@ fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
 }
 
-/// The rows so far, and what is open.
+/// The rows so far, and the open elements.
 #[derive(Debug)]
 struct MarkdownRows {
     canvas: Canvas,
@@ -92,7 +93,7 @@ struct MarkdownRows {
     /// The text of the open block of code.
     code: Option<String>,
     table: Option<OpenTable>,
-    /// The addresses of open links, and where their text begins in the line.
+    /// The addresses of open links, and the index in the line at which each link's text begins.
     links: Vec<(String, usize)>,
     breaks: Breaks,
 }
@@ -100,7 +101,7 @@ struct MarkdownRows {
 /// A list or a quote that encloses the open block.
 #[derive(Debug)]
 struct BlockIndent {
-    /// What the first row has instead of `rest`, until it is written.
+    /// The prefix of the first row instead of `rest`, until that row is written.
     marker: Option<StyledSpan>,
     rest: StyledSpan,
 }
@@ -314,7 +315,7 @@ impl MarkdownRows {
         }
     }
 
-    /// A mark of the source, which stays where styles cannot replace it.
+    /// Writes a mark of the source, if styles cannot replace it.
     fn mark(&mut self, mark: &str) {
         if !self.canvas.styled {
             self.text(mark);
@@ -331,7 +332,8 @@ impl MarkdownRows {
         self.mark(mark);
     }
 
-    /// Writes a link's address behind its text, unless that is the address itself: an agent must not hide it.
+    /// Writes a link's address after its text, unless the text is the address itself: an agent must not hide
+    /// it.
     fn address(&mut self) {
         let Some((address, begun)) = self.links.pop() else { return };
         let text: String = self.line.iter().skip(begun).map(StyledSpan::text).collect();
@@ -379,7 +381,7 @@ impl MarkdownRows {
         self.breaks = Breaks::Words;
     }
 
-    /// Writes the open line, where there is one.
+    /// Writes the open line, if there is one.
     fn flush(&mut self) {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);

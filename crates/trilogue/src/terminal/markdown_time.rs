@@ -12,14 +12,14 @@ use super::rows::Canvas;
 
 /// How many documents are drawn unless the variable says so.
 const DOCUMENTS: usize = 100;
-/// What one document may take in a release build.
+/// The most time that one document may take in a release build.
 const MAX_TIME: Duration = Duration::from_millis(50);
 /// What it may take in a build without optimization, on a machine with other work: far less than what is superlinear takes.
 const MAX_TIME_UNOPTIMIZED: Duration = Duration::from_secs(20);
 const MAX_DOCUMENT_BYTES: u64 = 64 * 1024;
 const CANVAS: Canvas = Canvas { columns: 100, styled: true };
 
-/// What documents are made of: every mark of Markdown, alone, open and closed.
+/// The pieces of the documents: every mark of Markdown, alone, open and closed.
 const PIECES: &[&str] = &[
     ">",
     "> ",
@@ -97,7 +97,7 @@ const PIECES: &[&str] = &[
     "e\u{301}",
 ];
 
-/// A few pieces, repeated and mixed: what is superlinear shows where one piece follows itself many times.
+/// Makes a document of a few pieces, repeated and mixed: superlinear time shows if one piece follows itself many times.
 fn document(seed: &mut Seed) -> String {
     let size = usize::try_from(seed.below(MAX_DOCUMENT_BYTES)).unwrap();
     let mut text = String::with_capacity(size);

@@ -11,7 +11,7 @@ use super::prompt::{Entry, Paste, read_line};
 use super::question::fold;
 use super::{choice, print, safe, style};
 
-/// The word and the last entry that leave a question open, beside the Esc key.
+/// The word and the last entry that leave a question open, like the Esc key.
 pub(super) const LATER: &str = "later";
 const YES: [&str; 2] = ["y", "yes"];
 const NO: [&str; 2] = ["n", "no"];
@@ -22,7 +22,7 @@ const MAX_TYPED_CHARS: usize = 64;
 /// The rows that are left for the question above the entries, and for the cue.
 const SPARE_ROWS: usize = 3;
 
-/// What is offered, and how.
+/// The offered choices, and how they are shown.
 #[derive(Debug)]
 pub(super) struct Menu<'a> {
     pub(super) cue: &'a str,
@@ -32,7 +32,7 @@ pub(super) struct Menu<'a> {
     /// Which choices `y` and `n` stand for.
     pub(super) yes: Option<usize>,
     pub(super) no: Option<usize>,
-    /// What is marked at first.
+    /// The entry that is marked at first.
     pub(super) default: Option<usize>,
     /// Whether any number of choices is taken, and which are at first.
     pub(super) several: Option<Vec<usize>>,
@@ -44,20 +44,20 @@ pub(super) struct Menu<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Picked {
     Choices(Vec<usize>),
-    /// Enter alone, which takes what is marked or taken at first.
+    /// Enter alone, which takes the entries that are marked or selected at first.
     Default(Vec<usize>),
     /// The field is left out.
     Nothing,
     Later,
 }
 
-/// What is marked and typed so far.
+/// The marked entry and the typed text so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Selection {
-    /// The marked entry; that behind the choices leaves the question open.
+    /// The marked entry; the entry after the choices leaves the question open.
     marked: Option<usize>,
     typed: String,
-    /// The choices that are taken, where there may be several.
+    /// The selected choices, if the question allows several.
     taken: Vec<usize>,
     /// Whether the person took one, or took one back.
     is_toggled: bool,
@@ -65,7 +65,7 @@ struct Selection {
     is_touched: bool,
 }
 
-/// What a key leads to.
+/// The result of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum KeyOutcome {
     Again,
@@ -158,13 +158,13 @@ impl<'a> Menu<'a> {
         print::rows().is_none_or(|height| rows + SPARE_ROWS <= height)
     }
 
-    /// Draws the menu up to its cue; returns the rows above that of the cue.
+    /// Draws the menu up to its cue; returns the number of rows above the cue's row.
     fn draw(&self, selection: &Selection, is_live: bool) -> usize {
         let rows = if is_live { self.rows(selection) } else { Vec::new() };
         rows.iter().for_each(|row| print::note(row));
         print::aside(&style::bold(self.cue));
         let named = match (is_live, selection.marked) {
-            // The mark is not seen, so the cue says what is chosen.
+            // The mark is invisible here, so the cue names the choice.
             (false, Some(marked)) if selection.typed.is_empty() => self.name(marked),
             _ => selection.typed.clone(),
         };
@@ -273,7 +273,7 @@ impl<'a> Menu<'a> {
         }
     }
 
-    /// Takes what has a cross, or the names with commas between them.
+    /// Takes the entries with a cross, or the typed names with commas between them.
     fn enter_several(&self, selection: &mut Selection) -> KeyOutcome {
         let names = selection.typed.split(',').map(str::trim).filter(|name| !name.is_empty());
         let named: Result<Vec<usize>, String> = names.map(|name| self.find(name)).collect();
@@ -305,7 +305,8 @@ impl<'a> Menu<'a> {
         }
     }
 
-    /// The entry that a typed text means: `y` or `n`, a number, a name, or the first letters of one name.
+    /// Finds the entry that a typed text names: `y` or `n`, a number, a name, or the first letters of one
+    /// name.
     ///
     /// # Errors
     /// What to type instead.
@@ -326,7 +327,7 @@ impl<'a> Menu<'a> {
             Ok(found) => return Ok(found),
             Err(why) => why,
         };
-        // What means several choices by its number and its name does not mean one by its letters.
+        // A text that is ambiguous as a number or name does not select an entry by its first letters.
         let is_number = wanted.trim_start_matches('#').parse::<usize>().is_ok();
         let begins = |choice: &&Choice| {
             let names = [&choice.name, &choice.id];
@@ -378,7 +379,7 @@ mod tests {
         Menu::new("choose: ", choices)
     }
 
-    /// What keys lead to: `v` and `^` are arrows, `<` is Backspace, `.` is Enter.
+    /// Returns the result of keys: `v` and `^` are arrows, `<` is Backspace, `.` is Enter.
     fn press(menu: &Menu<'_>, keys: &str) -> KeyOutcome {
         let mut selection = Selection {
             marked: menu.default,

@@ -1,6 +1,6 @@
 //! Renders a permission request of the Agent Client Protocol: the tool, its kind, the files, and the changes in them.
 //!
-//! The user decides upon this text, so every line shows all that is in it.
+//! The user decides by this text, so every line is shown in full.
 
 use serde_json::Value;
 
@@ -151,7 +151,7 @@ mod tests {
         }
         assert_eq!(lines.iter().filter(|line| line.starts_with("| + ")).count(), 30_000);
         assert_eq!(lines.last().unwrap(), "| + 29/999");
-        // What is too large to compare is shown as it is before and after.
+        // A file too large to compare is shown before and after the change.
         let (old, new) = ("o\n".repeat(600_000), "n\n".repeat(600_000));
         let huge = json!({ "type": "diff", "path": "/h", "oldText": old, "newText": new });
         let lines = super::lines(&json!({ "toolCall": { "content": [huge] } })).unwrap();

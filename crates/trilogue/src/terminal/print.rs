@@ -15,7 +15,7 @@ use crate::terminal::exit::{CliError, ExitStatus, Result};
 pub(super) const DEFAULT_COLUMNS: usize = 80;
 pub(super) const DEFAULT_ROWS: usize = 24;
 
-/// The rows at the bottom of the terminal, which everything else that is written pushes away.
+/// The rows at the bottom of the terminal; all other output is written above them.
 static LIVE: Mutex<LiveRows> = Mutex::new(LiveRows::new());
 
 /// Writes data to standard output, at once.
@@ -41,13 +41,13 @@ pub(crate) fn aside(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes a control sequence to the terminal on standard error, also where styles are removed.
+/// Writes a control sequence to the terminal on standard error, even if styles are removed.
 pub(crate) fn control(sequence: &[u8]) {
     // There is nowhere left to report that standard error cannot be written.
     let _ = io::stderr().lock().write_all(sequence);
 }
 
-/// Draws a frame at the bottom of the terminal. The next one takes its place, unless something else is written.
+/// Draws a frame at the bottom of the terminal. The next frame replaces it, unless other output is written between.
 pub(crate) fn frame(frame: Frame, canvas: Canvas) -> Result {
     let mut rows = live();
     let text = rows.frame(&frame.written, frame.live, canvas.columns);
@@ -55,7 +55,7 @@ pub(crate) fn frame(frame: Frame, canvas: Canvas) -> Result {
     settle(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Removes what a frame has drawn and keeps others from drawing as long as the result lives.
+/// Removes the drawn frame, and blocks further frames until the result is dropped.
 fn push_away() -> MutexGuard<'static, LiveRows> {
     let mut rows = live();
     let erase = rows.erase(canvas().columns);
@@ -71,13 +71,13 @@ fn live() -> MutexGuard<'static, LiveRows> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where rows are drawn: the terminal on standard output.
+/// Returns the canvas of the terminal on standard output.
 pub(crate) fn canvas() -> Canvas {
     let styled = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
     Canvas { columns: data_columns().unwrap_or(DEFAULT_COLUMNS), styled }
 }
 
-/// The width of a character of the terminal on standard output, in pixels, where it says it.
+/// Returns the width in pixels of a character of the terminal on standard output, if the terminal reports it.
 pub(crate) fn cell_pixels() -> Option<u32> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     u32::from(size.ws_xpixel).checked_div(size.ws_col.into()).filter(|pixels| *pixels > 0)
@@ -95,7 +95,7 @@ pub(crate) fn can_redraw() -> bool {
         && std::env::var_os("TERM").is_some_and(|name| name != "dumb")
 }
 
-/// Text without its styles where the terminal on standard error gets none.
+/// Returns the text, without its styles if standard error shows none.
 pub(crate) fn styled(text: &str) -> String {
     match anstream::AutoStream::choice(&io::stderr()) {
         anstream::ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
@@ -125,12 +125,13 @@ fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
     (known(size.ws_col), known(size.ws_row))
 }
 
-/// A line for a person, broken between words where the terminal is narrower.
+/// Writes a line for a person to standard error, broken between words to fit the terminal.
 pub(crate) fn note(text: &str) {
     aside(&format!("{}\n", words::fold(text, columns())));
 }
 
-/// Rows: fitting the terminal for a person, else with everything that is in them. The cells must already be safe for a terminal.
+/// Writes a table: fitted to the terminal for a person, otherwise with all its content. The cells must already be safe for a
+/// terminal.
 pub(crate) fn table(columns: &[TableColumn], rows: &[Vec<String>]) -> Result {
     out(&match is_terminal() {
         true => table::fitting(columns, rows, data_columns()),
@@ -138,7 +139,7 @@ pub(crate) fn table(columns: &[TableColumn], rows: &[Vec<String>]) -> Result {
     })
 }
 
-/// Writes lines for a person to standard output, broken between words where the terminal is narrower.
+/// Writes lines for a person to standard output, broken between words to fit the terminal.
 pub(crate) fn report(text: &str) -> Result {
     out(&words::fold(text, data_columns()))
 }

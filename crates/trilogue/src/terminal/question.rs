@@ -1,6 +1,7 @@
-//! Shows a question. What the agent wrote stands behind a bar, line by line; everything else is ours.
+//! Shows a question. Each line of the agent's text has a bar before it; all other lines are written by this program.
 //!
-//! A person decides by this text, so the agent must be able to forge no line of it: neither with line breaks nor with text that is long enough to wrap.
+//! A person decides by this text, so the agent must not be able to forge a line of it: neither with line breaks nor with text that is long enough to
+//! wrap.
 
 use serde_json::Value;
 use trilogue_wire::native::{Effect, Interrupt, Part, PermissionOption};
@@ -10,13 +11,13 @@ use super::choice;
 use super::form::Field;
 use super::{beside, permission, print, safe, style};
 
-/// What precedes each line of the agent.
+/// The prefix of each line of the agent.
 const BAR: &str = "| ";
 /// The narrowest terminal for which lines are folded, in columns.
 const MIN_COLUMNS: usize = 20;
 /// The rows of a question that are shown whole on the lowest screen.
 const MIN_WHOLE_ROWS: usize = 20;
-/// The rows of the screen that a longer question leaves to its cue and to what was there before.
+/// The rows of the screen that a longer question leaves for its cue and for earlier output.
 const CUE_ROWS: usize = 6;
 
 /// The text of a question, row by row: who asks, what the agent says, and all of what it wants to do.
@@ -64,14 +65,14 @@ pub(super) fn show_field(field: &Field) {
     }
 }
 
-/// Shows text of the agent, each line behind a bar.
+/// Shows text of the agent, with a bar before each line.
 fn quote(text: &str) {
     for line in text.lines() {
         show_line(&format!("{BAR}{}", safe::visible(line)));
     }
 }
 
-/// Shows a line. Where the terminal would wrap it, each further row has a bar.
+/// Shows a line. If the terminal would wrap it, each further row has a bar.
 fn show_line(line: &str) {
     let columns = print::columns().filter(|columns| *columns >= MIN_COLUMNS);
     for row in fold(line, columns.unwrap_or(usize::MAX)) {
@@ -158,7 +159,7 @@ impl QuestionText {
         }
     }
 
-    /// Adds text of the agent, each line behind a bar.
+    /// Adds text of the agent, with a bar before each line.
     fn quote(&mut self, text: &str) {
         for line in text.lines() {
             self.add_line(&format!("{BAR}{}", safe::visible(line)));

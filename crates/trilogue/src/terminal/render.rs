@@ -1,6 +1,7 @@
-//! What a run's events mean for a person who reads it.
+//! Turns a run's events into pieces for a person who reads them.
 //!
-//! [`PieceFold`] is the one place that decides it. [`plain`] writes its pieces as text that stays the same everywhere, [`rich`] draws them on a terminal.
+//! Only [`PieceFold`] decides which piece an event becomes. [`plain`] writes the pieces as the same text on every output, [`rich`] draws them on a
+//! terminal.
 
 mod live_message;
 pub(crate) mod phase;
@@ -53,14 +54,14 @@ pub(crate) enum RunPiece<'e> {
     },
     Citation(CitedSource),
     MessageEnds,
-    /// A thought, or a piece of one where it has an original.
+    /// A thought, or a piece of one if it has an original.
     Thought {
         text: &'e str,
         original: Option<&'e Original>,
     },
     Step(&'e Trajectory),
     ToolStarted(&'e ToolStarted),
-    /// What a call has produced so far.
+    /// The content that a call has produced so far.
     ToolContent(ToolContent),
     ToolEnded(&'e ToolEnded),
     Plan(&'e [PlanEntry]),
@@ -69,9 +70,9 @@ pub(crate) enum RunPiece<'e> {
     Question(&'e Interrupt),
     /// A question is over.
     Answered(&'e Resolution),
-    /// The run's input, where it is a value.
+    /// The run's input, if it is a value.
     Input(&'e Json),
-    /// The run's result, where no message had text.
+    /// The run's result, if no message had text.
     Value(&'e Json),
     Ended(&'e Outcome),
 }
@@ -164,7 +165,7 @@ impl PieceFold {
         pieces
     }
 
-    /// Anything but the answer.
+    /// Returns the piece of an event outside of the answer.
     fn beside<'e>(&self, event: &'e Event) -> Option<RunPiece<'e>> {
         Some(match &event.body {
             EventBody::RunCreated(created) => RunPiece::Created { agent: &created.agent },
@@ -186,7 +187,7 @@ impl PieceFold {
         })
     }
 
-    /// Makes this message the one that grows. `false` where it is the user's.
+    /// Makes this message the one that grows. Returns `false` if it is the user's.
     fn turn_to<'e>(&mut self, message: &str, pieces: &mut Vec<RunPiece<'e>>) -> bool {
         if self.skipped.as_deref() == Some(message) {
             return false;
@@ -255,7 +256,7 @@ impl PieceFold {
     }
 }
 
-/// A run's result as text, where it is one; otherwise as JSON.
+/// Returns a run's result as text if it is a text; otherwise as JSON.
 fn result_text(value: &Json) -> Result<String, String> {
     let value = value.to_value();
     let text = match value.as_object().filter(|members| members.len() == 1) {

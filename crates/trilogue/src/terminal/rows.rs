@@ -1,6 +1,7 @@
 //! Breaks styled text into rows of the terminal.
 //!
-//! No control character gets into a [`ScreenRow`] but those of our own styles: every [`StyledSpan`] is made safe.
+//! The only control characters in a [`ScreenRow`] are those of this program's styles: every [`StyledSpan`] is
+//! made safe.
 
 use anstyle::Style;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -14,7 +15,7 @@ const TAB: &str = "    ";
 /// Wide punctuation that does not begin a row.
 const CLOSING: &str = "、。，．！？：；）」』】〉》〕";
 
-/// Where text is drawn.
+/// The area where text is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Canvas {
     pub(crate) columns: usize,
@@ -37,7 +38,7 @@ pub(crate) struct ScreenRow {
     pub(crate) width: usize,
 }
 
-/// What precedes the text of each row.
+/// The prefix of each row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Prefix {
     pub(crate) first: Vec<StyledSpan>,
@@ -116,7 +117,8 @@ impl ScreenRow {
         Self::default()
     }
 
-    /// A row on which the terminal draws an image by this sequence, which is ours.
+    /// Makes a row on which the terminal draws an image by this sequence. The sequence must come from this
+    /// program.
     pub(crate) fn image(sequence: String) -> Self {
         Self { text: sequence, width: 0 }
     }
@@ -186,7 +188,7 @@ pub(crate) fn wrap(
     rows
 }
 
-/// The text on one row, cut where it is longer.
+/// Puts text on one row, and cuts it if it is longer.
 pub(crate) fn truncate(spans: &[StyledSpan], canvas: Canvas) -> ScreenRow {
     let glyphs: Vec<_> = spans.iter().flat_map(StyledSpan::glyphs).collect();
     let whole: usize = glyphs.iter().map(|glyph| glyph.width).sum();
@@ -205,19 +207,19 @@ pub(crate) fn truncate(spans: &[StyledSpan], canvas: Canvas) -> ScreenRow {
     ScreenRow::paint(kept, canvas)
 }
 
-/// How many glyphs of a full row stay in it, when this one comes next.
+/// Returns how many glyphs of a full row stay in it if this glyph follows.
 fn break_before(row: &[Glyph<'_>], next: &Glyph<'_>) -> usize {
     let following = row.iter().skip(1).chain([next]);
     let parts = row.iter().zip(following).map(|(glyph, next)| glyph.parts_from(next));
     let parts: Vec<bool> = parts.collect();
     match parts.iter().rposition(|parts| *parts) {
-        // Spaces alone are an indent: a word that is longer than the row breaks behind it.
+        // Spaces alone are an indent: a word that is longer than the row breaks after it.
         Some(last) if row.iter().take(last + 1).any(|glyph| !glyph.is_space()) => last + 1,
         _ => row.len(),
     }
 }
 
-/// The prefix, or none where it would leave too little for the text.
+/// Returns the prefix, or an empty one if it would leave too little room for the text.
 fn fitting(prefix: &Prefix, columns: usize) -> Prefix {
     let width = |spans: &[StyledSpan]| spans.iter().map(StyledSpan::width).sum::<usize>();
     let widest = width(&prefix.first).max(width(&prefix.rest));

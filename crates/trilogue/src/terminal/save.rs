@@ -33,7 +33,7 @@ pub(crate) fn file_name(name: &str) -> String {
 // === impl Folder ===
 
 impl Folder {
-    /// Opens a folder, and creates it where it is missing.
+    /// Opens a folder, and creates it if it is missing.
     pub(crate) fn open(path: &Path, force: bool) -> Result<Self> {
         fs::create_dir_all(path).map_err(|error| {
             CliError::failed(format!("cannot create the folder {}: {error}", path.display()))
@@ -71,7 +71,7 @@ impl Folder {
     }
 }
 
-/// Fails where anything exists, a dangling link included.
+/// Creates a file. Fails if the path exists, even as a dangling link.
 fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
 }

@@ -1,4 +1,4 @@
-//! The whole terminal as one screen, until it is dropped. What was on the terminal before comes back.
+//! Uses the whole terminal as one screen until it is dropped. Then the earlier content returns.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use super::print;
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\u{1b}[H";
-/// Clears what was in the rest of the row, and below the last one.
+/// Clears the rest of the row.
 const CLEAR_ROW: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 /// The size of a terminal that does not say it.
 const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
-/// What a key asks for, wherever one list after the other is shown.
+/// The action of a key in a view of lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScreenKey {
     Up,

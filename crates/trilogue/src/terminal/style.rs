@@ -1,6 +1,6 @@
 //! The styles of the output. The text alone always carries the meaning.
 //!
-//! Styled text is written through `anstream`, which removes styles in pipes and where `NO_COLOR` is set.
+//! Styled text is written through `anstream`, which removes styles in pipes and if `NO_COLOR` is set.
 
 use anstyle::{AnsiColor, Style};
 

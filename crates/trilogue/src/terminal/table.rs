@@ -14,7 +14,7 @@ use super::{print, safe};
 
 /// The columns of a terminal that does not say how many it has.
 const DEFAULT_WIDTH: usize = 80;
-/// What stands between two columns.
+/// The number of spaces between two columns.
 const GAP: usize = 2;
 /// The narrowest that a column of text becomes.
 const MIN_TEXT_WIDTH: usize = 8;
@@ -35,9 +35,9 @@ enum CellContent {
     Id,
     /// A time of the server.
     Time,
-    /// Text, which is cut where the terminal is too narrow.
+    /// Text, which is cut if the terminal is too narrow.
     Text,
-    /// What only a wide table shows.
+    /// Content that only a wide table shows.
     Detail,
 }
 
@@ -97,7 +97,8 @@ pub(crate) fn fitting(
     render(&heading, rows)
 }
 
-/// The widths of columns that are at most so wide together. The widest text gives way first; where that is not enough, the last columns go.
+/// Returns the widths of columns that fit `width` together. The widest text shrinks first; if that is not enough, the last columns are
+/// dropped.
 fn fit(shown: &mut Vec<(TableColumn, Vec<String>)>, width: usize) -> Vec<usize> {
     let natural = |(column, cells): &(TableColumn, Vec<String>)| {
         cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(column.heading.width())
@@ -145,7 +146,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// An id in a note: short for a person at the terminal, else whole.
+/// Formats an id in a note: short for a person at the terminal, otherwise whole.
 pub(crate) fn noted_id(id: &str) -> String {
     if !print::can_ask() {
         return safe::visible(id);
@@ -153,7 +154,7 @@ pub(crate) fn noted_id(id: &str) -> String {
     short_ids(&[safe::visible(id)]).pop().unwrap_or_default()
 }
 
-/// What of an id is typed, and how many characters of it at least.
+/// Returns the part of an id that a person types, and the least number of its characters.
 fn typed(id: &str) -> (&str, usize) {
     match last_group(id) {
         Some(group) => (group, SHORT_ID_CHARS),
@@ -161,7 +162,7 @@ fn typed(id: &str) -> (&str, usize) {
     }
 }
 
-/// Ids in their short form, in which each of them is still another than the others.
+/// Returns ids in the shortest form in which they still differ from each other.
 pub(crate) fn short_ids(ids: &[String]) -> Vec<String> {
     let different: HashSet<&str> = ids.iter().map(String::as_str).collect();
     let texts: Vec<&str> = different.iter().map(|id| typed(id).0).collect();

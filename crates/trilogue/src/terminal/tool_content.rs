@@ -1,4 +1,4 @@
-//! What a tool call has produced so far: changes of files, a command's output, text.
+//! The content that a tool call has produced so far: changes of files, a command's output, text.
 
 use serde_json::Value;
 use trilogue_wire::agent_client::splice;
@@ -12,18 +12,18 @@ use super::safe;
 const MAX_ITEMS: usize = 20;
 /// The most lines of a text that are shown.
 const MAX_TEXT_LINES: usize = 200;
-/// How many lines an item has where it is folded.
+/// How many lines a folded item has.
 const FOLDED_LINES: usize = 8;
 /// The kind of tool whose text is a command's output: its end says most.
 const COMMAND_KIND: &str = "execute";
 
-/// What a call has produced, in place of what it had produced before.
+/// The content of a call, which replaces its earlier content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ToolContent {
     pub(crate) call_id: String,
     /// Whether the call is known to run a command.
     pub(super) is_command: bool,
-    /// `None` where the event says nothing about it.
+    /// `None` if the event has no content.
     pub(super) items: Option<Vec<ToolItem>>,
 }
 
@@ -33,14 +33,15 @@ pub(super) enum ToolItem {
     Change(FileChange),
     /// Lines of text.
     Text(Vec<String>),
-    /// What cannot be shown here, in words.
+    /// A description of content that cannot be shown here.
     Other(String),
 }
 
 // === impl ToolContent ===
 
 impl ToolContent {
-    /// What an event says about a call: in the agent's own form where that is there, else in ours.
+    /// Returns the content of a call's event: in the agent's own form if it has one, otherwise in
+    /// the native form.
     pub(super) fn of(event: &Event) -> Option<Self> {
         let call_id = match &event.body {
             EventBody::ToolStarted(tool) => &tool.call_id,
@@ -77,7 +78,7 @@ impl ToolContent {
 // === impl ToolItem ===
 
 impl ToolItem {
-    /// Its lines, of a command the last ones: a few, or with `unfolded` as many as are shown at all.
+    /// Returns its lines, for a command the last ones: a few, or with `unfolded` up to the limit.
     pub(super) fn lines(&self, is_command: bool, unfolded: bool) -> Vec<DiffLine> {
         let limit = |count: usize| match unfolded {
             true => MAX_TEXT_LINES,
@@ -145,7 +146,7 @@ fn item_of_protocol(item: &str) -> Option<ToolItem> {
     })
 }
 
-/// An item of ours.
+/// Makes an item of a native part.
 fn item_of_part(part: &Part) -> ToolItem {
     let is_json = part.content_type == "application/json";
     let item = part.content.as_deref().filter(|_| is_json).and_then(item_of_protocol);
@@ -172,7 +173,7 @@ pub(crate) fn titles(event: &Event) -> String {
     titles.collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a call's output is only the list of what it has produced.
+/// Whether a call's output only lists its content.
 pub(super) fn is_list(output: &Json) -> bool {
     let list = output.as_str();
     list.starts_with('[') && splice::items(list).all(|item| item_of_protocol(item).is_some())

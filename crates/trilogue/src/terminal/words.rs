@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// The narrowest terminal for which lines are broken, in columns.
 const MIN_COLUMNS: usize = 20;
-/// What stands before each further row of a line, besides what the line itself begins with.
+/// The indent of each further row of a line, in addition to the line's own indent.
 const INDENT: &str = "  ";
 
 /// Breaks each line that is longer than `columns`. A command in backticks stays on one row if it fits, so that a person can copy it.

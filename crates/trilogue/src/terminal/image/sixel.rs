@@ -1,6 +1,7 @@
-//! Sixel, which takes pixels and not files: a PNG is decoded, made as narrow as the room is, and drawn in a fixed cube of colours with ordered dithering.
+//! Sixel, which takes pixels and not files: a PNG is decoded, scaled down to the available width, and drawn in a fixed cube of colours with ordered
+//! dithering.
 //!
-//! The kept crates for this choose the colours better, and bring twenty others: too much for what a terminal shows.
+//! The maintained crates for this choose better colours, but bring twenty dependencies: too many for a terminal's images.
 
 use std::fmt::Write as _;
 use std::io::Cursor;
@@ -17,7 +18,7 @@ const MAX_DECODER_BYTES: usize = 64 * 1024 * 1024;
 /// How much each pixel of a square of four by four is brighter before its colour is chosen, in sixteenths of a step.
 const DITHER: [[u8; 4]; 4] = [[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]];
 
-/// An image as indices into the cube; `None` where it is transparent.
+/// An image as indices into the cube; a transparent pixel is `None`.
 struct Indexed {
     width: usize,
     colours: Vec<Option<u8>>,
@@ -144,7 +145,7 @@ mod tests {
         file
     }
 
-    /// The part behind the colours.
+    /// Returns the part after the colours.
     fn drawn(file: &[u8], room: usize) -> String {
         let sequence = draw(file, room).unwrap();
         assert!(sequence.starts_with("\u{1b}P0;1q\"1;1;") && sequence.ends_with("\u{1b}\\"));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::{DEFAULT_CELL_PIXELS, chunks};
 
-/// The character that stands for a cell of an image.
+/// The character that represents a cell of an image.
 const PLACEHOLDER: char = '\u{10eeee}';
 /// Marks of the rows of an image, in the order of Kitty's table. There are no more rows than these.
 const ROW_MARKS: [char; 24] = [

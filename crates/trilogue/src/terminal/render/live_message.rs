@@ -1,4 +1,4 @@
-//! A message that grows on the screen. Its complete blocks are written once; only the last one is drawn again and again.
+//! A message that grows on the screen. Its complete blocks are written once; only the last one is redrawn.
 
 use super::super::cited::{CitedSource, CitedText, Note};
 use super::super::markdown;
@@ -21,7 +21,7 @@ pub(super) struct Passage {
     start: PassageStart,
 }
 
-/// What precedes a passage.
+/// The prefix of a passage.
 #[derive(Clone, Debug, Default)]
 struct PassageStart {
     /// The line that opens the code which the passage before has left open.
@@ -54,7 +54,7 @@ impl LiveMessage {
         self.text.note(source)
     }
 
-    /// The blocks before the last one.
+    /// Takes the blocks before the last one.
     pub(super) fn take_complete(&mut self) -> Option<Passage> {
         let held = self.text.held();
         let end =
@@ -64,7 +64,7 @@ impl LiveMessage {
         Some(self.passage(text))
     }
 
-    /// The text so far: something else comes next on the screen.
+    /// Takes the text so far, before other output is drawn.
     pub(super) fn pause(&mut self) -> Option<Passage> {
         let text = self.text.flush();
         (!text.is_empty()).then(|| self.passage(text))

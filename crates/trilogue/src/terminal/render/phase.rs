@@ -1,4 +1,4 @@
-//! What a run does at the moment, in words, and for how long.
+//! Describes in words what a run is doing, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,8 @@ impl Phase {
         SPINNER.get(step).copied().unwrap_or_default()
     }
 
-    /// The line at the bottom. A tool that runs is more than what the agent does beside it.
+    /// Returns the line at the bottom. A running tool takes precedence over the agent's other
+    /// activity.
     pub(super) fn line(&self, running: Option<&str>, now: Instant) -> String {
         let words = match (self.kind, running) {
             (PhaseKind::Cancelling, _) => "waiting for the agent to stop".to_owned(),

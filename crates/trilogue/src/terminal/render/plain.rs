@@ -9,7 +9,7 @@ use super::{PieceFold, RunPiece, inline, result_text, summary};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainOptions {
-    /// Whether the answer is written as it comes; otherwise message by message.
+    /// Whether the answer is written as it arrives; otherwise message by message.
     pub(crate) live: bool,
     /// Whether the answer's text keeps its control sequences.
     pub(crate) raw: bool,
@@ -25,11 +25,11 @@ pub(crate) struct PlainRenderer {
     message: Option<CitedText>,
     /// The sender of the message that grows, until some of it is written.
     sender: Option<String>,
-    /// Whether a message stands above the next one.
+    /// Whether a message was written above the next one.
     below_another: bool,
     /// Whether the terminal's line has text and no end.
     mid_line: bool,
-    /// The plan as it was shown last.
+    /// The plan that was shown last.
     plan: Vec<PlanEntry>,
     calls: ToolsAtWork,
     /// The thought that grows.
@@ -120,7 +120,7 @@ impl PlainRenderer {
         }
     }
 
-    /// Lines about anything but the answer.
+    /// Returns the lines for a piece outside of the answer.
     fn beside(&mut self, piece: &RunPiece<'_>) -> String {
         match piece {
             RunPiece::Step(step) => beside::step_lines(step),
@@ -161,7 +161,7 @@ impl PlainRenderer {
         self.put(&out, shown);
     }
 
-    /// Prints what is held back: something other than the answer comes next.
+    /// Prints the held text, before output other than the answer.
     fn pause(&mut self, shown: &mut PlainText) {
         let held = self.message.as_mut().map(CitedText::flush).unwrap_or_default();
         self.put(&held, shown);
@@ -181,7 +181,8 @@ impl PlainRenderer {
         self.below_another |= !message.is_empty();
     }
 
-    /// Adds lines beside the answer. On a terminal both share the screen, so the answer's line ends first.
+    /// Adds lines outside of the answer. On a terminal both share the screen, so the answer's line ends
+    /// first.
     fn aside(&mut self, text: &str, shown: &mut PlainText) {
         if text.is_empty() {
             return;

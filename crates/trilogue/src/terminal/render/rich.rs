@@ -1,4 +1,4 @@
-//! Draws a run on a terminal: what is done is written once, what still changes is drawn again below it.
+//! Draws a run on a terminal: finished rows are written once, changing rows are redrawn below them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -23,7 +23,7 @@ const THOUGHT_ROWS: usize = 4;
 const MAX_THOUGHT_BYTES: usize = 256 * 1024;
 /// The most rows of an open plan: those around the entry that is in progress.
 const PLAN_ROWS: usize = 8;
-/// What a call has in place of the spinner once its row is written.
+/// The sign of an open call that replaces the spinner once its row is written.
 const GOES_ON: &str = "…";
 /// The fewest rows in which something is drawn again.
 const MIN_LIVE_ROWS: usize = 4;
@@ -39,20 +39,20 @@ pub(crate) struct RichOptions {
 #[derive(Debug)]
 pub(crate) struct RichRenderer {
     options: RichOptions,
-    /// What is not written yet, in order.
+    /// The items that are not written yet, in order.
     items: VecDeque<Item>,
     /// The message that grows, below them.
     message: Option<LiveMessage>,
-    /// What was written last.
+    /// The group that was written last.
     last: Option<Group>,
     /// The plan, until all of it is done.
     plan: Vec<PlanEntry>,
-    /// The plan as it was written last.
+    /// The plan that was written last.
     written_plan: Vec<PlanEntry>,
     /// Calls that were written before they ended.
     away: Vec<ToolCallRow>,
     phase: Phase,
-    /// What draws the image of the next event.
+    /// The sequence that draws the image of the next event.
     image: Option<String>,
 }
 
@@ -73,7 +73,7 @@ enum Item {
     Call(ToolCallRow),
     /// Who sends the message below.
     Sender(StyledLine),
-    /// Lines beside the answer.
+    /// Lines outside of the answer.
     Lines(Vec<StyledLine>),
     /// Below the line that names it.
     Image(ScreenRow),
@@ -81,7 +81,7 @@ enum Item {
     Block(Vec<StyledLine>),
 }
 
-/// What stands together without an empty row.
+/// Items of one group have no empty row between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
     Sender,
@@ -102,7 +102,7 @@ struct StyledLine {
     prefix: Prefix,
     spans: Vec<StyledSpan>,
     breaks: Breaks,
-    /// Whether it takes one row, cut where it is longer.
+    /// Whether it takes one row, and is cut if it is longer.
     folds: bool,
 }
 
@@ -254,7 +254,7 @@ impl RichRenderer {
         }
     }
 
-    /// A piece of a thought, or a whole one where it has no original.
+    /// Adds a piece of a thought, or a whole thought if it has no original.
     fn thought(&mut self, text: &str, original: Option<&Original>) {
         let id = original.and_then(thought_id);
         let continues = match self.items.back() {
@@ -340,7 +340,7 @@ impl RichRenderer {
         }
     }
 
-    /// Everything, written: something else comes next on the screen, or nothing at all.
+    /// Writes everything, before other output or at the end.
     pub(crate) fn settle(&mut self, canvas: Canvas) -> Vec<ScreenRow> {
         let mut written = Vec::new();
         let open = self.message.as_mut().and_then(LiveMessage::pause);
@@ -433,7 +433,7 @@ impl Item {
         }
     }
 
-    /// Whether it continues the row that was written last.
+    /// Whether the item continues the row that was written last.
     fn is_midway(&self) -> bool {
         matches!(self, Self::Passage(passage) if passage.is_midway())
     }
@@ -464,7 +464,7 @@ fn open_call<'i>(items: &'i mut VecDeque<Item>, id: &str) -> Option<&'i mut Tool
     })
 }
 
-/// Adds rows below others, and an empty row between what does not belong together. Returns what is last then.
+/// Adds rows below others, with an empty row between different groups. Returns the group that is last then.
 fn stack(
     last: Option<Group>,
     group: Group,

@@ -1,4 +1,4 @@
-//! A tool call on the screen: one row, which changes when the call ends, and what it has produced below.
+//! A tool call on the screen: one row, which changes when the call ends, with its content below.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::super::tool_content::{self, ToolContent, ToolItem};
 
 /// How long something takes before its seconds are worth a word.
 const NOTEWORTHY: Duration = Duration::from_secs(2);
-/// What stands before everything below a call's row.
+/// The indent of the rows below a call's row.
 const INDENT: &str = "  ";
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl ToolCallRow {
         }
     }
 
-    /// Takes what the call has produced in place of what it had produced before.
+    /// Replaces the call's earlier content.
     pub(super) fn produced(&mut self, content: ToolContent) {
         self.is_command |= content.is_command;
         self.content = content.items.unwrap_or_else(|| std::mem::take(&mut self.content));
@@ -75,7 +75,7 @@ impl ToolCallRow {
         self.end.is_some()
     }
 
-    /// One row and what the call has produced, or with `unfolded` as many as it takes.
+    /// Returns one row and the call's content; `unfolded` allows as many rows as they need.
     pub(super) fn rows(&self, frame: &str, unfolded: bool, canvas: Canvas) -> Vec<ScreenRow> {
         let mut line = vec![match &self.end {
             None => StyledSpan::new(&format!("{frame} "), DIM),
@@ -123,7 +123,7 @@ impl ToolCallRow {
     }
 }
 
-/// A value on one line: a text as it is, everything else as JSON.
+/// Formats a value on one line: a text unchanged, other values as JSON.
 fn one_line(value: &Json) -> String {
     match value.to_value() {
         serde_json::Value::String(text) => safe::visible(&text),
