@@ -32,12 +32,12 @@ pub(crate) use native::{NativeAgent, closing_reason};
 use view::RunView;
 pub(crate) use view::ViewArguments;
 
-/// Which agent runs, and with what. `run` and `chat` take it from their options.
+/// The agent that runs, and its settings. `run` and `chat` take it from their options.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) agent: String,
     pub(crate) config: Option<Json>,
-    /// The thread to run on; a new one for each run where it is `None`.
+    /// The thread to run on; `None` for a new one per run.
     pub(crate) thread: Option<String>,
     /// Whether a new thread stays out of listings.
     pub(crate) is_ephemeral: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Target {
 pub(crate) trait RemoteAgent: Sized {
     type Reader: RunReader;
 
-    /// Finds the agent where a run needs more of it than its name.
+    /// Finds the agent if a run needs more than its name.
     async fn open(server: &RemoteServer, target: Target) -> Result<Self>;
 
     async fn check(&self) -> Result;
@@ -57,7 +57,7 @@ pub(crate) trait RemoteAgent: Sized {
     /// Starts a run and returns its id and the server's object, without waiting for its end.
     async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)>;
 
-    /// The command that shows a run that was started so, where there is one.
+    /// Returns the command that shows a run that was started this way, if there is one.
     fn tail_command(&self, _run: &str, _globals: &Globals) -> Option<String> {
         None
     }
@@ -69,7 +69,7 @@ pub(crate) trait RemoteAgent: Sized {
 }
 
 pub(crate) trait RunReader {
-    /// The next item; `None` where the server has ended the stream. A question is the event `interrupt.raised`. Safe to cancel.
+    /// Returns the next item; `None` if the server has ended the stream. A question is the event `interrupt.raised`. Safe to cancel.
     async fn next(&mut self) -> Result<Option<RunItem>, ClientError>;
 
     /// The run's id, once it is known.
@@ -94,20 +94,20 @@ pub(crate) trait RunReader {
         "answer with a POST to the run, or start another run on a terminal".into()
     }
 
-    /// Reads on behind a question that this terminal leaves open.
+    /// Continues to read after a question that this terminal leaves open.
     fn skip_question(&mut self) {}
 
-    /// Opens the content of a part that the part only refers to; `None` for what is not on the server.
+    /// Opens the content that a part refers to; returns `None` for content that is not on the server.
     async fn open(&self, part: &Part) -> Result<Option<ResponseBody>>;
 }
 
-/// What a source gives at a time.
+/// One item of a source.
 #[derive(Debug)]
 pub(crate) enum RunItem {
     Events {
         /// The event as the server wrote it; `None` for one that the source concludes.
         json: Option<String>,
-        /// What it means; possibly nothing.
+        /// The events of the item; possibly none.
         events: Vec<Event>,
     },
     /// The server has dropped the events before this number.
@@ -157,7 +157,7 @@ pub(crate) use with_agent;
 // === impl Conversation ===
 
 impl<'a, S: RunReader> Conversation<'a, S> {
-    /// Starts a run, renders it to its end, and returns its thread where the server named one.
+    /// Starts a run, renders it to its end, and returns its thread if the server named one.
     pub(crate) async fn hold(
         agent: &impl RemoteAgent<Reader = S>,
         input: RunInput,
@@ -220,7 +220,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         }
     }
 
-    /// The events of an item, which is written as it came where that is wanted.
+    /// Returns the events of an item. Writes the item unchanged if the user wants its original form.
     fn events(&self, item: RunItem) -> Result<Vec<Event>> {
         match item {
             RunItem::Events { json, events } => {
@@ -296,7 +296,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
     }
 }
 
-/// An event of a protocol whose events have no numbers of ours.
+/// Makes an event for a protocol whose events have no native sequence numbers.
 pub(crate) fn unnumbered(body: EventBody) -> Event {
     Event {
         id: String::new(),
@@ -309,13 +309,13 @@ pub(crate) fn unnumbered(body: EventBody) -> Event {
     }
 }
 
-/// The event of a question that a stream stopped behind.
+/// Makes the event of a question at which a stream stopped.
 fn raised(interrupt: Interrupt) -> RunItem {
     let raised = EventBody::InterruptRaised(InterruptRaised { interrupt });
     RunItem::Events { json: None, events: vec![unnumbered(raised)] }
 }
 
-/// An answer as a value, or else its text. An option is chosen by its id.
+/// Returns an answer as a value, otherwise its text as the `Err`. An option is chosen by its id.
 fn answer_value(answer: AnswerCreate) -> Result<Json, Option<String>> {
     match (answer.option, answer.value) {
         (Some(option), _) => Ok(Json::from_value(&serde_json::json!({ "option_id": option }))),
@@ -324,7 +324,7 @@ fn answer_value(answer: AnswerCreate) -> Result<Json, Option<String>> {
     }
 }
 
-/// A question without what only our own servers say of it.
+/// Makes a question without the members that only Trilogue servers send.
 fn plain_interrupt(id: String, kind: String) -> Interrupt {
     Interrupt {
         id,

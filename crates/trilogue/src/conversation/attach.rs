@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::terminal::exit::{CliError, Result};
 
-/// A message of this text and these attachments. Where `mentions` allows it, files that the text names as `@path` are attached too, each once.
+/// Makes a message of this text and these attachments. If `mentions` is set, files that the text names as `@path` are attached too, each once.
 pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
     let mentioned = if mentions { mentioned(&text) } else { Vec::new() };
     if attached.is_empty() && mentioned.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Resu
     Ok(RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]))
 }
 
-/// The existing files that a text mentions: `@` at the beginning of a word, then a path, in quotes where it has spaces.
+/// Returns the existing files that a text mentions: `@` at the beginning of a word, then a path, in quotes if it has spaces.
 fn mentioned(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';
@@ -137,7 +137,7 @@ pub(crate) fn part(source: &str) -> Result<InputPart> {
     })
 }
 
-/// A web address; anything else names a file.
+/// Returns a web address, or `None` if the source names a file.
 fn address(source: &str) -> Option<Url> {
     let address = Url::parse(source).ok()?;
     matches!(address.scheme(), "http" | "https").then_some(address)

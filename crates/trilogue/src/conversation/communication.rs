@@ -128,7 +128,7 @@ fn part(part: InputPart) -> MessagePart {
 impl RunReader for CommunicationRunReader {
     async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         let Some(streamed) = self.stream.next().await? else {
-            // The stream stops behind a question that is still open.
+            // The stream stops after a question that is still open.
             return Ok(self.question.take().map(|it| super::raised(events::interrupt(it))));
         };
         self.question = None;

@@ -26,7 +26,7 @@ pub(crate) struct ConnectAgent {
     client: Client,
     /// The agent's id, or that of a configured instance.
     id: String,
-    /// What the agent declares, where the server says that.
+    /// The agent's declarations, if the server sends them.
     descriptor: Option<Descriptor>,
     config: Option<Json>,
     thread: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct ConnectRunReader {
     client: Client,
     stream: RunStream,
     diff: OutputDiff,
-    /// The schemas of answers, where they are known.
+    /// The schemas of answers, if they are known.
     descriptor: Option<Descriptor>,
     question: Option<RunInterrupt>,
 }
@@ -91,7 +91,8 @@ impl RemoteAgent for ConnectAgent {
         Ok(())
     }
 
-    /// Asks for everything that can be shown; where the agent does not stream that, for what it streams.
+    /// Requests all updates that can be shown; if the agent does not stream them, requests the values that it
+    /// streams.
     async fn start(&self, input: RunInput) -> Result<ConnectRunReader> {
         let new = self.request(input).await?;
         let may_update = self.descriptor.as_ref().is_none_or(|descriptor| {
@@ -142,7 +143,7 @@ fn wrapped(config: Json) -> Json {
 impl RunReader for ConnectRunReader {
     async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         let Some(streamed) = self.stream.next().await? else {
-            // The stream stops behind a question.
+            // The stream stops after a question.
             let declared = self.descriptor.as_ref();
             let question = self.question.take();
             return Ok(question.map(|it| super::raised(question::interrupt(it, declared))));
@@ -151,7 +152,7 @@ impl RunReader for ConnectRunReader {
             self.question = Some(update.asked.clone());
         }
         let mut events = self.diff.push(streamed.event);
-        // A server of ours says this in an update too; the question itself comes at the stream's end.
+        // A Trilogue server also sends the question in an update; the question itself comes at the stream's end.
         events.retain(|event| !matches!(event.body, EventBody::InterruptRaised(_)));
         Ok(Some(RunItem::Events { json: Some(streamed.json), events }))
     }
@@ -211,7 +212,7 @@ impl RunReader for ConnectRunReader {
     }
 }
 
-/// An answer from the terminal, with the question's id where the server names questions.
+/// Makes the answer from the terminal, with the question's id if the server names questions.
 fn payload_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
     let payload = super::answer_value(answer)
         .unwrap_or_else(|text| Json::from_value(&serde_json::json!({ "message": text })));

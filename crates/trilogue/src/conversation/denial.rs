@@ -10,7 +10,7 @@ const TURN_RESULT: &str = "turn_result";
 /// The reasons of a turn's end that a denied call can lead to.
 const STOPPED: [&str; 2] = ["cancelled", "refusal"];
 
-/// Follows what an agent does after a call was denied.
+/// Follows the agent's actions after a call was denied.
 #[derive(Debug, Default)]
 pub(super) struct DenialTracker {
     /// The options that reject, by the open permission request. At most as many as a run can have open.

@@ -26,7 +26,7 @@ pub(super) fn open() -> Result<Folder> {
     Folder::open(&path, true)
 }
 
-/// Removes old images. What cannot be removed stays: the next image tries again.
+/// Removes old images. The next image retries a removal that fails.
 fn prune(folder: &Path, now: SystemTime) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let dated = files.filter_map(|file| {
@@ -65,7 +65,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), folder.path().join("link.png")).unwrap();
         prune(folder.path(), now);
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
-        // The link is not an image of ours.
+        // The link was not created by this program, so it does not count.
         assert_eq!(left.len(), MAX_IMAGES);
         assert!(!folder.path().join("old.png").exists() && folder.path().join("0.png").exists());
         assert!(!folder.path().join(format!("{}.png", MAX_IMAGES - 1)).exists());

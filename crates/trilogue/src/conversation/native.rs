@@ -152,7 +152,8 @@ impl RunReader for NativeRunReader {
     }
 }
 
-/// Why a question of a server of ours is no longer open; `None` if it is, or if the server does not say now.
+/// Returns why a question of a Trilogue server is no longer open; `None` if it is open, or if the server
+/// gives no answer.
 pub(crate) async fn closing_reason(client: &Client, interrupt: &str) -> Option<String> {
     let resolution = match client.interrupt(interrupt).await {
         Ok(interrupt) => interrupt.resolution?,

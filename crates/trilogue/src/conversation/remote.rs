@@ -109,7 +109,8 @@ impl RemoteServer {
         connect::Client::new(Arc::new(transport), Options::at(&self.path))
     }
 
-    /// The server's protocol: the wanted one, else the native one on the default server, else what the server answers to.
+    /// Returns the server's protocol: the wanted one, otherwise the native one on the default server, otherwise the first to which
+    /// the server responds.
     pub(crate) async fn protocol(
         &self,
         globals: &Globals,
@@ -147,8 +148,7 @@ impl RemoteServer {
         }
     }
 
-    /// The path of a part's content that this server stores; `None` for any other address.
-    /// An agent chooses the address, and the token goes along: other paths of the server could show what the agent must not choose.
+    /// Returns the path of a part's content on this server, below its base path; `None` if the content is elsewhere.
     pub(crate) fn path_of(&self, part: &Part) -> Option<String> {
         let address = Url::parse(part.content_url.as_deref()?).ok()?;
         linked_conversation(address.path().strip_prefix(&self.path)?)?;
@@ -156,7 +156,7 @@ impl RemoteServer {
         is_here.then(|| address.path().to_owned())
     }
 
-    /// The next stream reads on behind a question: no warning that one broke is due.
+    /// Announces that the next stream continues after a question, so that it causes no warning about a broken stream.
     pub(crate) fn expect_new_stream(&self) {
         self.http.streaming.store(false, Ordering::Relaxed);
         self.http.listing.store(true, Ordering::Relaxed);
@@ -172,11 +172,11 @@ fn is_there(status: u16) -> bool {
     !matches!(status, 404 | 405)
 }
 
-/// Sends the token as `x-api-key`, as clients of the Agent Connect Protocol do, and as a bearer token where a server takes only that.
+/// Sends the token as `x-api-key`, like clients of the Agent Connect Protocol, or as a bearer token if a server accepts only that.
 #[derive(Debug)]
 struct ApiKeyTransport {
     http: Arc<CliTransport>,
-    /// Whether `x-api-key` was refused where `Authorization` was not.
+    /// Whether the server refused `x-api-key` and accepted `Authorization`.
     bearer: AtomicBool,
 }
 
@@ -275,10 +275,10 @@ impl CliTransport {
         Ok(response)
     }
 
-    /// Adds to a failed connection what the user can do.
+    /// Adds a hint for the user to the error of a failed connection.
     fn explain(&self, error: TransportError) -> TransportError {
         let url = safe::visible(self.url.as_str().trim_end_matches('/'));
-        // What the TLS library says of bytes that are not of its protocol.
+        // The TLS library's error for bytes of another protocol.
         let is_plain = error.to_string().contains("InvalidContentType");
         match url.strip_prefix("https://") {
             Some(rest) if is_plain => TransportError::new(format!(
@@ -317,7 +317,7 @@ impl CliTransport {
         ))
     }
 
-    /// Reports that a broken stream is resumed, and from where.
+    /// Reports that a broken stream is resumed, and the position.
     fn report_resumption(&self, request: &Request) {
         let header = |name: &str| {
             let found = request.headers.iter().find(|(other, _)| *other == name);
@@ -327,7 +327,7 @@ impl CliTransport {
             return;
         }
         let before = self.streaming.swap(true, Ordering::Relaxed);
-        // A POST creates or resumes a run and so begins a stream; a GET behind another stream resumes that one.
+        // A POST creates or resumes a run and so begins a stream; a GET after another stream resumes that one.
         if request.method != Method::Get {
             self.listing.store(false, Ordering::Relaxed);
         } else if before {
@@ -398,7 +398,7 @@ impl From<ClientError> for CliError {
     }
 }
 
-/// What lists the things of which one was not found.
+/// Returns the command that lists the kind of resource that was not found.
 const fn where_to_look(missing: Code) -> Option<&'static str> {
     match missing {
         Code::ThreadNotFound => Some("list the threads with `trilogue threads`"),
@@ -419,7 +419,7 @@ fn by_refusal(refusal: &Refusal, code: &str) -> ExitStatus {
     }
 }
 
-/// For an unknown code, such as a newer server's.
+/// Maps an unknown code, such as one of a newer server.
 fn by_status(status: u16) -> ExitStatus {
     match status {
         401 | 403 => ExitStatus::Denied,

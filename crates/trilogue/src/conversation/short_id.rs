@@ -18,7 +18,7 @@ const FORBIDDEN: u16 = 403;
 /// The widest that a match is described, in terminal columns.
 const MAX_ABOUT_WIDTH: usize = 50;
 
-/// What an id that may be of two kinds means.
+/// The run or the thread that an id names.
 #[derive(Debug)]
 pub(crate) enum Named {
     Run(String),
@@ -28,11 +28,11 @@ pub(crate) enum Named {
 /// An object that an abbreviation means.
 struct MatchingId {
     id: String,
-    /// What a person knows it by.
+    /// A description by which a person recognises it.
     about: String,
 }
 
-/// The thread's whole id. Where nothing matches it is the text itself: the server then says what is missing.
+/// Returns the thread's whole id. If nothing matches, returns the text itself: the server then reports the missing thread.
 pub(crate) async fn thread(client: &Client, text: &str) -> Result<String> {
     if is_uuid(text) {
         return Ok(text.to_owned());
@@ -41,7 +41,7 @@ pub(crate) async fn thread(client: &Client, text: &str) -> Result<String> {
     one_of(threads, text, "threads").map(|found| found.unwrap_or_else(|| text.to_owned()))
 }
 
-/// As [`thread`], where a thread is named.
+/// Like [`thread`], if a thread is named.
 pub(crate) async fn optional_thread(client: &Client, text: Option<&str>) -> Result<Option<String>> {
     match text {
         Some(text) => thread(client, text).await.map(Some),
@@ -143,7 +143,7 @@ pub(crate) async fn token(client: &Client, text: &str) -> Result<String> {
     Ok(only.unwrap_or_else(|| text.to_owned()))
 }
 
-/// The run or the thread of this id; `None` where there is neither.
+/// Returns the run or the thread of this id; `None` if neither exists.
 pub(crate) async fn run_or_thread(client: &Client, text: &str) -> Result<Option<Named>> {
     let is_whole = |matches: &[MatchingId]| matches.iter().any(|found| found.id == text);
     let runs = runs(client, text).await?;
@@ -202,12 +202,12 @@ fn limited() -> Page {
     Page { after: None, limit: u32::try_from(MAX_NAMED + 1).ok() }
 }
 
-/// Whether an id is one of ours, whole: it needs no request.
+/// Whether the text is a whole native id, which needs no look-up.
 fn is_uuid(text: &str) -> bool {
     last_group(text).is_some()
 }
 
-/// What an abbreviation means; nothing for a caller that cannot list.
+/// Returns the matches of an abbreviation; empty for a caller without the right to list.
 async fn found<T>(list: impl Future<Output = Result<List<T>, ClientError>>) -> Result<Vec<T>> {
     match list.await {
         Ok(list) => Ok(list.items),
@@ -228,7 +228,7 @@ fn one_of(mut matches: Vec<MatchingId>, text: &str, kind: &str) -> Result<Option
     Err(ambiguous(&matches, message).hint("type more of the id, or one of these"))
 }
 
-/// An error that names what was found.
+/// Makes an error that lists the matches.
 fn ambiguous(matches: &[MatchingId], mut message: String) -> CliError {
     let named = matches.iter().take(MAX_NAMED);
     let ids: Vec<String> = named.clone().map(|it| safe::line(&it.id)).collect();

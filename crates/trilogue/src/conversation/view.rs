@@ -1,4 +1,4 @@
-//! Where a run is rendered, and the artifacts that it leaves behind.
+//! Renders a run to its output, and saves its artifacts.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub(super) struct RunView {
     fold: PieceFold,
     denial: DenialTracker,
     renderer: Renderer,
-    /// What became of the images that the terminal cannot draw.
+    /// The results for images that the terminal cannot draw.
     images: Vec<String>,
     /// When the screen was drawn.
     drawn: Instant,
@@ -142,7 +142,7 @@ impl RunView {
         }
     }
 
-    /// Prepares the image of an event: to be drawn, else to be saved.
+    /// Prepares the image of an event: to be drawn, otherwise to be saved.
     pub(super) async fn image(&mut self, event: &Event, reader: &impl RunReader) -> Result {
         let Renderer::Rich(rich) = &mut self.renderer else { return Ok(()) };
         let EventBody::MessagePart(message) = &event.body else { return Ok(()) };
@@ -185,21 +185,21 @@ impl RunView {
         }
     }
 
-    /// Does this while the screen says what is waited for.
+    /// Does this work while the screen shows its progress.
     pub(super) async fn while_drawing<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return done,
                 () = self.next_frame() => {
-                    // What the terminal does not take is reported by what comes after this.
+                    // The next write reports an error of the terminal.
                     let _ = self.draw();
                 }
             }
         }
     }
 
-    /// Draws what changes on the screen.
+    /// Draws the changes on the screen.
     pub(super) fn draw(&mut self) -> Result {
         let Renderer::Rich(rich) = &mut self.renderer else { return Ok(()) };
         self.drawn = Instant::now();
@@ -207,7 +207,7 @@ impl RunView {
         print::frame(rich.frame(canvas, print::height(), self.drawn), canvas)
     }
 
-    /// Leaves everything on the screen as it is: something else is written next.
+    /// Leaves the screen unchanged, before other output is written.
     pub(super) fn settle(&mut self) -> Result {
         let Renderer::Rich(rich) = &mut self.renderer else { return Ok(()) };
         let canvas = print::canvas();
@@ -291,7 +291,8 @@ impl RunView {
     }
 }
 
-/// The content of a part, from the part or from the opened body; `None` where it lies elsewhere.
+/// Returns the content of a part, from the part or from the opened body; `None` if it is stored
+/// elsewhere.
 async fn bytes(part: &Part, body: Option<ResponseBody>) -> Result<Option<Vec<u8>>> {
     if let Some(mut body) = body {
         let mut bytes = Vec::new();
@@ -314,7 +315,7 @@ async fn bytes(part: &Part, body: Option<ResponseBody>) -> Result<Option<Vec<u8>
     decoded.map(Some).map_err(|_| CliError::failed("the artifact's base64 is malformed"))
 }
 
-/// What to do next, where the details of a failure say so.
+/// Returns the hint in the details of a failure, if they have one.
 fn hint_in(details: &Json) -> Option<String> {
     let hint = splice::get_text(details.as_str(), &["hint"])?;
     Some(safe::block(&hint))

@@ -23,7 +23,7 @@ const EXTENSION: &str = "x_trilogue";
 
 #[derive(Debug)]
 pub(super) struct EventTranslator {
-    /// Finds what each event brings that the events before have not: official servers repeat parts, and give some only in a message's first or last event.
+    /// Finds the new content of each event: official servers repeat parts, and send some only in a message's first or last event.
     messages: RemoteRun,
     /// For links to large content, which this protocol does not need.
     thread: ThreadId,
@@ -126,7 +126,7 @@ fn description(part: &wire::MessagePart) -> Option<Value> {
     is_ours.then_some(described)
 }
 
-/// Whether a part is a value whose text came just before: our own servers give the answer of an agent with an output schema in both forms.
+/// Whether a part is a value whose text came just before: Trilogue servers send the answer of an agent with an output schema in both forms.
 fn repeats(part: &Part, text: &str) -> bool {
     let is_value = part.content_type == "application/json" && part.name.is_none();
     let content = part.content.as_deref().filter(|_| is_value);
@@ -165,7 +165,7 @@ fn metadata(metadata: Metadata) -> PartMetadata {
     }
 }
 
-/// A generic update: a plan or an agent's own update as our servers write them, else the whole object.
+/// Reads a generic update: a plan or an agent's own update as Trilogue servers write them, otherwise the whole object.
 fn update(generic: Json) -> EventBody {
     let members = generic.to_value();
     let kind = members.get("kind").and_then(Value::as_str);

@@ -15,7 +15,7 @@ pub(super) struct AgentMessage(pub(super) Vec<MessagePiece>);
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum MessagePiece {
-    /// Text, which may grow as long as nothing comes behind it.
+    /// Text, which may grow until another block follows.
     Text(String),
     Part(Box<Part>),
 }
@@ -28,7 +28,8 @@ struct AnyMessage {
     content: MessageContent,
 }
 
-/// The agent's messages in an output: the update's own, else those in the values, else the values' text. In the final output a text counts only as the whole value or under the name `message`.
+/// Returns the agent's messages in an output: the update's own messages, otherwise those in the values, otherwise the values' text. In the final output a text
+/// counts only as the whole value or under the name `message`.
 pub(super) fn agent_messages(
     messages: Option<Vec<Message>>,
     values: &Value,
@@ -56,7 +57,7 @@ pub(super) fn agent_messages(
     text.map(|text| AgentMessage(vec![MessagePiece::Text(text.clone())])).into_iter().collect()
 }
 
-/// The messages behind the last one of another role: an output may repeat the whole conversation.
+/// Returns the messages after the last one of another role: an output may repeat the whole conversation.
 fn answers(messages: impl Iterator<Item = (String, MessageContent)>) -> Vec<AgentMessage> {
     let mut answers = Vec::new();
     for (role, content) in messages {

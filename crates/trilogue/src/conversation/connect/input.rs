@@ -53,7 +53,7 @@ pub(super) fn by_schema(input: RunInput, schema: Option<&Value>) -> Result<Json>
         .hint(format!("pass --input with JSON that fits {}", safe::visible(&shown))))
 }
 
-/// The property that takes a text: the only one, the only required one, or `message` where no property is required.
+/// Returns the property that takes a text: the only one, the only required one, or `message` if no property is required.
 fn text_property(schema: &Value) -> Option<&str> {
     let properties = schema.get("properties")?.as_object()?;
     let is_text = |name: &str| {

@@ -1,4 +1,5 @@
-//! What each update adds to a run's output: the protocol sends the whole output every time.
+//! Finds the additions of each update to a run's output: the protocol sends the whole output every
+//! time.
 
 use serde_json::{Map, Value};
 use trilogue_sdk::connect::{RunError, RunStatus as UpdateStatus, StreamPayload};
@@ -19,7 +20,7 @@ const CANCELLED: [i64; 2] = [5, 6];
 pub(super) struct OutputDiff {
     /// The messages so far. The count is the id of the last one.
     messages: u64,
-    /// How much of the last message was sent on; `None` where it is complete.
+    /// The part of the last message that was emitted; `None` if the message is complete.
     open: Option<SentMessage>,
     complete: usize,
     /// Whether the server also sends every message as events: then the output adds nothing.
@@ -67,7 +68,7 @@ impl OutputDiff {
         bodies.into_iter().map(unnumbered).collect()
     }
 
-    /// One of our events under its own name, else an agent's own update.
+    /// Reads a native event under its own name, otherwise an agent's own update.
     fn update(&mut self, update: &Json, kind: Option<String>) -> EventBody {
         if let (None, Some(body)) = (&kind, native(update)) {
             self.sends_events |= matches!(body, EventBody::MessageStarted(_));

@@ -48,7 +48,7 @@ fn growing_text_is_sent_on_once() {
         values("pending", json!({ "answer": "Hello" })),
         values("success", json!({ "answer": "Hello." })),
     ]);
-    // The end has the value too, which the terminal shows only where there was no message.
+    // The end has the value too; the terminal shows it only if no message came.
     assert_eq!(shown, ["1: ", "1 Hel", "1 lo", "1.", r#"={"answer":"Hello."}"#, "completed"]);
     let shown = lines(&[
         values("pending", json!({ "message": "a" })),
@@ -150,7 +150,7 @@ fn an_agents_own_updates_are_sent_on_unchanged() {
     named["kind"] = "progress".into();
     let mut wrapped = update(json!({ "kind": "progress", "data": 7 }));
     wrapped["kind"] = "progress".into();
-    // Named as one of ours, and none.
+    // An update with the name of a native event, but not its content.
     let odd = update(json!({ "kind": "message.delta" }));
     let shown = lines(&[named, wrapped, update(json!({ "a": 1 })), odd]);
     assert_eq!(
