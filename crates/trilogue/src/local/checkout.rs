@@ -1,11 +1,11 @@
-//! The files around a working folder, which may come from a stranger: no program is started by name from there.
+//! The files around a working folder. They may come from a stranger, so no program is started by name from there.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use trilogue_backends::child::{find_program, join_folders, search_folders};
 
-/// The beginnings of the names of variables from which programs, interpreters and package runners load code or settings, in capitals.
+/// The prefixes, in capitals, of the names of variables from which programs, interpreters and package runners load code or settings.
 const LOADERS: [&str; 20] = [
     "BASH_ENV",
     "BUN_",
@@ -28,20 +28,20 @@ const LOADERS: [&str; 20] = [
     "XDG_DATA_",
     "ZDOTDIR",
 ];
-/// What can be before and after a path in the value of a variable.
+/// The separators before and after a path in the value of a variable.
 const SEPARATORS: [char; 7] = [':', '=', ',', ';', ' ', '"', '\''];
 
 /// A working folder, or the whole repository that it is part of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkout {
-    /// `None` if the user's home is in it: those files are the user's own.
+    /// `None` if the user's home is in it: then the files are the user's own.
     root: Option<PathBuf>,
 }
 
 /// A search path without the folders of a checkout.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OuterPath {
-    /// The folders that are left, as a search path. `None` if all were left out.
+    /// The remaining folders, as a search path. `None` if all were left out.
     pub path: Option<String>,
     /// The folders of the checkout, as they were written.
     pub left_out: Vec<PathBuf>,
@@ -72,7 +72,7 @@ impl Checkout {
         if has_home(&folder) {
             return Self { root: None };
         }
-        // The outermost repository: an inner one can be part of what was downloaded.
+        // The outermost repository counts: an inner one can be part of a download.
         let outer = folder.ancestors().take_while(|outer| !has_home(outer));
         let repository = outer.filter(|outer| outer.join(".git").exists()).last();
         Self { root: Some(repository.unwrap_or(&folder).to_owned()) }

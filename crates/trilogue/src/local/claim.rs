@@ -24,7 +24,7 @@ pub struct ServerClaim {
 pub enum ClaimResult {
     /// This process is the user's server.
     Held(ServerClaim),
-    /// Another process is. It may not have written its record yet.
+    /// Another process is the server. It may not have written its record yet.
     Taken(Option<ServerRecord>),
 }
 
@@ -81,7 +81,7 @@ impl ServerClaim {
         self.record.write(&self.dir.record())
     }
 
-    /// The socket to serve on; `None` from the second call on. Needs a Tokio runtime.
+    /// Returns the socket to serve on; `None` from the second call on. Needs a Tokio runtime.
     pub fn listener(&mut self) -> io::Result<Option<tokio::net::UnixListener>> {
         self.listener.take().map(tokio::net::UnixListener::from_std).transpose()
     }
@@ -95,7 +95,8 @@ impl ServerClaim {
 
 impl Drop for ServerClaim {
     fn drop(&mut self) {
-        // The lock is still held, so the socket is ours. The next server removes a socket that stays.
+        // The lock is still held, so the socket belongs to this process. The next server removes a socket
+        // that stays.
         let _ = fs::remove_file(&self.record.socket);
         self.record.remove(&self.dir.record());
     }

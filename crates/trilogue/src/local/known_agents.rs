@@ -166,7 +166,8 @@ pub fn find(name: &str) -> Option<&'static KnownAgent> {
 // === impl KnownAgent ===
 
 impl KnownAgent {
-    /// The command that starts it: the program in the search path `path`, else its package runner, both outside of the checkout. `None` if neither is installed.
+    /// Returns the command that starts it: the program in the search path `path`, otherwise its package runner, both outside of the checkout. `None` if neither
+    /// is installed.
     #[must_use]
     pub fn resolve(&self, checkout: &Checkout, path: &str) -> Option<StartCommand> {
         let (program, arguments) = self.command.split_first()?;
@@ -210,7 +211,7 @@ impl KnownAgent {
         }
     }
 
-    /// What to do if it is not installed.
+    /// Returns what to do if it is not installed.
     #[must_use]
     pub fn install_hint(&self) -> String {
         match self.install.starts_with("https://") {

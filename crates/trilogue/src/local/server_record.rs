@@ -1,4 +1,4 @@
-//! The record by which programs find a server.
+//! The record that leads programs to a server.
 
 use std::fmt;
 use std::fs::{self, File};

@@ -146,7 +146,7 @@ async fn launch(dir: &UserServerDir, starter: &Starter, deadline: Instant) -> Re
             && let Ok(Some(status)) = child.try_wait()
         {
             ended = Some(status);
-            // It may have found another server that is about to be ready.
+            // The started process may have found another server that is almost ready.
             let wait = if status.success() { OTHER_LIMIT } else { Duration::ZERO };
             end = end.min(Instant::now() + wait);
         }
@@ -196,7 +196,7 @@ pub fn this_program() -> io::Result<PathBuf> {
 
 /// Makes this process the leader of its own session, so that signals to the program that started it do not reach it.
 pub fn detach() {
-    // It fails if the process leads a group already, which is as good.
+    // It fails if the process leads a group already, which serves the same purpose.
     let _ = rustix::process::setsid();
 }
 

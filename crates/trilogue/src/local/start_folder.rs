@@ -1,4 +1,4 @@
-//! The folder in which known agents and package runners start. It has nothing that a program could take for the settings of a project.
+//! The folder in which known agents and package runners start. It contains nothing that a program could read as a project's settings.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::local::token_file;
 
 /// The name of the folder in the state folder.
 const NAME: &str = "start";
-/// What is in it. npm and uv look for the settings of a project in the folders above, up to the first that has such a file.
+/// The files of the folder. npm and uv look for a project's settings in the folders above, up to the first that has such a file.
 const FILES: [(&str, &str); 2] = [("package.json", "{\"private\": true}\n"), ("uv.toml", "")];
 
 /// Prepares the folder of the user who runs this process, and removes everything that programs have left there.
@@ -25,7 +25,7 @@ pub fn prepare() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The error of a start for which the folder cannot be prepared.
+/// Returns the error of a start whose folder cannot be prepared.
 pub(crate) fn unusable(error: &io::Error) -> Error {
     Error::new(Code::InvalidRequest, format!("the folder in which agents start cannot be prepared: {error}"))
         .hint("make the folder `trilogue/start` in XDG_STATE_HOME, or else in ~/.local/state, writable for this user, or remove it")

@@ -5,7 +5,8 @@ use indexmap::IndexMap;
 use super::{UserServerDir, start};
 use crate::config::{self, Agent, AgentKind, Log, LogFormat, Options, Socket};
 
-/// The settings of the user's server: those of the user's configuration file, else the built-in agents.
+/// Returns the settings of the user's server: those of the user's configuration file, otherwise the
+/// built-in agents.
 ///
 /// A relative path of the store begins in the server's folder.
 ///

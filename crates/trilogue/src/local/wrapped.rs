@@ -100,7 +100,8 @@ impl std::fmt::Debug for WrappedCommands {
     }
 }
 
-/// What an audit line says of a command. Arguments and the values of variables may hold secrets.
+/// Returns the audit line's text for a command. It leaves out arguments and the values of variables,
+/// which may hold secrets.
 fn audit_detail(command: &WrapCommand) -> String {
     let program = command.command.first().map_or("", String::as_str);
     let names: Vec<_> = command.env.keys().map(String::as_str).collect();

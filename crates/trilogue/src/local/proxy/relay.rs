@@ -17,7 +17,7 @@ use super::server_link::{ServerConnection, ServerLink, max_sent};
 use super::state::Proxy;
 use super::stdio::Stdio;
 
-/// How many bytes may wait for one side before the other is not read from.
+/// How many bytes may wait for one side. Beyond that, the other side is not read.
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 const LAST_BYTES: Duration = Duration::from_secs(1);

@@ -41,11 +41,11 @@ pub(super) enum EntryKind {
     Cancel(String),
     /// `$/cancel_request`. Kept while its request is open.
     CancelRequest(Id<'static>),
-    /// Anything else. Kept until it is written.
+    /// Any other message. Kept until it is written.
     Once,
 }
 
-/// A request, by what it takes to send it again.
+/// A request, by the way in which it is sent again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
     Initialize,
@@ -264,7 +264,7 @@ impl RequestJournal {
         self.entries.iter().filter(move |(_, entry)| is(entry)).map(|(number, _)| *number)
     }
 
-    /// Forgets cancellations that were written and whose requests are closed.
+    /// Forgets written cancellations whose requests are closed.
     fn drop_settled(&mut self) {
         let is_settled = |number: u64, entry: &JournalEntry| match &entry.kind {
             EntryKind::Cancel(session) => self.prompts(session).next().is_none_or(|it| it > number),

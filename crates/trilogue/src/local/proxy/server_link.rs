@@ -15,7 +15,7 @@ use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welc
 use super::super::start::{Starter, connect, connect_or_start};
 use super::super::{ServerRecord, StartedBy, UserServerDir};
 
-/// How long to wait for a server that is gone, by default.
+/// The default time to wait for a server that is gone.
 pub const RECONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// The pause after the first attempt. Doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! How far the editor has read each session.
+//! Tracks the position up to which the editor has read each session.
 
 use std::collections::HashMap;
 

@@ -15,7 +15,7 @@ pub struct Stdio {
     _flags: [Flags; 2],
 }
 
-/// How a stream was set before, to be set again at the end: other programs may share it.
+/// The earlier flags of a stream, restored at the end because other programs may share it.
 struct Flags(Option<(OwnedFd, OFlags)>);
 
 // === impl Stdio ===

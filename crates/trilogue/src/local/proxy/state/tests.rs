@@ -79,7 +79,7 @@ fn what_is_not_complete_is_not_passed_on() {
     assert!(said[0].contains(r#""method":"initialize""#) && !said[0].contains(r#""id":0"#));
     let params = splice::get(&said[1], &["params"]).unwrap();
     assert_eq!(params, format!(r#"{{"cwd":"/w","sessionId":"{session}","after":5}}"#));
-    // Answers to what the editor has not asked are not for it.
+    // The editor gets no answers to requests that it did not send.
     for line in &said {
         let id = splice::get(line, &["id"]).unwrap();
         table.server(&[&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), "#."]);
@@ -105,7 +105,7 @@ fn what_has_no_answer_is_asked_again_in_order_and_under_the_same_key() {
     table.restart();
     let after = table.told_server();
     assert_eq!(after[2..], [before[0].clone(), before[1].clone(), before[3].clone()]);
-    // What may not be done twice is not.
+    // A request that must not be repeated is not sent again.
     let failed = table.told_editor();
     assert!(failed.len() == 1 && failed[0].contains(r#""id":"x","error""#), "{failed:?}");
     table.server(&[r#"{"jsonrpc":"2.0","id":4,"result":{"stopReason":"cancelled"}}"#, "#."]);
@@ -345,7 +345,7 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
     table.editor(INITIALIZE).editor(prompt);
     let begun = Instant::now();
     table.0.on_input_end(begun);
-    // The server is being started, which takes as long as it takes.
+    // No time limit applies while the server starts.
     let met = begun + Duration::from_secs(50);
     assert!(!table.0.has_ended(met) && table.0.deadline().is_none());
     table.0.on_connect(MAX_SENT_BYTES, met);
