@@ -1,4 +1,4 @@
-//! The agents that a server runs: those of the configuration, and those of the program around it.
+//! The agents that a server runs: the configured ones, and those of the program that embeds the server.
 
 mod agent_servers;
 mod announcement;
@@ -94,7 +94,7 @@ pub(crate) fn configured_with(
 ) -> Result<ConfiguredAgents> {
     options.notify.check()?;
     let mut all = ConfiguredAgents { agents: Vec::new(), schedules: Vec::new() };
-    // The places of those behind another server whose name for the Agent Connect Protocol comes from that server.
+    // The places of remote agents whose name for the Agent Connect Protocol comes from their server.
     let mut told = Vec::new();
     let mut origins = HashMap::new();
     for (name, agent) in &options.agents {
@@ -115,7 +115,7 @@ pub(crate) fn configured_with(
         all.agents.extend(entry);
         all.schedules.extend(schedule);
     }
-    // What a server elsewhere says does not keep this one from starting.
+    // A conflicting name from another server does not prevent the start.
     told.retain(|(_, place, _)| is_reference_taken(&all.agents, *place));
     for (name, place, schedule) in told {
         tracing::warn!(
@@ -141,7 +141,7 @@ pub(crate) fn configured_with(
     Ok(all)
 }
 
-/// Notes where agents come from, by their names; refuses a name that another has.
+/// Records each agent's origin by its name; refuses a name that another agent has.
 fn note_origin(
     origins: &mut HashMap<AgentName, String>,
     name: &str,
@@ -176,7 +176,7 @@ fn reference(agent: &dyn Backend) -> (String, String) {
     (connect::name(card).to_owned(), card.version.clone())
 }
 
-/// Refuses settings that mean nothing where they are.
+/// Refuses settings that do not apply to this agent.
 fn check_settings(name: &str, agent: &config::Agent) -> Result<()> {
     let name = AgentName::parse(name)?;
     if let Some(key) = agent.misplaced() {
@@ -266,7 +266,7 @@ fn built_in(
     Ok(Arc::new(described.map_err(|error| of_setting(name, &error))?))
 }
 
-/// What is wrong with a descriptor, with the setting that names it.
+/// Returns the error of a descriptor, with the setting that names it.
 fn of_setting(name: &AgentName, error: &Error) -> Error {
     let message = format!("`agents.{name}.descriptor`: {}", error.message());
     let named = Error::new(Code::InvalidRequest, message).violations(error.violated().to_vec());
@@ -276,7 +276,7 @@ fn of_setting(name: &AgentName, error: &Error) -> Error {
     }
 }
 
-/// How callers of each agent may show who they are, where the configuration says so.
+/// Returns the authentication schemes of each agent for which the configuration sets them.
 pub(crate) fn schemes(options: &config::Options) -> Result<HashMap<AgentName, Vec<Scheme>>> {
     let mut schemes = HashMap::new();
     for (name, agent) in &options.agents {

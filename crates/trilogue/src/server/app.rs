@@ -61,7 +61,7 @@ pub struct App {
     settings_in_force: Vec<(String, String)>,
 }
 
-/// What a shutdown left behind.
+/// The work that a shutdown left unfinished.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Runs that were running at the deadline and ended as lost.
@@ -98,7 +98,7 @@ pub async fn serve(agents: impl Into<Agents>, serve: impl Into<Serve>) -> Result
     Ok(())
 }
 
-/// Checks what can be checked of options without starting anything: agents, log level, the store's kind, addresses.
+/// Checks the parts of the options that need no start: agents, log level, the store's kind, addresses.
 pub fn check(options: &Options) -> Result<()> {
     let mounts = options.mounts_in_force()?;
     let descriptors = descriptor::of_files(options)?;
@@ -320,13 +320,13 @@ impl App {
         &self.local_listener
     }
 
-    /// Where the server listens.
+    /// Returns the addresses on which the server listens.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.listeners.addresses
     }
 
-    /// The token file of each address; none where the server needs no token.
+    /// Returns the token file of each address; empty if the server needs no token.
     #[must_use]
     pub fn token_files(&self) -> &[PathBuf] {
         &self.token_files
@@ -388,7 +388,7 @@ fn node_name(options: &Options) -> Option<&str> {
 fn settings_in_force(options: &Options) -> Vec<(String, String)> {
     let mut defaults = Options::default();
     for (name, agent) in &options.agents {
-        // An agent's settings differ from those of its kind.
+        // Each agent is compared with the defaults of its kind.
         defaults.agents.insert(name.clone(), config::Agent::of(agent.kind));
     }
     let defaults = config::settings(&defaults, None, &[]);
@@ -450,7 +450,7 @@ fn callback_sender(policy: Policy, secrets: CallbackSecrets) -> Result<Sender> {
     Ok(Sender::new(client, secrets))
 }
 
-/// What the keys of callbacks are derived from: the configured secrets, else the one in the state folder.
+/// Returns the secrets from which the keys of callbacks are derived: the configured ones, otherwise the one in the state folder.
 fn callback_secrets(options: &Options, state: Option<&Path>) -> Result<CallbackSecrets> {
     let mut secrets: Vec<_> = options.callbacks.secrets.0.iter().map(Secret::key).collect();
     if secrets.is_empty() {
@@ -474,7 +474,7 @@ fn callback_secrets(options: &Options, state: Option<&Path>) -> Result<CallbackS
     Ok(CallbackSecrets::new(secrets))
 }
 
-/// Says where the server listens. Without a reader of standard output it serves all the same.
+/// Prints the server's addresses. An error is ignored, so that the server also runs without a reader of standard output.
 fn announce(addresses: &[SocketAddr]) {
     let mut to = std::io::stdout().lock();
     for address in addresses {

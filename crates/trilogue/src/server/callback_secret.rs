@@ -1,4 +1,4 @@
-//! The secret from which the keys of callbacks are derived where the configuration names none. It is generated once, into a file that only its user can read.
+//! The secret from which the keys of callbacks are derived if the configuration names none. It is generated once, into a file that only its user can read.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

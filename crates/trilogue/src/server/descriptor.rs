@@ -39,7 +39,7 @@ pub(crate) fn of_files(options: &config::Options) -> Result<Descriptors> {
     Ok(descriptors)
 }
 
-/// All descriptors, those of addresses too; `state` is where copies are kept.
+/// Loads all descriptors, also those at addresses; `state` is the folder of their copies.
 pub(crate) async fn load(
     options: &config::Options,
     policy: &Policy,
@@ -108,7 +108,7 @@ async fn read_address(
         Ok(Err(why)) => why,
         Err(_) => Error::new(Code::PeerUnavailable, "it does not answer in time"),
     };
-    // What cannot be read from here may not be read from a copy either.
+    // An address that this server must not read is not read from a copy either.
     if why.code() != Code::EgressRefused
         && let Some(copy) = copy.filter(|copy| copy.exists())
     {
@@ -152,7 +152,7 @@ fn told(error: &trilogue_egress::Error) -> Error {
     }
 }
 
-/// The copy of what lies at an address: another address never serves it.
+/// Returns the path of the copy of an address. Another address never uses it.
 fn copy_of(state: &Path, address: &Url) -> PathBuf {
     let hash: [u8; 32] = Sha256::digest(address.as_str()).into();
     let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -26,7 +26,8 @@ pub(crate) async fn ensure(
     let files: Vec<_> = addresses.iter().map(|address| token_file::path(state, *address)).collect();
     let mut working = None;
     for file in &files {
-        // A file that others can read, or that cannot be read, counts as none: it gets a new token.
+        // A file that others can read, or that cannot be read, counts as missing: it gets a new
+        // token.
         let Ok(Some(secret)) = token_file::read(file) else { continue };
         if works(tokens, &secret, now).await? {
             working = Some(secret);

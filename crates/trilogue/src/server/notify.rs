@@ -201,7 +201,7 @@ mod tests {
         is_gone(&path).await;
     }
 
-    /// Waits until the process whose number is in this file is not there any more.
+    /// Waits until the process whose number is in this file is gone.
     async fn is_gone(file: &std::path::Path) {
         let pid = std::fs::read_to_string(file).unwrap();
         let until = tokio::time::Instant::now() + Duration::from_secs(20);

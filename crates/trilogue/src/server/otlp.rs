@@ -1,4 +1,4 @@
-//! Where traces go: the settings, and the variables that every program with OpenTelemetry knows.
+//! The destination of traces: the settings, and the standard variables of OpenTelemetry.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 // === impl Tracing ===
 
 impl Tracing {
-    /// What the settings and the environment of this process ask for; `None` for no traces.
-    /// Errors: `invalid_request` for a wrong setting, or a header without value.
+    /// Combines the settings with the environment of this process; returns `None` if traces are off. Errors: `invalid_request` for a
+    /// wrong setting, or a header without value.
     pub(crate) fn of(otlp: &Otlp) -> Result<Option<Self>> {
         Self::with(otlp, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -213,7 +213,7 @@ fn resource(otlp: &Otlp, env: Environment<'_>) -> Vec<(String, String)> {
     attributes
 }
 
-/// The time limit of a request. The environment counts where the setting is the default.
+/// Returns the time limit of a request. The environment applies if the setting has its default.
 fn timeout(otlp: &Otlp, env: Environment<'_>) -> Span {
     let milliseconds = env("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
         .or_else(|| env("OTEL_EXPORTER_OTLP_TIMEOUT"))

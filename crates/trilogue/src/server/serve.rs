@@ -1,4 +1,4 @@
-//! What a program around the library needs to be a server: its command line and its output.
+//! The command line and the output of a program that embeds the library as a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

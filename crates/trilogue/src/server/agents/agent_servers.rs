@@ -17,11 +17,11 @@ use crate::config::{self, AgentKind};
 /// How long the start of this server waits for servers that it starts. A slower one is used as soon as it answers.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// One server for each address and each command, by the agents that are behind it.
+/// One server for each address and each command, by the names of its agents.
 #[derive(Debug, Default)]
 pub(crate) struct AgentServers(HashMap<String, Arc<AgentServer>>);
 
-/// What makes two agents be behind one server.
+/// Two agents with equal keys share one server.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum ServerKey {
     Url(String),
@@ -60,7 +60,7 @@ impl AgentServers {
         }
     }
 
-    /// Whether two agents are behind one server.
+    /// Whether two agents share one server.
     pub(crate) fn is_same(&self, one: &str, other: &str) -> bool {
         let (one, other) = (self.0.get(one), self.0.get(other));
         one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(one, other))

@@ -70,7 +70,8 @@ fn told(agent: &dyn Backend) -> NodeAgent {
     NodeAgent { name: name.to_owned(), digest, also }
 }
 
-/// A digest of what clients see of an agent on every face, and of its kind. What a hosted agent says of itself only once it runs is left out.
+/// Returns a digest of an agent's kind and of its data that clients see in every protocol. Data that a hosted agent reports only once it runs
+/// is left out.
 fn digest(card: &AgentCard, is_native: bool) -> String {
     let seen = json!([
         is_native,

@@ -1,4 +1,4 @@
-//! Asks the servers of agents elsewhere now and then what their agents are.
+//! Requests the descriptions of remote agents from their servers at intervals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct RefreshTasks(Vec<AbortHandle>);
 // === impl RefreshTasks ===
 
 impl RefreshTasks {
-    /// Asks from now on. Agents that come are served by this runtime, if their names are free where these protocols are mounted.
+    /// Starts the requests. New agents are served by this runtime, if their names are free in the mounted protocols.
     pub(crate) fn start(all: Vec<RefreshSchedule>, runtime: &Runtime, mounts: &[Mount]) -> Self {
         let keep = |schedule: RefreshSchedule| {
             tokio::spawn(schedule.keep(runtime.clone(), mounts.to_vec())).abort_handle()

@@ -21,7 +21,7 @@ use super::of_setting;
 use super::refresh::RefreshSchedule;
 use crate::config::{self, AgentKind, TokenAs};
 
-/// Agents elsewhere: their servers, and what these say of them.
+/// The remote agents: their servers, and the descriptions that the servers sent.
 #[derive(Debug, Default)]
 pub(crate) struct Elsewhere {
     servers: AgentServers,
@@ -48,7 +48,8 @@ impl Elsewhere {
         Ok(Self { servers, ..Self::default() })
     }
 
-    /// Starts the servers that are started here, then asks all servers at once what their agents are. One that does not say is warned of, and its agent is served all the same.
+    /// Starts the servers that this process runs, then requests the descriptions of their agents from all servers at once. For a server without a description,
+    /// the log gets a warning and its agent is served anyway.
     pub(crate) async fn find(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
         let mut found = Self::unasked(options, children)?;
         found.servers.start().await;
@@ -84,7 +85,7 @@ impl Elsewhere {
         entry.map(|it| it.found.clone()).unwrap_or_default()
     }
 
-    /// Whether the server of an agent has said what it is.
+    /// Whether the server of an agent has sent its description.
     pub(crate) fn knows(&self, agent: &AgentName) -> bool {
         let name = agent.as_str();
         let is_complete = |it: &AgentDescription| it.is_complete;
@@ -143,7 +144,7 @@ impl DirectoryEntry {
     }
 }
 
-/// What servers have said. Of those that have not, the log warns.
+/// Returns the descriptions that servers sent. Logs a warning for each server that sent none.
 fn told<T>(answers: Vec<(&String, Result<T>)>) -> HashMap<String, T> {
     let said = answers.into_iter().filter_map(|(name, answer)| match answer {
         Ok(said) => Some((name.clone(), said)),
@@ -191,7 +192,7 @@ pub(super) fn connect(
     })
 }
 
-/// Where an agent is; its name there is its name here where the settings do not say it.
+/// Returns a remote agent. Its name on its server is its name here, unless the settings have another.
 fn remote(
     name: &AgentName,
     agent: &config::Agent,

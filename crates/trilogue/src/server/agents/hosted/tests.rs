@@ -23,7 +23,7 @@ fn launched(settings: &str) -> Result<Launch> {
     launch(&name, &agent)
 }
 
-/// What an agent with a command alone is launched with.
+/// The launch of an agent with a command and no other setting.
 fn least() -> Launch {
     Launch {
         roots: vec![std::env::current_dir().unwrap()],
