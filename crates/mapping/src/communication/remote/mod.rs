@@ -1,4 +1,4 @@
-//! An agent behind a server of this protocol: what it is sent, and what its events mean.
+//! Maps a run at a remote server of this protocol: the request that it gets, and the meaning of its events.
 
 mod repeated_parts;
 mod streamed_content;
@@ -30,7 +30,7 @@ use crate::{LoggedPosition, time};
 use repeated_parts::RepeatedParts;
 use streamed_content::{Difference, StreamedContent};
 
-/// The kind of the event that says that a message's end contradicts what its server streamed of it.
+/// The kind of the event that reports a contradiction between a message's end and its streamed content.
 const CONTRADICTION: &str = "message.contradiction";
 
 /// Reads the events of a remote run, in their order, into the vocabulary.
@@ -38,13 +38,13 @@ const CONTRADICTION: &str = "message.contradiction";
 /// The same events give the same bodies with the same ids, so that a run that is read again from its first event can be continued where its log ends.
 #[derive(Clone, Debug)]
 pub struct RemoteRun {
-    /// The run here: what the ids of messages without one are made from.
+    /// The local run, from which the ids of messages without an id are made.
     run: uuid::Uuid,
     role: Role,
     progress: RemoteProgress,
-    /// What the server may repeat of the message that is open.
+    /// The content of the open message that the server may repeat.
     repeats: RepeatedParts,
-    /// Whether the server is one of ours, whose generic events are what we know.
+    /// Whether the remote server is a Trilogue server, whose generic events are known.
     is_ours: bool,
     /// Whether the run's mount holds its agent to the documents' rules.
     is_strict: bool,
@@ -67,12 +67,12 @@ pub struct RemoteProgress {
 struct OpenRemoteMessage {
     #[serde(serialize_with = "write_id", deserialize_with = "read_id")]
     id: MessageId,
-    /// What the events have brought of it.
+    /// The content of the message in the events so far.
     brought: LoggedCount,
-    /// What they had brought before the question after which the run was resumed.
+    /// The content before the question after which the run was resumed.
     #[serde(skip)]
     before: LoggedCount,
-    /// What they have brought since.
+    /// The content since then.
     #[serde(skip)]
     streamed: StreamedContent,
 }
@@ -89,7 +89,7 @@ enum Boundary {
 // === impl RemoteRun ===
 
 impl RemoteRun {
-    /// For a run here, whose messages get this role.
+    /// Makes the reader for a local run, whose messages get this role.
     #[must_use]
     pub fn new(run: &str, role: Role) -> Self {
         let run = uuid::Uuid::new_v5(&super::NAMESPACE, run.as_bytes());
@@ -98,13 +98,13 @@ impl RemoteRun {
         Self { run, role, progress, repeats, is_ours: false, is_strict: false, logged }
     }
 
-    /// The same run, at a server of which is known whether it is one of ours.
+    /// Sets whether the remote server is a Trilogue server.
     #[must_use]
     pub fn at_ours(self, is_ours: bool) -> Self {
         Self { is_ours, ..self }
     }
 
-    /// The same run, created through a mount whose rules for agents' output have this name.
+    /// Sets the mount through which the run was created, by the name of its rules for agents' output.
     #[must_use]
     pub fn under_rules(self, rules: Option<&str>) -> Self {
         Self { is_strict: rules == Some(strict::RULES), ..self }
@@ -119,7 +119,7 @@ impl RemoteRun {
         Self { progress, ..self }
     }
 
-    /// The same run, read again from its first event: what is logged already is left out.
+    /// Reads the run again from its first event: content that is logged already is left out.
     #[must_use]
     pub fn from_log(mut self, logged: LoggedPosition) -> Self {
         self.logged = logged;
@@ -138,8 +138,9 @@ impl RemoteRun {
         self.progress.open.as_ref().map(|open| (&open.id, &self.role))
     }
 
-    /// What an event adds to the log. An event about the run adds what its output has beyond the earlier events.
-    /// Fails with `json_too_deep`, naming the field; with `output_invalid` where the event breaks the rules of a strict mount, and with `protocol_violation` where it contradicts an earlier one there.
+    /// Returns the additions of an event to the log. An event about the run adds the part of its output that the earlier events lack. Fails with
+    /// `json_too_deep`, naming the field; with `output_invalid` if the event breaks the rules of a strict mount, and with `protocol_violation` if it
+    /// contradicts an earlier one there.
     pub fn push(&mut self, event: Event) -> Result<Vec<Body>> {
         if self.is_strict {
             strict::check_event(&event)?;
@@ -194,7 +195,7 @@ impl RemoteRun {
         self.progress.messages = self.progress.messages.saturating_add(1);
         let read = read_message(message)?;
         let times = Times { created_at: read.created_at, completed_at: read.completed_at };
-        // Only what a remote states is kept: a message that grows has no end yet.
+        // Only times that the remote states are kept: a message that grows has no end yet.
         let times = Some(times).filter(|times| times.completed_at.is_some());
         self.progress.open = Some(OpenRemoteMessage {
             id: id.clone(),
@@ -219,8 +220,8 @@ impl RemoteRun {
         Ok(())
     }
 
-    /// Adds what a whole message has beyond what the earlier events have brought of it.
-    /// What was streamed cannot be taken back. If the message contradicts it, the log says so, and the message's own parts follow from the first that differs.
+    /// Adds the content of a whole message that the earlier events lack. Streamed content cannot be taken back. If the message contradicts it, the log records
+    /// that, and the message's own parts follow from the first that differs.
     fn complete_to(
         &mut self,
         mut message: WireMessage,
@@ -266,7 +267,7 @@ impl RemoteRun {
         Ok(Body::State(StateEvent::Custom { kind: CONTRADICTION.to_owned(), data }))
     }
 
-    /// Adds what a run's output has beyond the earlier events. Its last message may be unfinished, unless the run is complete.
+    /// Adds the content of a run's output that the earlier events lack. Its last message may be unfinished, unless the run is complete.
     fn output(
         &mut self,
         output: Vec<WireMessage>,
@@ -318,7 +319,7 @@ impl RemoteRun {
     }
 }
 
-/// Whether an event says that a message's end contradicts what its server streamed of it.
+/// Whether an event reports a contradiction between a message's end and its streamed content.
 pub fn is_contradiction(body: &Body) -> bool {
     matches!(body, Body::State(StateEvent::Custom { kind, .. }) if kind == CONTRADICTION)
 }
@@ -358,7 +359,8 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>,
     Deserialize::deserialize(value).map(Some)
 }
 
-/// What a generic event of a server of ours was there: a plan, a rule or an update of the agent's own. `None` for one that came to it as a generic event, and for the news of a tool call, whose part follows.
+/// Returns the original of a Trilogue server's generic event: a plan, a rule or an update of the agent's own. Returns `None` for an event that was generic at
+/// that server too, and for the news of a tool call, whose part follows.
 fn own_event(generic: &WireJson) -> Result<Option<Body>> {
     let Ok(own) = serde_json::from_str::<OwnGeneric<'_>>(generic.as_str()) else { return Ok(None) };
     Ok(match (own.kind.as_str(), own.entries, own.rule, own.allowed, own.data) {
@@ -378,8 +380,8 @@ fn own_event(generic: &WireJson) -> Result<Option<Body>> {
     })
 }
 
-/// The input of a remote run: messages that the agent has not seen yet, then the run's own.
-/// Content that is stored beside the log is left out: the caller puts it in its place first.
+/// Returns the input of a remote run: messages that the agent has not seen yet, then the run's own. Content that is stored outside the log is left out: the
+/// caller must insert it first.
 #[must_use]
 pub fn remote_input(missed: &[Message], input: &Input) -> Vec<WireMessage> {
     let mut messages: Vec<_> = missed.iter().map(wire_message).collect();
@@ -390,7 +392,7 @@ pub fn remote_input(missed: &[Message], input: &Input) -> Vec<WireMessage> {
     messages
 }
 
-/// A message as another server takes it; its id is where our own face shows it.
+/// Makes a message for another server; the id is in the member in which Trilogue shows ids.
 fn wire_message(message: &Message) -> WireMessage {
     let id = json!({ "message_id": message.id.as_str() });
     let mut extra = Extra::new();
@@ -417,7 +419,7 @@ fn wire_parts(parts: &[Part]) -> Vec<MessagePart> {
     let wire = parts.iter().filter_map(|part| {
         let mut rendered = Vec::new();
         write_part(part, false, |_| String::new(), &mut rendered);
-        // What this module writes it reads.
+        // Every message that this module writes is readable.
         read(&rendered, Rules::Lenient).ok()
     });
     wire.collect()
@@ -440,8 +442,8 @@ fn json_part(value: &Json) -> MessagePart {
     MessagePart::json(&crate::native::json(value))
 }
 
-/// What a remote run awaits, and the id under which a server of ours knows it. A question of another server wants a message.
-/// Fails with `json_too_deep`, naming the field; `protocol_violation` for a run that awaits nothing.
+/// Returns the question of a remote run, and its id if the remote is a Trilogue server. A question of another server expects a message. Fails with
+/// `json_too_deep`, naming the field; `protocol_violation` for a run that awaits nothing.
 pub fn remote_interrupt(run: &Run) -> Result<(Interrupt, Option<String>)> {
     let Some(request) = &run.await_request else {
         return Err(Error::new(
@@ -463,7 +465,7 @@ pub fn remote_interrupt(run: &Run) -> Result<(Interrupt, Option<String>)> {
     Ok((interrupt, theirs))
 }
 
-/// Why a remote run failed. The reason and the details of a server of ours are kept.
+/// Returns why a remote run failed. The reason and the details of a Trilogue server are kept.
 #[must_use]
 pub fn remote_failure(error: &ErrorBody) -> Failure {
     let data = error.data.as_ref().map(WireJson::to_value).unwrap_or_default();

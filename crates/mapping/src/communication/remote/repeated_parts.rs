@@ -18,11 +18,11 @@ pub(super) struct RepeatedParts {
     next: usize,
     /// How many bytes of the next part's text were repeated.
     repeated_bytes: usize,
-    /// Whether a part was new. A text behind it is new too: short texts come again by chance.
+    /// Whether a part was new. A text after it is new too: short texts recur by chance.
     has_new: bool,
 }
 
-/// What a text does where it repeats from some part on.
+/// The relation of a text to the known texts from some part on.
 enum TextMatch {
     /// It ends inside or at the end of this part; `bytes` of the part are repeated.
     Whole { end: usize, bytes: usize },
@@ -96,7 +96,8 @@ impl RepeatedParts {
         vec![Part::text([begun, text].concat())]
     }
 
-    /// How far a text repeats the texts from this place on, from the byte `bytes` of the first; `None` where it differs.
+    /// Returns how far a text repeats the texts from this place on, from the byte `bytes` of the first; `None` if it
+    /// differs.
     fn matched(&self, place: usize, bytes: usize, text: &str) -> Option<TextMatch> {
         let (mut end, mut bytes, mut text) = (place, bytes, text);
         self.text(place)?;
@@ -156,7 +157,7 @@ mod tests {
             (vec![text("a"), text("b")], vec![text("b"), text("a"), text("a")], vec![text("a")]),
             (vec![text("a"), image()], vec![image(), text("a"), text("b")], vec![text("b")]),
             (vec![text("a"), text("bc")], vec![text("b"), text("c"), text("d")], vec![text("d")]),
-            // Only the beginning is that of a known text.
+            // Only the beginning repeats a known text.
             (vec![text("two")], vec![text("t"), text("hree")], vec![text("three")]),
             (vec![text("two")], vec![text("t"), image()], vec![text("t"), image()]),
         ] {

@@ -1,4 +1,4 @@
-//! What a server streamed of a message, held against the whole message that it sends afterwards.
+//! The streamed content of a message, compared with the whole message that the server sends afterwards.
 
 use trilogue_domain::Part;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ enum StreamedPiece {
     Part(Uuid),
 }
 
-/// What a whole message has beyond the streamed content.
+/// The content of a whole message that was not streamed.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Difference {
     /// Its further parts, from the first on that differs.
@@ -46,13 +46,14 @@ impl StreamedContent {
         }
     }
 
-    /// Compares the content with that of a whole message. One that is not final may lack what was streamed last.
+    /// Compares the content with that of a whole message. A message that is not final may lack the content that
+    /// was streamed last.
     pub(super) fn compare(&self, whole: &[Part], is_final: bool) -> Difference {
         let (mut pieces, mut bytes) = (self.0.as_slice(), 0);
         let mut parts = Vec::new();
         let mut differs = false;
         for part in whole {
-            // A text that is used up ends where another kind of part follows.
+            // A text that is used up ends if another kind of part follows.
             if plain_text(part).is_none()
                 && let [StreamedPiece::Text(known), rest @ ..] = pieces
                 && bytes == known.len()

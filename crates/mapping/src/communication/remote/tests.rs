@@ -30,7 +30,7 @@ fn run(status: &str, members: &Value) -> Value {
     run
 }
 
-/// What our own face shows of these bodies, as values without times.
+/// Returns these bodies as the protocol shows them, as values without times.
 fn shown(bodies: Vec<Body>) -> Vec<Value> {
     let options = ProjectionOptions {
         strict: false,
@@ -203,7 +203,7 @@ fn a_run_that_is_read_again_goes_on_where_its_log_ends_in_every_form() {
     }
 }
 
-/// What was streamed is polled after a restart, and the other way round.
+/// A streamed run is polled after a restart, and a polled one is streamed.
 #[test]
 fn a_run_that_is_read_again_in_another_form_adds_nothing() {
     let forms = forms_of_a_message(&whole_message());
