@@ -53,7 +53,7 @@ pub(crate) enum AgentSource {
 // === impl AgentSource ===
 
 impl AgentSource {
-    /// The user's settings come before what the program knows of an agent, so a configured agent starts this user's server if it does not run.
+    /// The user's settings take precedence over the built-in knowledge of an agent, so a configured agent starts this user's server if it does not run.
     ///
     /// # Errors
     /// If the configuration cannot be read, or if the running server does not have an agent that is configured.
@@ -283,7 +283,8 @@ pub(crate) async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
     }
 }
 
-/// A known agent as a command, with its variables and the way in which it signs in. Nothing of the checkout around the folder decides what is started.
+/// Makes a command of a known agent, with its variables and its way of signing in. No file of the checkout around the folder influences which program is
+/// started.
 pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Result<WrapCommand> {
     let checkout = Checkout::around(Path::new(&cwd));
     let mut command = wrap_command(Vec::new(), cwd);

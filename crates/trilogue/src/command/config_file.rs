@@ -10,7 +10,7 @@ use trilogue::local::start;
 use crate::terminal::exit::{CliError, Result};
 use crate::terminal::safe;
 
-/// The file that is named, else the one that this user's server reads.
+/// Returns the named file, otherwise the one that this user's server reads.
 pub(crate) fn place(named: Option<&PathBuf>, option: &str) -> Result<PathBuf> {
     named.cloned().or_else(start::config_path).ok_or_else(|| {
         CliError::usage("cannot find the configuration folder")

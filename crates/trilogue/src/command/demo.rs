@@ -81,7 +81,8 @@ impl Demo {
         served
     }
 
-    /// Enters the folder of the user's server, in which the relative paths of its settings begin. Those of the command line begin where it was typed.
+    /// Enters the folder of the user's server, in which the relative paths of its settings begin. Relative paths of the command line begin in the caller's
+    /// folder.
     fn in_folder(&self, dir: &UserServerDir) -> Result<Overrides> {
         let entered = self.overrides.with_absolute_paths().and_then(|overrides| {
             std::env::set_current_dir(dir.folder())?;
@@ -93,7 +94,7 @@ impl Demo {
     }
 }
 
-/// What a person at the terminal reads.
+/// The log settings for a person at the terminal.
 fn terminal_log() -> Log {
     Log { format: LogFormat::Text, level: "warn".to_owned() }
 }
@@ -105,12 +106,12 @@ fn runs_already(by: Option<&ServerRecord>) -> CliError {
     )
 }
 
-/// The address, and what to try, as commands that work when pasted.
+/// Returns the address and examples, as commands that work when pasted.
 fn welcome(app: &App, keeps: &str) -> String {
     let Some(address) = app.addresses().first() else { return String::new() };
     let url = format!("http://{address}");
     let is_found = matches!(app.local_listener(), LocalListener::Open(_));
-    // Commands find this user's server by themselves.
+    // Commands find this user's server without an option.
     let to = if is_found { String::new() } else { format!(" --url {url}") };
     let program = this_program();
     let command = shell_word(&program);
@@ -133,7 +134,7 @@ fn welcome(app: &App, keeps: &str) -> String {
     text
 }
 
-/// This program as a command: its name where the search path finds it, else its path.
+/// Returns the command of this program: its name if the search path finds it, otherwise its path.
 fn this_program() -> PathBuf {
     let Ok(here) = std::env::current_exe() else { return PathBuf::from("trilogue") };
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -147,7 +148,7 @@ fn this_program() -> PathBuf {
     }
 }
 
-/// A path for a shell, short where it is below the home folder.
+/// Formats a path for a shell, shortened if it is below the home folder.
 fn from_home(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {

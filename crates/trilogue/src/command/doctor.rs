@@ -193,7 +193,7 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
     found
 }
 
-/// What is wrong with the store.
+/// Returns the problems of the store.
 fn store(state: &StoreState, write_problem: Option<&str>) -> Vec<ProbeFinding> {
     let problem = |detail| ProbeFinding::problem("store", detail);
     let mut found = Vec::new();

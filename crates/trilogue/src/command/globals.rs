@@ -9,7 +9,7 @@ use crate::conversation::attach::is_local;
 use crate::terminal::exit::{CliError, Result};
 use crate::terminal::safe;
 
-/// The default server, where this user has none of their own.
+/// The default server, if this user has none of their own.
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 
 /// Options of every command.
@@ -41,7 +41,7 @@ impl Globals {
         self.url.as_deref().filter(|url| !url.is_empty())
     }
 
-    /// The server to talk to: the named one, else this user's, else the default address.
+    /// Returns the server to talk to: the named one, otherwise this user's, otherwise the default address.
     pub(crate) fn server(&self) -> String {
         let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
         self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
@@ -69,7 +69,8 @@ impl Globals {
         })
     }
 
-    /// Passes where this user's server on this machine is meant. `only` says what can be done with that one alone, in words before the other server's address; `elsewhere` says what to do instead.
+    /// Succeeds if the target is this user's server on this machine. `only` names the operation that works with that server alone, in words before the other
+    /// server's address; `elsewhere` names the alternative.
     pub(crate) fn require_users_server(&self, only: &str, elsewhere: &str) -> Result {
         let Some(url) = self.another_server() else { return Ok(()) };
         let url = safe::visible(url);
@@ -77,7 +78,7 @@ impl Globals {
             .hint(format!("leave --url out and unset TRILOGUE_URL{elsewhere}")))
     }
 
-    /// Adds to a refusal where its token came from: a token that was given has precedence over the saved one.
+    /// Adds the source of the token to a refusal: a given token takes precedence over the saved one.
     pub(crate) fn explain_refusal(&self, error: CliError) -> CliError {
         let Some(token) = self.token.as_ref().filter(|token| !token.is_empty()) else {
             return error;

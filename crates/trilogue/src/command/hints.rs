@@ -107,7 +107,7 @@ fn literals(source: &str, call: bool) -> String {
     text
 }
 
-/// The whole commands of a hint: in backticks, or behind a colon. What is filled in stands as a word.
+/// Returns the whole commands of a hint: in backticks, or after a colon. A word replaces each placeholder.
 fn commands(hint: &str) -> Vec<String> {
     let mut found = Vec::new();
     for begin in ["`trilogue ", ": trilogue "] {

@@ -115,7 +115,7 @@ fn entries(installed: &[AgentName]) -> String {
     entries.collect::<Vec<_>>().join("\n")
 }
 
-/// What to do next, in one sentence.
+/// Returns the next step for the user, in one sentence.
 fn next(named: Option<&Path>) -> String {
     if let Some(file) = named {
         let file = safe::visible(&file.display().to_string());

@@ -64,7 +64,8 @@ impl Logs {
     }
 }
 
-/// Lines that cannot control the terminal: they hold what clients and agents sent. On a terminal they fit its width.
+/// Writes lines that cannot control the terminal, because they contain text of clients and agents. On a terminal
+/// they fit its width.
 fn show(text: &str) -> Result {
     let lines = text.lines().map(|line| safe::line(line) + "\n");
     match print::is_terminal() {
@@ -73,7 +74,7 @@ fn show(text: &str) -> Result {
     }
 }
 
-/// A line of text with whole seconds and with ids as tables show them. A line of JSON stays what it is.
+/// Formats a line of text with whole seconds and with ids as tables show them. A line of JSON stays unchanged.
 fn for_person(line: &str) -> String {
     if line.starts_with('{') {
         return line.to_owned();

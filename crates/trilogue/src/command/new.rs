@@ -10,9 +10,9 @@ use crate::command::globals::Globals;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
-/// What a template has in place of the agent's name.
+/// The placeholder of the agent's name in a template.
 const PLACEHOLDER: &str = "NAME";
-/// What a template's file ends with that would be a package of its own here.
+/// The suffix of a template's files that would otherwise make it a package of this workspace.
 const SUFFIX: &str = ".template";
 /// The longest name, in bytes.
 const MAX_NAME_BYTES: usize = 64;

@@ -2,7 +2,7 @@
 
 use trilogue_wire::native::{AgentDifference, Node};
 
-/// What a server does now, in a few words.
+/// Describes the state of a server in a few words.
 pub(super) fn state(node: &Node) -> String {
     match (node.this, node.alive) {
         _ if node.alive && node.draining => "draining".to_owned(),
@@ -12,7 +12,7 @@ pub(super) fn state(node: &Node) -> String {
     }
 }
 
-/// What the servers do not agree about, after the agent's name.
+/// Describes the disagreement of the servers, after the agent's name.
 pub(super) fn difference(found: &AgentDifference) -> String {
     let groups: Vec<_> = found.variants.iter().map(|names| names.join(", ")).collect();
     let mut text = match groups.as_slice() {

@@ -90,7 +90,7 @@ fn all_listeners() -> Option<Vec<Listener>> {
     (!tables.is_empty()).then_some(found)
 }
 
-/// The listeners that may get a connection to this address: those on it, or else those on any address.
+/// Returns the listeners that may get a connection to this address: those on it, otherwise those on any address.
 fn takers(listeners: &[Listener], address: SocketAddr) -> Vec<Listener> {
     let on = |is_fitting: &dyn Fn(IpAddr) -> bool| -> Vec<Listener> {
         let same_port = listeners.iter().filter(|it| it.address.port() == address.port());

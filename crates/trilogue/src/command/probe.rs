@@ -15,7 +15,7 @@ use crate::terminal::{print, safe};
 
 /// How long a name may take to resolve, and an address to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// What a hint below a finding begins with.
+/// The prefix of a hint below a finding.
 const HINT: &str = "  hint";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

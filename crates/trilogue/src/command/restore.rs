@@ -146,7 +146,7 @@ pub(super) async fn cancel_open_runs(url: &str, options: trilogue_store::Options
     Ok(done?)
 }
 
-/// Prints what a backup holds; fails where it is damaged.
+/// Prints the content of a backup; fails if the backup is damaged.
 fn tell(report: &VerifyReport, globals: &Globals) -> Result {
     if globals.json {
         print::json(&json!({

@@ -44,7 +44,7 @@ pub(crate) struct Overrides {
     port_file: Option<PathBuf>,
 }
 
-/// Where a server is found and where it logs to.
+/// The folder in which a server is found, and its log.
 #[derive(Debug)]
 pub(crate) struct ServerPlace {
     pub(crate) local_listener: LocalListener,
@@ -97,7 +97,7 @@ impl Overrides {
         set
     }
 
-    /// Whether the command line says where to listen.
+    /// Whether the command line sets the addresses.
     pub(crate) fn says_where(&self) -> bool {
         !self.listen.is_empty()
     }
@@ -106,7 +106,7 @@ impl Overrides {
     pub(crate) fn with_absolute_paths(&self) -> std::io::Result<Self> {
         let mut overrides = self.clone();
         if let Some(path) = self.store.as_deref().and_then(|url| url.strip_prefix("sqlite:")) {
-            // An empty path stays what the check of the settings refuses.
+            // An empty path stays empty, so that the check of the settings refuses it.
             if let Ok(path) = std::path::absolute(path) {
                 overrides.store = Some(format!("sqlite:{}", path.display()));
             }
@@ -232,7 +232,7 @@ pub(crate) async fn run(app: App, signals: Signals, format: LogFormat) -> Result
     Ok(())
 }
 
-/// Reports what the stop left behind.
+/// Reports the work that the stop left unfinished.
 fn log_report(report: &Report, format: LogFormat) {
     let ids = |runs: &[trilogue_domain::RunId]| {
         runs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")

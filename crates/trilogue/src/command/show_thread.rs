@@ -50,7 +50,7 @@ pub(super) struct ShowThread {
     full: bool,
 }
 
-/// What `--json` prints: the thread with its history and the events of its runs.
+/// The output of `--json`: the thread with its history and the events of its runs.
 #[derive(Debug, Serialize)]
 struct ThreadRecord<'a> {
     #[serde(flatten)]
@@ -112,7 +112,7 @@ impl ShowThread {
         Ok(())
     }
 
-    /// What is not shown, and how to see it.
+    /// Returns notes on the omitted content, and how to see it.
     fn remarks(&self, rendering: &ThreadRendering, earlier: bool, globals: &Globals) {
         let hidden = rendering.fold.hidden();
         if hidden > 0 {
@@ -267,7 +267,7 @@ async fn runs_of(thread: &str, client: &Client) -> Result<Vec<Run>> {
     }
 }
 
-/// The events of a run; none where it was removed in the meantime.
+/// Returns the events of a run; none if it was removed in the meantime.
 async fn run_events(run: &str, client: &Client) -> Result<Vec<Event>> {
     let (mut events, mut page) = (Vec::new(), Page::default());
     loop {

@@ -185,7 +185,7 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// A count with its noun and the verb behind it.
+/// Formats a count with its noun and the verb.
 pub(super) fn counted_are(count: u64, noun: &str) -> String {
     format!("{} {}", counted(count, noun), if count == 1 { "is" } else { "are" })
 }
@@ -194,7 +194,7 @@ fn listed(items: &[String]) -> String {
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 
-/// What a damaged write-ahead log took, or a failover of PostgreSQL.
+/// Describes the commits that a damaged write-ahead log of a store lost.
 pub(super) fn lost_commits(store: &StoreState) -> String {
     let found = store.lost_at.as_deref().map(safe::line).unwrap_or_default();
     let lost = counted_are(store.lost_commits, "acknowledged change");

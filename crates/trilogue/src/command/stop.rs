@@ -13,7 +13,7 @@ use crate::terminal::exit::{CliError, Result};
 use crate::terminal::print;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// After how long the user learns what the stop waits for.
+/// How long the stop waits before it explains the reason to the user.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Stop this user's server.
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-/// The process behind the socket. A record can outlive its process, and the number of a process can be used again.
+/// Returns the process that listens on the socket. A record can outlive its process, and the number of a process can be reused.
 async fn process(dir: &UserServerDir, record: &ServerRecord) -> Result<Pid> {
     let cannot = |why: String| CliError::failed(format!("cannot stop {record}: {why}"));
     let stream = start::connect(dir).await.map_err(|error| cannot(error.to_string()))?;

@@ -127,7 +127,7 @@ async fn follow(mut stream: EventStream, kind: LogKind, globals: &Globals) -> Re
     Ok(())
 }
 
-/// One event on one line: number, time, type, summary. On a terminal it is cut where it is longer, and has whole seconds.
+/// Formats one event on one line: number, time, type, summary. On a terminal it is cut to fit, and has whole seconds.
 fn line(event: &Event, kind: LogKind) -> String {
     let number = match kind {
         LogKind::Run => event.run_number.unwrap_or(event.number),
@@ -145,7 +145,7 @@ fn line(event: &Event, kind: LogKind) -> String {
     format!("{}\n", line.trim_end())
 }
 
-/// What an event holds, in short. A message's content follows its id.
+/// Summarises an event. A message's content follows its id.
 fn summary(event: &Event) -> String {
     match &event.body {
         EventBody::RunCreated(created) => safe::visible(&created.agent),

@@ -37,7 +37,7 @@ pub(crate) struct Top {
     every: Span,
 }
 
-/// What the server says at one time.
+/// The server's state at one time.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// `None` for a token without the right to see it.
@@ -178,7 +178,7 @@ impl Watch<'_> {
         };
     }
 
-    /// Shows what another command prints, until Enter is pressed.
+    /// Shows the output of another command until Enter is pressed.
     async fn show(&mut self, arguments: &[String]) {
         let program = std::env::current_exe().unwrap_or_else(|_| "trilogue".into());
         let mut command = Command::new(program);

@@ -107,7 +107,7 @@ impl Webhooks {
     }
 }
 
-/// What this user's server derives the keys of its callbacks from; `None` where there is nothing yet.
+/// Returns the secret from which this user's server derives the keys of its callbacks; `None` if it does not exist yet.
 fn server_secret() -> Result<Option<Secret>> {
     let state = token_file::state_dir()
         .map_err(|error| CliError::usage(format!("cannot find the state folder: {error}")))?;
@@ -234,7 +234,7 @@ impl Listen {
         taken
     }
 
-    /// `address` is where the deliveries come in.
+    /// Makes the verifier; `address` receives the deliveries.
     fn verifier(&self, address: SocketAddr) -> Result<Verifier> {
         let secrets: Vec<_> = self.secret.iter().filter(|it| !it.is_empty()).cloned().collect();
         if secrets.is_empty()
@@ -253,7 +253,7 @@ impl Listen {
         })
     }
 
-    /// What addresses of this receiver begin with. A delivery's own `Host` does not count: its sender chooses it.
+    /// Returns the prefixes of this receiver's addresses. A delivery's own `Host` does not count: its sender chooses it.
     fn origins(&self, address: SocketAddr) -> Vec<String> {
         if let Some(url) = &self.public_url {
             return vec![url.trim_end_matches('/').to_owned()];

@@ -4,7 +4,7 @@ use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents::{FETCH_LIMIT, KnownAgent};
 use trilogue_domain::AgentName;
 
-/// The line about the folder of an agent whose user names none.
+/// The line about the folder of an agent for which the user sets none.
 const NO_CWD: &str = "# cwd = \"work/{thread}\"  # a folder of its own for each thread; without it, the folder that its client names\n";
 
 /// The settings of a command.

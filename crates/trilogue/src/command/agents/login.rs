@@ -324,7 +324,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineClient<R, W> {
         self.call("initialize", &params).await
     }
 
-    /// Calls a method, and refuses what the agent asks meanwhile.
+    /// Calls a method, and refuses the agent's requests meanwhile.
     async fn call(&mut self, method: &str, params: &Value) -> Result<Value> {
         self.id += 1;
         let id = self.id;
@@ -352,7 +352,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineClient<R, W> {
         }
     }
 
-    /// An address that the agent wants visited is shown; nothing else can be answered here.
+    /// Shows an address that the agent wants visited; refuses every other request.
     async fn refuse(&mut self, id: &Value, message: &Value) -> Result {
         let params = &message["params"];
         let answer = match (message["method"].as_str(), params["url"].as_str()) {

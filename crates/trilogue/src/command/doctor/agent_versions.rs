@@ -17,13 +17,13 @@ use crate::command::probe::ProbeFinding;
 
 /// How long a program may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
-/// How much of what it says is read, in bytes.
+/// The most output that is read, in bytes.
 const MAX_VERSION_BYTES: u64 = 16 * 1024;
 
 /// How much of the end of each output a finding shows, in bytes.
 const MAX_TAIL_BYTES: usize = 256;
 
-/// What a program prints to `--version`, on both of its outputs.
+/// The output of a program for `--version`, on both of its streams.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct PrintedVersion {
     output: String,
@@ -39,7 +39,7 @@ pub(super) async fn findings(options: Option<&Options>) -> Vec<ProbeFinding> {
     join_all(installed.map(|(name, agent, program)| finding(name, agent, program))).await
 }
 
-/// The program as the configuration names it, else the one in the search path.
+/// Returns the program that the configuration names, otherwise the one in the search path.
 fn program_of(program: &str, options: Option<&Options>) -> Option<PathBuf> {
     let agents = options.into_iter().flat_map(|options| options.agents.values());
     let configured = agents.filter_map(|agent| agent.command.0.first()).find(|command| {
@@ -71,11 +71,11 @@ async fn finding(name: &str, agent: &KnownAgent, program: PathBuf) -> ProbeFindi
     }
 }
 
-/// What a program prints to `--version`.
+/// Returns the output of a program for `--version`.
 async fn printed_version(program: &Path) -> PrintedVersion {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Some programs read settings of the folder in which they start before they say anything.
+    // Some programs read settings of the folder in which they start before they print anything.
     let Ok(folder) = start_folder::prepare() else { return PrintedVersion::default() };
     command.current_dir(folder).env_remove("PATH");
     let checkout = Checkout::around_here();
@@ -97,7 +97,7 @@ async fn printed_version(program: &Path) -> PrintedVersion {
 async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
     let mut bytes = Vec::new();
     if let Some(from) = from {
-        // What came before an error counts.
+        // The bytes before an error count.
         let _ = from.take(MAX_VERSION_BYTES).read_to_end(&mut bytes).await;
     }
     String::from_utf8_lossy(&bytes).trim().to_owned()

@@ -49,7 +49,8 @@ const JETBRAINS: [&str; 8] =
 // === impl EditorAgent ===
 
 impl EditorAgent {
-    /// An agent behind this program, by its full path: editors often have another search path than a shell.
+    /// Makes the entry of an agent that starts through this program, by its full path: editors often have
+    /// another search path than a shell.
     pub(crate) fn of_this_program(agent: &str) -> Result<Self> {
         let program = start::this_program().map_err(|error| {
             CliError::failed(format!("cannot find this program's own file: {error}"))
@@ -119,7 +120,7 @@ impl EditorChoice {
     const EACH: [Self; 6] =
         [Self::Zed, Self::Jetbrains, Self::Codecompanion, Self::Avante, Self::Emacs, Self::Marimo];
 
-    /// Prints what connects it, and says where that belongs.
+    /// Prints the editor's settings, and the place for them.
     pub(super) fn print(self, agent: &EditorAgent) -> Result {
         let (place, text) = match self {
             Self::Zed => ("Zed: add to ~/.config/zed/settings.json", agent.zed()),
@@ -158,7 +159,7 @@ impl EditorChoice {
     }
 }
 
-/// Prints what connects the editors that are installed; that of Zed where none is found.
+/// Prints the settings of the installed editors; those of Zed if none is found.
 pub(super) fn print_found(agent: &EditorAgent) -> Result {
     let found: Vec<_> = EditorChoice::EACH.into_iter().filter(|editor| editor.is_found()).collect();
     let shown = if found.is_empty() { &[EditorChoice::Zed][..] } else { &found };

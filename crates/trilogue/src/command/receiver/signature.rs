@@ -48,7 +48,7 @@ pub(super) struct SignedHeaders<'a> {
 // === impl Key ===
 
 impl Key {
-    /// Reads a secret in base64, with or without `whsec_` before it; `None` where it is not valid.
+    /// Reads a secret in base64, with or without `whsec_` before it; returns `None` if it is not valid.
     pub(super) fn parse(secret: &str) -> Option<Self> {
         let encoded = secret.trim();
         let key = STANDARD.decode(encoded.strip_prefix(PREFIX).unwrap_or(encoded)).ok()?;

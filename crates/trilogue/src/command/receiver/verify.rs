@@ -31,7 +31,7 @@ enum KeySource {
     Server(Secret, Vec<String>),
 }
 
-/// A delivery's headers, and what is known of it.
+/// A delivery's headers, and the results of its checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CheckedDelivery {
     /// The `webhook-id`; the same for each attempt.
@@ -76,7 +76,8 @@ impl Verifier {
         Ok(Self::with(KeySource::Fixed(keys)))
     }
 
-    /// Verifies what a server with this secret signs for its owner, at addresses that begin with one of these.
+    /// Verifies deliveries that a server with this secret signs for its owner, at addresses that begin with one of
+    /// these.
     pub(crate) fn of_server(secret: Secret, origins: Vec<String>) -> Self {
         Self::with(KeySource::Server(secret, origins))
     }
@@ -171,7 +172,7 @@ impl CheckedDelivery {
 // === impl Recent ===
 
 impl<T: Clone + Eq + Hash> Recent<T> {
-    /// Adds an entry; `false` where it is there already.
+    /// Adds an entry; returns `false` if it exists already.
     fn add(&mut self, new: T) -> bool {
         if !self.set.insert(new.clone()) {
             return false;

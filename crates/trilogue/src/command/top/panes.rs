@@ -9,7 +9,7 @@ use crate::terminal::{safe, style};
 
 const MARK: &str = "› ";
 const NO_MARK: &str = "  ";
-/// The rows of a list beside its items: its name, its heading, and an empty row.
+/// The rows of a list in addition to its items: its name, its heading, and an empty row.
 const FRAME_ROWS: usize = 3;
 
 const QUESTIONS: &[TableColumn] = &[
@@ -25,7 +25,7 @@ const RUNS: &[TableColumn] = &[
     TableColumn::time("CREATED"),
     TableColumn::id("THREAD"),
 ];
-/// The node is empty where one server holds the store.
+/// The node is empty if one server holds the store.
 const THREADS: &[TableColumn] = &[
     TableColumn::id("THREAD"),
     TableColumn::time("CHANGED"),
@@ -46,7 +46,7 @@ const PROCESSES: &[TableColumn] = &[
     TableColumn::text("STATE"),
 ];
 
-/// An item of a list, and what keys do with it.
+/// An item of a list, and the actions of keys on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PaneRow {
     id: String,
@@ -103,7 +103,7 @@ impl Panes {
         }
     }
 
-    /// What is on the screen: one server needs no list of servers.
+    /// Returns the panes on the screen: a single server needs no list of servers.
     fn shown(&self) -> impl Iterator<Item = (usize, &Pane)> {
         let is_shown = |pane: &Pane| pane.name != NODES_PANE || !pane.rows.is_empty();
         self.panes.iter().enumerate().filter(move |(_, pane)| is_shown(pane))
@@ -160,7 +160,7 @@ impl Pane {
         self.rows.iter().position(|row| Some(&row.id) == self.selected.as_ref())
     }
 
-    /// Takes new rows; where the marked one is gone, the one in its place is marked.
+    /// Takes new rows; if the marked one is gone, marks the row that now has its position.
     fn replace(&mut self, rows: Vec<PaneRow>) {
         let before = self.place().unwrap_or(0);
         self.rows = rows;
@@ -251,7 +251,7 @@ fn processes(snapshot: &Snapshot) -> Vec<PaneRow> {
     list.map(row).collect()
 }
 
-/// The servers that share the store, where there are several.
+/// Returns the servers that share the store, if there are several.
 fn nodes(snapshot: &Snapshot) -> Vec<PaneRow> {
     let Some(status) = snapshot.status.as_ref().filter(|it| it.nodes.len() > 1) else {
         return Vec::new();
