@@ -1,4 +1,4 @@
-//! Appends at many producers, beside the same frames as rows in bare SQLite.
+//! Appends of many producers, compared with the same frames as rows in bare SQLite.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const FRAMES: u64 = 250;
 const EVENTS: u64 = 8;
 /// Bytes of text in each event.
 const TEXT: usize = 64;
-/// The least share of what SQLite itself takes.
+/// The least rate, as a share of bare SQLite's.
 const SHARE: f64 = 0.8;
 /// The most frames in one commit of the peer.
 const GROUP: usize = 1_024;

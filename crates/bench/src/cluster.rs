@@ -1,4 +1,5 @@
-//! Servers on PostgreSQL: appends beside the same frames as rows in bare PostgreSQL, runs through one server and through two, what a request for another server's thread costs more, and when a reader elsewhere knows of an append.
+//! Servers on PostgreSQL: appends compared with the same frames as rows in bare PostgreSQL, runs through one server and through two, the extra cost of a
+//! request for another server's thread, and the time until a reader at another server receives an append.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +18,7 @@ use crate::cluster_nodes::{self, ClusterFigures, DatabaseSize};
 use crate::load;
 use crate::report::{self, Report, median, spread};
 
-/// The least share of what PostgreSQL itself takes.
+/// The least rate, as a share of bare PostgreSQL's.
 const SHARE: f64 = 0.7;
 /// The most frames in one commit of the peer, and how many connections it writes on: as many as the store.
 const GROUP: usize = 256;
@@ -91,7 +92,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What two servers take in memory beside idle threads, and how long one takes over from the other. Returns the memory of an idle thread, in bytes.
+/// Measures the memory of two servers with idle threads, and the time in which one takes over from the other. Returns the memory of an idle thread, in bytes.
 async fn nodes(report: &mut Report, services: &PrivateServers) -> Result<f64> {
     let url = services.database("nodes").await?;
     let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];
@@ -222,7 +223,7 @@ fn node(name: &str, services: &PrivateServers) -> String {
     format!("[cluster]\nname = \"{name}\"\nnats = \"{}\"\n", services.nats)
 }
 
-/// Runs of `echo` through one server and through two, and requests for a thread of the other. Returns what is known of runs then.
+/// Measures runs of `echo` through one server and through two, and requests for a thread of the other. Returns the figures of the runs.
 async fn runs(report: &mut Report, services: &PrivateServers) -> Result<ClusterFigures> {
     let url = services.database("servers").await?;
     let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];

@@ -1,4 +1,4 @@
-//! What nodes cost and how they fail: memory beside many idle threads, the time of a take-over, and what follows from the figures for a large cluster.
+//! The costs and failures of nodes: memory with many idle threads, the time of a take-over, and a projection to a large cluster.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ const WARM_UP: u64 = 10_000;
 const IDLE_THREADS: u64 = 100_000;
 /// How many connections make them on each server.
 const CONNECTIONS: u64 = 16;
-/// The most memory that a server may have more beside them, in KiB.
+/// The most additional memory of a server with the idle threads, in KiB.
 const MORE_KIB: u64 = 20 * 1024;
-/// How long a server may take to let go of what it no longer needs.
+/// How long a server may take to release memory that it no longer needs.
 const SETTLE: Duration = Duration::from_secs(30);
 /// The longest from a kill to the next run on a thread of the server that was killed.
 const TAKE_OVER: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const THREADS: f64 = 1e6;
 const EVENTS_A_SECOND: f64 = 1e5;
 /// How many threads are at work at once: an assumption.
 const SHARE_AT_WORK: f64 = 0.01;
-/// What a thread at work takes in memory, in KiB: the benchmark `hop` measures it, for each of 1,000 streams.
+/// The memory of a working thread, in KiB: the benchmark `hop` measures it, for each of 1,000 streams.
 const KIB_AT_WORK: f64 = 128.0;
 /// Connections of a server to the database, as it is set up without further settings: those that read, those that write, and the one for signs of life.
 const NODE_CONNECTIONS: f64 = 7.0;
@@ -37,21 +37,21 @@ const MAX_CONNECTIONS: f64 = 100.0;
 /// Statements a second that a server sends without any work: a sign of life, and a look at the ends of logs.
 const NODE_STATEMENTS: f64 = 2.0;
 
-/// What a projection is made from, all of one run.
+/// The figures for a projection, all of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterFigures {
     /// Frames a second that the store appends.
     pub(crate) appends: f64,
     /// Runs of `echo` a second through one server.
     pub(crate) runs: f64,
-    /// Events of a run of `echo`, and what the database grows by with each, in bytes.
+    /// Events of a run of `echo`, and the growth of the database per event, in bytes.
     pub(crate) run_events: f64,
     pub(crate) event_bytes: f64,
     /// Memory of an idle thread on a server, in bytes.
     pub(crate) idle_bytes: f64,
 }
 
-/// What a database holds.
+/// The size of a database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatabaseSize {
     pub(crate) events: f64,
@@ -75,7 +75,7 @@ impl DatabaseSize {
     }
 }
 
-/// Resident memory of two servers before and after many threads that had a run each. Returns what an idle thread takes, in bytes.
+/// Measures the resident memory of two servers before and after many threads that had a run each. Returns the memory of an idle thread, in bytes.
 pub(crate) async fn idle(report: &mut Report, servers: &[Server]) -> Result<f64> {
     make_threads(servers, 0..WARM_UP).await?;
     let before = settled(servers, u64::MAX).await?;
@@ -170,7 +170,7 @@ pub(crate) async fn take_over(report: &mut Report, servers: Vec<Server>) -> Resu
     Ok(())
 }
 
-/// Prints what the figures of this run come to for a million threads and 100,000 events a second.
+/// Prints the projection of this run's figures to a million threads and 100,000 events a second.
 pub(crate) fn project(report: &mut Report, measured: ClusterFigures) {
     let ClusterFigures { appends, runs, run_events, event_bytes, idle_bytes } = measured;
     let node_events = runs * run_events;

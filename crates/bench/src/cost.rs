@@ -1,4 +1,4 @@
-//! What an operation costs the server: processor time, and how often it asks for memory.
+//! The cost of an operation at the server: processor time, and the number of allocations.
 //!
 //! Both hold on a noisy machine, where rates do not.
 
@@ -11,11 +11,11 @@ use trilogue_testkit::{Server, ServerOptions};
 
 use crate::report::{self, Report, median};
 
-/// How many operations come first: what is allocated once.
+/// The number of operations before the measurement, which make the allocations of the start.
 const WARM_UP: u64 = 1_000;
 /// How many are counted then.
 const COUNTED: u64 = 4_000;
-/// What the system counts processor time in, in microseconds: the same on every Linux machine.
+/// The unit of the system's processor time, in microseconds: the same on every Linux machine.
 const MICROS_PER_TICK: f64 = 1e4;
 /// The server with a counting allocator.
 const COUNTING_SERVER: &str = "trilogue-counted";
@@ -24,7 +24,7 @@ const COUNTING_SERVER: &str = "trilogue-counted";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessorTime {
     pid: u32,
-    /// What the process had used by then, in microseconds.
+    /// The processor time of the process at the start, in microseconds.
     before: f64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn allocations(server: &Server) -> Result<u64> {
     Ok(text.parse()?)
 }
 
-/// A program that lies beside this one.
+/// Returns the path of a program in this program's folder.
 pub(crate) fn beside(program: &str) -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     Ok(me.parent().context("the program lies in no folder")?.join(program))

@@ -1,4 +1,4 @@
-//! Runs with a disk, beside the disk's own commit.
+//! Runs with a disk, compared with the disk's own commit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::cost::{self, ProcessorTime};
 use crate::disk;
 use crate::report::{self, Report, median};
 
-/// About what a run of `echo` appends, in bytes.
+/// The approximate bytes that a run of `echo` appends.
 const FRAME_BYTES: usize = 512;
 
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Runs of `echo` through `/api/v1`, beside a bare handler that parses and returns the same JSON.
+//! Runs of `echo` through `/api/v1`, compared with a bare handler that parses and returns the same
+//! JSON.
 
 use anyhow::Result;
 use serde_json::json;
@@ -17,7 +18,7 @@ const REQUESTS: u64 = 20_000;
 const DURABLE_REQUESTS: u64 = 5_000;
 /// The least share of the peer's requests.
 const SHARE: f64 = 0.4;
-/// Where runs are made.
+/// The path that creates runs.
 const RUNS: &str = "/api/v1/runs";
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 6.0;
@@ -67,7 +68,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     durable(report, &body).await
 }
 
-/// The same with a disk, beside the disk's own commit.
+/// Repeats the measurement with a disk, and compares it with the disk's own commit.
 async fn durable(report: &mut Report, body: &str) -> Result<()> {
     let begin = async |_: &Server| Ok(());
     let round = async |server: &Server| {

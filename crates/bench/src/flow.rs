@@ -66,7 +66,7 @@ impl Flow {
     }
 }
 
-/// The text behind a mark, up to the next quotation mark.
+/// Returns the text after a mark, up to the next quotation mark.
 fn member<'a>(body: &'a [u8], mark: &str) -> Option<&'a str> {
     let text = std::str::from_utf8(body).ok()?;
     text.split_once(mark)?.1.split_once('"').map(|(value, _)| value)
@@ -99,7 +99,8 @@ pub(crate) async fn times(flow: &Flow, connections: usize, total: u64) -> Result
     Ok(Done { requests: total, elapsed: begun.elapsed() })
 }
 
-/// Does a piece of work over `connections` connections for this long; counts what was done by then.
+/// Repeats a piece of work over `connections` connections for this long; returns the number of
+/// completed pieces.
 pub(crate) async fn for_time(flow: &Flow, connections: usize, time: Duration) -> Result<Done> {
     let mut open = Vec::new();
     for _ in 0..connections {

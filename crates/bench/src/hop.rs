@@ -1,4 +1,4 @@
-//! Agents behind other servers: what the way through ours costs, beside the same calls without it.
+//! Agents at other servers: the cost of the way through this server, compared with the same calls without it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,17 +15,18 @@ use crate::memory::{mib, resident};
 use crate::python::Python;
 use crate::report::{self, Report, median, millis};
 
-/// How many connections ask at once where throughput is measured.
+/// The number of connections in a measurement of throughput.
 const CONNECTIONS: usize = 16;
 /// How many requests one round has on each side.
 const REQUESTS: u64 = 400;
-/// How many requests come one after the other where latency is measured.
+/// The number of sequential requests in a measurement of latency.
 const TURNS: u64 = 100;
-/// The least share of the Python server's own runs that go through ours.
+/// The least rate through this server, as a share of the Python server's own.
 const SHARE: f64 = 0.7;
 /// How many parts the stream has.
 const PARTS: usize = 2_000;
-/// How many streams are open at once, and what each of them brings: parts, and the pause before each in milliseconds.
+/// The number of streams that are open at once; for each, the number of parts and the pause before each part in
+/// milliseconds.
 const STREAMS: usize = 1_000;
 const SLOW_PARTS: usize = 20;
 const SLOW_PAUSE: u64 = 250;
@@ -38,7 +39,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     streams(report).await
 }
 
-/// Sync runs of an echo at the reference server, and the same through ours.
+/// Measures sync runs of an echo at the reference server, and the same through this server.
 async fn communication(report: &mut Report) -> Result<()> {
     let far = Python::start("communication/reference", &[]).await?;
     let body = |agent: &str| {
@@ -53,7 +54,8 @@ async fn communication(report: &mut Report) -> Result<()> {
     pair(report, "the communication reference", &far, direct, &near, RUNS, &body("far")).await
 }
 
-/// Runs of a small answer at a server of the Agent Connect Protocol, created and waited for, and the same through ours.
+/// Measures runs of a small answer at a server of the Agent Connect Protocol, created and awaited, and the same through
+/// this server.
 async fn connect(report: &mut Report) -> Result<()> {
     let far = Python::start_program("connect/peer", "agent.py", &[]).await?;
     let message = json!({"role": "user", "content": "say:hello, who is there?"});
@@ -100,7 +102,7 @@ async fn pair(
     Ok(())
 }
 
-/// A long stream, and many slow ones, from a server of ours through another one.
+/// Measures a long stream, and many slow ones, from one Trilogue server through another.
 async fn streams(report: &mut Report) -> Result<()> {
     let far = PartsServer::start().await?;
     let name = "name = \"parts\"";

@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     buffer: BytesMut,
 }
 
-/// What a load did.
+/// The result of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) requests: u64,
@@ -94,7 +94,7 @@ impl Connection {
         Ok(self.buffer.split_to(length).to_vec())
     }
 
-    /// Sends a request and gives the socket, for what is read in another way.
+    /// Sends a request and returns the socket, for a response that is read in another way.
     pub(crate) async fn send(mut self, request: &[u8]) -> Result<TcpStream> {
         self.stream.write_all(request).await?;
         Ok(self.stream)
@@ -196,7 +196,7 @@ pub(crate) async fn hammer(
     Ok(Done { requests: total, elapsed: begun.elapsed() })
 }
 
-/// Sends the same request over `connections` connections for this long; counts what was answered by then.
+/// Sends the same request over `connections` connections for this long; returns the number of responses.
 pub(crate) async fn hammer_for(
     address: SocketAddr,
     request: Vec<u8>,

@@ -18,7 +18,7 @@ const IDLE_KIB: u64 = 30 * 1024;
 const MORE_KIB: u64 = 20 * 1024;
 /// How many connections make the runs.
 const CONNECTIONS: usize = 64;
-/// How long the server may take to let go of what it no longer needs.
+/// How long the server may take to release memory that it no longer needs.
 const SETTLE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {

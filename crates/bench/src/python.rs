@@ -1,4 +1,4 @@
-//! Servers in Python that are measured beside ours, from their own pinned packages.
+//! Servers in Python for comparison, from their own pinned packages.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct Python {
 // === impl Python ===
 
 impl Python {
-    /// Installs the packages of `foreign/NAME` where they are missing, and starts its server `serve.py` with these arguments behind its port.
+    /// Installs the packages of `foreign/NAME` if they are missing, and starts its server `serve.py` with its port and these arguments.
     pub(crate) async fn start(name: &str, arguments: &[&str]) -> Result<Self> {
         Self::start_program(name, "serve.py", arguments).await
     }

@@ -1,4 +1,4 @@
-//! What is printed: where it was measured, each figure, and whether its target was reached.
+//! The printed report: the machine, each figure, and whether its target was reached.
 
 use std::fs;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ impl Report {
         say(&format!("\n{name}"));
     }
 
-    /// Prints something that has no target.
+    /// Prints a figure that has no target.
     pub(crate) fn line(&mut self, what: &str, value: &str) {
         say(&format!("  {what:<56} {value:>20}"));
     }
@@ -85,7 +85,7 @@ pub(crate) fn folder() -> PathBuf {
     std::env::var_os("TRILOGUE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-/// The server that lies beside this program.
+/// Returns the options of the server in this program's folder.
 pub(crate) fn server_options(store: &str) -> Result<ServerOptions> {
     let me = std::env::current_exe()?;
     let binary = me.parent().map(|folder| folder.join("trilogue"));

@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_secs(24);
 /// How long a run is kept, and how often the server looks for runs to remove: with both, this many seconds of runs are kept.
 const KEPT: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The most seconds of runs that may be there at the end of the load. What a removal cannot keep up with is there as well.
+/// The most seconds of runs that may remain at the end of the load. This includes runs that the removal has not reached yet.
 const MOST_KEPT: f64 = 6.0;
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {

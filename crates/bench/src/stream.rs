@@ -33,9 +33,9 @@ const TIMES: f64 = 12.0;
 /// The most that the shorter one may take, or this many commits of the disk.
 const FEW_LIMIT: Duration = Duration::from_millis(100);
 const FEW_COMMITS: u32 = 20;
-/// The pause between parts where the latency of each is measured: about a fast model's tokens.
+/// The pause between parts in a measurement of latency: about a fast model's tokens.
 const PACE: Duration = Duration::from_millis(1);
-/// What a durable event may take beyond twice the disk's commit.
+/// The most time of a durable event beyond twice the disk's commit.
 const SLACK: Duration = Duration::from_micros(500);
 /// Bytes of text in each part.
 const TEXT: usize = 32;

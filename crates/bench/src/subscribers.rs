@@ -1,4 +1,4 @@
-//! One run with many readers, some of which do not read, beside a bare server over a broadcast channel.
+//! One run with many readers, some of which do not read, compared with a bare server over a broadcast channel.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ const READERS: usize = 900;
 const SLEEPERS: usize = 100;
 /// How many events the run emits while they are there.
 const EVENTS: usize = 1_000;
-/// Stands once in every event and nowhere else on the wire.
+/// Occurs once in every event and nowhere else on the wire.
 const MARK: u8 = b'~';
 /// Bytes of text in each event.
 const TEXT: usize = 64;
@@ -107,7 +107,7 @@ async fn deliver(server: &Ours) -> Result<(f64, Vec<u8>)> {
     };
     let rate = read_all(server.address, &path, begin).await?;
 
-    // What one event is on the wire, for the peer: the last part of the run.
+    // The bytes of one event on the wire, for the peer: the last part of the run.
     let mut stream = client.stream(&path, None).await?;
     let mut event = Vec::new();
     while let Some(each) = stream.next().await? {

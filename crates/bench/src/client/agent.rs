@@ -1,4 +1,5 @@
-//! The least agent of the Agent Client Protocol: it reads lines and writes bytes, so that what lies in between is what is measured.
+//! A minimal agent of the Agent Client Protocol: it reads lines and writes bytes, so that the measurement shows the programs
+//! between.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::thread;
@@ -11,7 +12,7 @@ use serde_json::Value;
 const WRITE_BYTES: usize = 64 * 1024;
 /// The session that it has.
 const SESSION: &str = "0195c0de-0000-7000-8000-000000000001";
-/// What the ids of its messages begin with. Each turn says one message, in however many updates.
+/// The prefix of its messages' ids. Each turn sends one message, in any number of updates.
 const MESSAGE: &str = "9b1deb4d-3b7d-4bad-9bdd-";
 
 /// Is the agent until its input ends.

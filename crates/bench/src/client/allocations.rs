@@ -6,7 +6,7 @@ use super::ours::Ours;
 use crate::cost;
 use crate::report::{Report, median};
 
-/// How many updates come first: what a turn costs, and what is allocated once.
+/// The number of updates of the first turn, which shows the allocations of a turn and of the start.
 const FEW: u64 = 2_000;
 /// How many more come then, as fast as they can.
 const MORE: u64 = 100_000;
@@ -14,7 +14,7 @@ const MORE: u64 = 100_000;
 const MORE_PACED: u64 = 1_000;
 /// The pause between those, in microseconds.
 const PAUSE_MICROS: u64 = 1_000;
-/// What an update may cost.
+/// The most allocations per update.
 const TARGET: f64 = 20.0;
 
 pub(super) async fn measure(report: &mut Report) -> Result<()> {
@@ -38,7 +38,7 @@ pub(super) async fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What one of `more` updates costs, without what the turn itself does.
+/// Returns the allocations per update of `more` updates, without those of the turn itself.
 async fn each(ours: &mut Ours, few: u64, more: u64, said: impl Fn(u64) -> String) -> Result<f64> {
     let mut counts = Vec::new();
     for updates in [few, few + more] {

@@ -1,4 +1,4 @@
-//! The least client of the Agent Client Protocol: it counts lines.
+//! A minimal client of the Agent Client Protocol: it counts lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -27,7 +27,7 @@ pub(crate) struct Editor {
     line: Vec<u8>,
 }
 
-/// What a turn brought.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) updates: u64,

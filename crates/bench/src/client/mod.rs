@@ -36,13 +36,13 @@ const TURNS: u64 = 5_000;
 const DURABLE_TURNS: u64 = 1_000;
 /// The store with a disk.
 const DISK: &str = "sqlite:store/trilogue.db";
-/// About what one paced update appends, in bytes.
+/// The approximate bytes that one paced update appends.
 const FRAME_BYTES: usize = 512;
 /// The least updates a second with memory, in times of the official Rust library.
 const UPDATE_TIMES: f64 = 5.0;
 /// The least turns in a row a second with memory, in times of the official Rust library.
 const TURN_TIMES: f64 = 2.0;
-/// The least with a disk, as a share of what memory does.
+/// The least rate with a disk, as a share of the memory store's.
 const DISK_SHARE: f64 = 0.5;
 /// The least with the official library at both ends, in times of its conductor: updates, turns, and turns with a disk.
 const UPDATES_OF_CONDUCTOR: f64 = 1.5;
@@ -50,10 +50,10 @@ const TURNS_OF_CONDUCTOR: f64 = 1.1;
 const DURABLE_TURNS_OF_CONDUCTOR: f64 = 0.6;
 /// The most that lies between agent and client for one update with memory.
 const ADDED: Duration = Duration::from_micros(200);
-/// What may come to twice the disk's commit.
+/// The most time beyond twice the disk's commit.
 const BESIDE_COMMITS: Duration = Duration::from_micros(500);
 
-/// What was measured in one round.
+/// The figures of one round.
 #[derive(Clone, Debug)]
 struct Round {
     /// Of the peers, in their order.
@@ -79,7 +79,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let mut memory = Ours::start("trilogue", "memory:").await?;
     let mut disk = Ours::start("trilogue", DISK).await?;
     let mut direct = Editor::launch(Command::new(std::env::current_exe()?).arg("agent"))?;
-    // Servers of their own: a store in memory forgets the sessions of one client for those of another.
+    // Separate servers: a store in memory forgets the sessions of one client for those of another.
     let official =
         [Ours::start("trilogue", "memory:").await?, Ours::start("trilogue", DISK).await?];
     for editor in [&mut memory.editor, &mut disk.editor, &mut direct] {
@@ -175,7 +175,7 @@ fn judge_rates(report: &mut Report, rounds: &[Round]) {
     report.target(what, &format!("{share:.2}"), share >= DISK_SHARE, ">= 0.50");
 }
 
-/// The official library at both ends: our server between them, beside its own conductor there.
+/// Compares the official library at both ends with this server between them, and with the library's own conductor between them.
 fn judge_between(report: &mut Report, rounds: &[Round]) {
     for (what, of) in [
         ("nothing", (|round| round.peers[peers::RUST]) as fn(&Round) -> Rates),

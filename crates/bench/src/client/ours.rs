@@ -24,7 +24,7 @@ pub(super) struct Ours {
 // === impl Ours ===
 
 impl Ours {
-    /// Starts `program`, which lies beside this one, with a store.
+    /// Starts `program`, which is in this program's folder, with a store.
     pub(super) async fn start(program: &str, store: &str) -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
         let me = std::env::current_exe()?;
@@ -73,7 +73,7 @@ impl Ours {
         Ok((rate, cost.per(count)?))
     }
 
-    /// What the official library's client and agent do with the server between them.
+    /// Returns the rates of the official library's client and agent with the server between them.
     pub(super) fn official_rates(&self, official: &Peer) -> Result<Rates> {
         let connect = [beside("trilogue")?.into(), "connect".into(), "official".into()];
         official.rates_with(&connect, |client| {

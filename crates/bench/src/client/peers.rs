@@ -34,7 +34,7 @@ pub(super) fn rust_program() -> Result<PathBuf> {
     Ok(target()?.join("foreign/agent_client/rust/release/official-bench"))
 }
 
-/// Installs the libraries where they are missing.
+/// Installs the libraries if they are missing.
 pub(super) async fn install() -> Result<()> {
     let status = tokio::process::Command::new(Path::new(ROOT).join("scripts/foreign"))
         .arg("bench")

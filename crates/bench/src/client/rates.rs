@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::report::{median, percentile};
 
-/// What one path does.
+/// The rates of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rates {
     /// Updates a second.

@@ -1,4 +1,5 @@
-//! The Agent Communication Protocol: runs of an echo beside the reference server, and a long stream beside our own face.
+//! The Agent Communication Protocol: runs of an echo compared with the reference server, and a long stream compared with
+//! the native protocol.
 
 mod stream;
 
@@ -25,13 +26,13 @@ const REQUESTS: u64 = 20_000;
 const DURABLE_REQUESTS: u64 = 5_000;
 /// The least that we do with memory, in times of the reference server.
 const MEMORY_TIMES: f64 = 200.0;
-/// The least that we do with a disk whose commits are quick, in times of the reference server.
+/// The least rate with a disk whose commits are quick, in multiples of the reference server's.
 const DURABLE_TIMES: f64 = 50.0;
 /// Which commits are quick.
 const QUICK_COMMIT: Duration = Duration::from_micros(500);
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 6.0;
-/// Where runs are made, below our server's address.
+/// The path that creates runs, below the server's address.
 pub(crate) const RUNS: &str = "/communication/runs";
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
@@ -85,7 +86,7 @@ async fn in_memory(report: &mut Report, body: &Value, theirs: f64) -> Result<()>
     Ok(())
 }
 
-/// The same with a disk, beside the disk's own commit.
+/// Repeats the measurement with a disk, and compares it with the disk's own commit.
 async fn durable(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
     let begin = async |server: &Server| works(server, body).await;
     let round = async |server: &Server| {
@@ -106,7 +107,7 @@ async fn durable(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
     Ok(())
 }
 
-/// The server answers as the reference does: complete, with what was said.
+/// Checks that the server answers like the reference: complete, with the sent text.
 async fn works(server: &Server, body: &Value) -> Result<()> {
     let run = server.client().post(RUNS, body).await?.ok()?;
     ensure!(run["status"] == "completed", "the run is {run}");

@@ -1,4 +1,4 @@
-//! One stream of many parts through the face, beside the same stream through our own.
+//! One stream of many parts through this protocol, compared with the same stream through the native one.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ const PARTS: usize = 2_000;
 const MESSAGE: usize = 1_000;
 /// Bytes of text in each part.
 const TEXT: usize = 32;
-/// Stands once in every part and nowhere else on the wire.
+/// Occurs once in every part and nowhere else on the wire.
 const MARK: u8 = b'~';
 /// The most that the stream may take, in times of the same through our own face.
 const TIMES: f64 = 1.5;

@@ -14,7 +14,7 @@ use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{RunId, ThreadId};
 
-/// What a run is made of.
+/// The body that creates a run.
 #[derive(Clone, Deserialize, Serialize)]
 struct Creation {
     agent_id: String,

@@ -1,4 +1,5 @@
-//! The Agent Connect Protocol: a run is created and waited for, beside a Python server and a bare one of the same two routes.
+//! The Agent Connect Protocol: a run is created and awaited, compared with a Python server and a bare one of the same two
+//! routes.
 
 mod bare;
 
@@ -31,7 +32,7 @@ const PYTHON_TIMES: f64 = 8.0;
 const BARE_SHARE: f64 = 0.45;
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 1.5;
-/// Where the protocol is served, below our server's address.
+/// The path of the protocol, below the server's address.
 pub(crate) const BASE: &str = "/connect";
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
@@ -92,7 +93,7 @@ async fn in_memory(report: &mut Report, body: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same with a disk, beside the disk's own commit.
+/// Repeats the measurement with a disk, and compares it with the disk's own commit.
 async fn durable(report: &mut Report, body: &str) -> Result<()> {
     let begin = async |server: &Server| works(server, body).await;
     let round = async |server: &Server| {
@@ -103,7 +104,7 @@ async fn durable(report: &mut Report, body: &str) -> Result<()> {
     durable::measure(report, "ours", runs, shared, begin, round).await.map(drop)
 }
 
-/// The server does what is measured: the run ends well, with what was said.
+/// Checks that the run succeeds and returns the sent text.
 async fn works(server: &Server, body: &str) -> Result<()> {
     let body: Value = serde_json::from_str(body)?;
     let client = server.client();
