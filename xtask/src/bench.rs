@@ -1,4 +1,4 @@
-//! Builds and runs the benchmarks, which are a package of their own so that nothing else waits for them.
+//! Builds and runs the benchmarks. They are a separate package, so that no other build waits for them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::say;
 
 /// How many rounds two revisions are measured in, one after the other, unless `TRILOGUE_BENCH_RUNS` says otherwise.
 const ROUNDS: usize = 5;
-/// Where the other revision is checked out, below the build folder, so that its own build is kept.
+/// The folder of the other revision's checkout, below the build folder, so that its own build is kept.
 const OTHER: &str = "target/against";
 
 /// Measures this tree. Returns whether every target was reached.
@@ -57,7 +57,7 @@ struct Figures {
 // === impl Figures ===
 
 impl Figures {
-    /// Adds what one round printed.
+    /// Adds the output of one round.
     fn add(&mut self, side: usize, text: &str) {
         let mut section = "";
         let mut before = "";
@@ -90,7 +90,7 @@ impl Figures {
     }
 }
 
-/// What a line of the benchmarks' output says: a label, two spaces or more, and a number.
+/// Reads a line of the benchmarks' output: a label, two spaces or more, and a number.
 fn figure(line: &str) -> Option<(&str, f64)> {
     let (what, rest) = line.strip_prefix("  ")?.split_once("  ")?;
     let value = rest.split_whitespace().next()?;

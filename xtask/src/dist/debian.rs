@@ -15,9 +15,9 @@ const PREFIX: &str = "/usr";
 /// The number of this packaging of a version.
 const REVISION: u32 = 1;
 const MAINTAINER: &str = "The Trilogue contributors <trilogue@localhost>";
-/// What runs when the package is installed and removed.
+/// The scripts that run when the package is installed and removed.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
-/// Where Debian has what a prefix has elsewhere.
+/// Paths of a prefix, and the paths that Debian uses instead.
 const MOVED: [(&str, &str); 1] = [("share/zsh/site-functions/", "share/zsh/vendor-completions/")];
 /// The libraries that a binary of Rust links, and the packages that have them.
 const LIBRARIES: [(&str, &str); 5] = [
@@ -28,7 +28,7 @@ const LIBRARIES: [(&str, &str); 5] = [
     ("libgcc_s.so.", "libgcc-s1"),
 ];
 
-/// The package; none where the system is not Debian's.
+/// Makes the package; returns `None` if the platform has no Debian package.
 pub(super) fn package(release: &Release) -> Result<Option<Package>> {
     if release.platform.os != Os::Linux {
         return Ok(None);

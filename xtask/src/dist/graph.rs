@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The name and the version of a crate. The lock file has one source for all.
 type Key = (String, String);
-/// Crates with what each of them needs.
+/// Crates, and the crates that each needs.
 type Edges = BTreeMap<Key, BTreeSet<Key>>;
 
 /// The crates of a binary, without those of its tests.
@@ -68,7 +68,7 @@ impl Graph {
         Ok(Self { root: key, crates })
     }
 
-    /// The package whose binary it is.
+    /// Returns the package of the binary.
     pub(super) fn root(&self) -> &Crate {
         &self.crates[&self.root]
     }
@@ -78,7 +78,7 @@ impl Graph {
         self.crates.values()
     }
 
-    /// What a crate needs, itself or to be built.
+    /// Returns the crates that a crate needs at run time or to be built.
     pub(super) fn dependencies<'a>(&'a self, member: &'a Crate) -> impl Iterator<Item = &'a Crate> {
         member.dependencies.iter().filter_map(|key| self.crates.get(key))
     }
@@ -103,7 +103,7 @@ impl Crate {
     }
 }
 
-/// What cargo prints.
+/// Returns cargo's output.
 fn output(root: &Path, arguments: &[&str]) -> Result<String> {
     let output =
         super::cargo(root).args(arguments).output().context("cargo could not be started")?;

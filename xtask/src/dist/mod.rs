@@ -26,11 +26,11 @@ use platform::Platform;
 use program::Program;
 use release::Release;
 
-/// Where packages go, unless `--out` says otherwise.
+/// The folder of packages, unless `--out` names another.
 const OUT: &str = "target/dist-packages";
 const CHECKSUMS: &str = "SHA256SUMS";
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Default, Debug)]
 struct DistOptions {
     /// A binary that is built; without one it is built here.
@@ -133,7 +133,7 @@ fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Builds what is shipped. Gives the path of the binary.
+/// Builds the released binary. Returns its path.
 fn build(root: &Path, target: Option<&str>) -> Result<PathBuf> {
     let folder =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);

@@ -52,7 +52,7 @@ impl Program {
         Self { path: PathBuf::new(), bytes: Vec::new(), libraries }
     }
 
-    /// What the binary prints for these arguments. It has to run on this machine.
+    /// Returns the binary's output for these arguments. The binary must run on this machine.
     pub(super) fn output(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let output = Command::new(&self.path).args(arguments).output().with_context(|| {
             format!(

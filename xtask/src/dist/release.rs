@@ -1,4 +1,4 @@
-//! What every package of a release is made of.
+//! The contents of every package of a release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{licences, sbom};
 
 pub(super) const NAME: &str = "trilogue";
 pub(super) const LICENCE: &str = "Apache-2.0";
-/// What packages say of themselves, in one line.
+/// The packages' description, in one line.
 pub(super) const SUMMARY: &str =
     "A server for AI agents on your own machine, for every protocol with the acronym ACP";
 /// The same at length.
@@ -63,7 +63,7 @@ impl Release {
     }
 }
 
-/// `SOURCE_DATE_EPOCH`, else the time of the commit.
+/// Returns `SOURCE_DATE_EPOCH`, otherwise the time of the commit.
 fn seconds(root: &Path) -> Result<u64> {
     if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
         return text.parse().context("SOURCE_DATE_EPOCH is no number of seconds");

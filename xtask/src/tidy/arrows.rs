@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::Finding;
 
-/// Our crates, each with those of ours it may depend on. Tests (development dependencies) are free.
+/// The workspace's crates, each with those it may depend on. Tests (development dependencies) are
+/// free.
 const ARROWS: &[(&str, &[&str])] = &[
     ("trilogue-wire", &[]),
     ("trilogue-domain", &[]),
@@ -72,7 +73,7 @@ const NO_IO: &[&str] = &["trilogue-wire", "trilogue-domain", "trilogue-mapping"]
 const IO: &[&str] =
     &["tokio", "tokio-util", "hyper", "hyper-util", "axum", "reqwest", "rusqlite", "rustix"];
 
-/// One crate and what it depends on outside its tests.
+/// One crate and its dependencies outside of tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Package {
     pub(super) name: String,

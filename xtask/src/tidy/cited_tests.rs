@@ -98,7 +98,8 @@ fn script_functions(text: &str) -> impl Iterator<Item = &str> {
     text.split("async ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0))
 }
 
-/// What is in back quotes in the last column of tables and looks like a test or a file of tests, with its line.
+/// Returns the names in back quotes, in the last column of tables, that look like a test or a file of tests, with
+/// their lines.
 fn cited(text: &str) -> Vec<(usize, &str)> {
     let mut cited = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

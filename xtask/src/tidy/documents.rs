@@ -1,4 +1,4 @@
-//! What the documents must say, and that their links lead somewhere.
+//! Checks that the documents have the required content, and that their links work.
 
 use super::Finding;
 use super::tree::{File, Tree};

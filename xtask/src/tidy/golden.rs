@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Finding;
 
-/// A generated document: its path, and what renders it.
+/// A generated document: its path, and the function that renders it.
 type Golden = (&'static str, fn() -> String);
 
 /// The generated documents.
@@ -27,7 +27,7 @@ pub(super) fn bless(root: &Path) -> Result<()> {
     write(root, GOLDEN)
 }
 
-/// Every generated document that is not what the code renders.
+/// Finds each generated document that differs from the code's rendering.
 pub(super) fn check(root: &Path) -> Vec<Finding> {
     compare(root, GOLDEN)
 }

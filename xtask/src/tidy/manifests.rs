@@ -1,4 +1,4 @@
-//! What every crate's manifest says.
+//! Checks the manifest of every crate.
 
 use super::Finding;
 use super::tree::Tree;

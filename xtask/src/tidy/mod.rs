@@ -1,4 +1,4 @@
-//! The tidy checks. Each looks at the tree and says what it finds; none changes anything, except that `--bless` writes generated documents.
+//! The tidy checks. Each examines the tree and reports its findings; none changes a file, except that `--bless` writes generated documents.
 
 mod arrows;
 mod circles;
@@ -26,7 +26,7 @@ use tree::Tree;
 struct Finding {
     /// Where: a path, with a line where there is one.
     place: String,
-    /// What is wrong and what to do.
+    /// The problem and the fix.
     message: String,
     /// Whether the check fails by it.
     fatal: bool,
@@ -44,7 +44,7 @@ impl Finding {
     }
 }
 
-/// Runs every check and says what was found. Returns whether the tree is tidy.
+/// Runs every check and prints the findings. Returns whether the tree is tidy.
 pub(crate) fn run(root: &Path, bless: bool) -> Result<bool> {
     if bless {
         golden::bless(root)?;

@@ -1,4 +1,4 @@
-//! Rules about words in the source: what may stand where.
+//! Rules about words that only certain source files may contain.
 
 use super::Finding;
 use super::scan::{self, Line};
@@ -18,10 +18,10 @@ const STATEMENTS: [(&str, &str); 7] = [
     ("CREATE", "INDEX"),
     ("PRAGMA", ""),
 ];
-/// What prints.
+/// The macros and functions that print.
 const PRINTING: [&str; 6] = ["println!", "eprintln!", "print!", "eprint!", "stdout()", "stderr()"];
 
-/// Everything that stands where it may not.
+/// Finds each word in a file that may not contain it.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with(".sql")) {

@@ -11,7 +11,7 @@ pub(super) struct Line {
     pub(super) strings: Vec<String>,
 }
 
-/// Where the scanner is.
+/// The scanner's state.
 enum State {
     Code,
     LineComment,
