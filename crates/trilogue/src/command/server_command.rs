@@ -44,7 +44,7 @@ pub(crate) struct Overrides {
     port_file: Option<PathBuf>,
 }
 
-/// The folder in which a server is found, and its log.
+/// The listener by which programs find a server, and its log.
 #[derive(Debug)]
 pub(crate) struct ServerPlace {
     pub(crate) local_listener: LocalListener,
