@@ -34,7 +34,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns how the agent reacts when a thread's head moves behind what it has seen.
+    /// Returns how the agent reacts when a thread's head moves to a point before messages that it has seen.
     fn rewind(&self) -> Rewind {
         Rewind::Free
     }

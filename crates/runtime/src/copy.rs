@@ -402,7 +402,7 @@ impl<'a> Renumbered<'a> {
         self.run_number += count;
     }
 
-    /// The run as it is copied. One that was cut ends behind its last message.
+    /// Returns the copied run. A run that was cut ends after its last message.
     fn close(mut self, mut row: RunRow) -> Result<Copied> {
         if self.until.is_some() {
             let at = row.ended_at.unwrap_or(row.created_at);

@@ -51,7 +51,7 @@ pub(crate) struct Authenticator {
     basic: bool,
     tokens: Arc<dyn Tokens>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The longest age of a cached token before it is looked up again.
+    /// The longest age of a cached token. An older one is looked up again.
     pub(crate) recheck: Duration,
     cache: RwLock<TokenCache>,
 }

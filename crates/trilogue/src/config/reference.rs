@@ -75,13 +75,13 @@ fn section(out: &mut String, root: &Value, table: &Value, path: &str) {
     }
 }
 
-/// The tables that a list holds, where it holds tables.
+/// Returns the table that a list contains, if it contains tables.
 fn table_of<'a>(root: &'a Value, list: &'a Value) -> Option<&'a Value> {
     let entry = resolve(root, list.get("items")?);
     entry.get("properties").map(|_| entry)
 }
 
-/// The tables by name that a table holds, where it holds tables.
+/// Returns the named tables that a table contains, if it contains tables.
 fn tables_of<'a>(root: &'a Value, table: &'a Value) -> Option<&'a Value> {
     let entry = resolve(root, table.get("additionalProperties")?);
     entry.get("properties").map(|_| entry)

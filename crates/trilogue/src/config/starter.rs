@@ -134,7 +134,7 @@ fn about(description: Option<String>, has_default: bool) -> String {
     }
 }
 
-/// Splits behind each full stop that a new sentence follows.
+/// Splits after each full stop that a new sentence follows.
 fn sentences(text: &str) -> Vec<&str> {
     let mut rest = text;
     let mut found = Vec::new();

@@ -27,7 +27,7 @@ pub enum TokenAs {
 )]
 pub struct NotATokenForm;
 
-/// What the name of a header field stands behind.
+/// The prefix of a header field's name.
 const HEADER: &str = "header:";
 /// Fields with a meaning that no token can have.
 const RESERVED: [HeaderName; 8] = [

@@ -121,14 +121,14 @@ pub(super) const AGENT_TABLES: &str =
     "write one table for each agent: [agents.NAME] with its `kind`";
 const PROTOCOLS: &str = "set protocol = \"communication\" or \"connect\"";
 
-/// What to write in place of a key, where the section has these keys.
+/// Returns the key to write instead, if the section has these keys.
 pub(super) fn usual_key(written: &str, keys: &[&str]) -> Option<&'static str> {
     let fits =
         |usual: &&UsualKey| keys.contains(&usual.section) && usual.written.contains(&written);
     USUAL.iter().find(fits).map(|usual| usual.hint)
 }
 
-/// What to write where a section lacks a key.
+/// Returns the alternative to a key that a section lacks.
 pub(super) fn missing_key(key: &str) -> Option<&'static str> {
     match key {
         "kind" => Some(KINDS),

@@ -379,7 +379,7 @@ impl Agents {
     /// Returns the agents as backends of the runtime.
     ///
     /// # Errors
-    /// When a name is no agent name, or a schema is none.
+    /// If an agent's name or a schema is not valid.
     pub fn into_backends(self) -> Result<Vec<Arc<dyn Backend>>> {
         let backend =
             |agent| -> Result<Arc<dyn Backend>> { Ok(Arc::new(NativeAgent::from_arc(agent)?)) };
