@@ -34,6 +34,36 @@ pub(super) fn is_of_agent(pid: u32, children: &[Child]) -> Option<bool> {
     Some(true)
 }
 
+/// Whether a process that protects itself from being read may be of a child.
+///
+/// Its parents and its variables can say no more. It is not of a child if it is older than this server, or if the leader of its session
+/// runs and is not of a child: a process joins no session but its parent's or its own.
+pub(super) fn may_be_of(pid: u32, children: &[Child]) -> bool {
+    // One that is gone holds no connection any more.
+    let Some(status) = platform::status(pid) else { return false };
+    if is_of_agent(pid, children) == Some(true) || is_in_group(status.group, children) {
+        return true;
+    }
+    let Some(server) = platform::status(std::process::id()) else { return true };
+    if status.start < server.start {
+        return false;
+    }
+    let has_other_leader = status.session != pid && status.session != server.session;
+    let leader = platform::status(status.session).filter(|leader| !leader.is_dead);
+    match leader.filter(|_| has_other_leader) {
+        Some(leader) if leader.start < server.start => false,
+        Some(_) => {
+            let is_readable = platform::environment(status.session).is_some();
+            !is_readable || is_of_agent(status.session, children) != Some(false)
+        }
+        None => true,
+    }
+}
+
+fn is_in_group(group: u32, children: &[Child]) -> bool {
+    children.iter().any(|child| child.pid() == Some(group))
+}
+
 fn is_marked(pid: u32) -> bool {
     let Some(environment) = platform::environment(pid) else { return false };
     let prefix = format!("{MARKER}=");

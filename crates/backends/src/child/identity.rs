@@ -17,6 +17,8 @@ pub(crate) struct Identity {
 pub(super) struct ProcessStatus {
     pub(super) parent: u32,
     pub(super) group: u32,
+    /// The process id of the leader of its session, which may have ended.
+    pub(super) session: u32,
     pub(super) start: u64,
     /// Whether it has exited and is not reaped.
     pub(super) is_dead: bool,

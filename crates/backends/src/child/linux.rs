@@ -25,6 +25,7 @@ pub(super) fn status(pid: u32) -> Option<ProcessStatus> {
         is_dead: matches!(fields.first().copied()?, "Z" | "X" | "x"),
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
     })
 }
@@ -65,9 +66,10 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     let rows = tables.iter().filter_map(|table| fs::read_to_string(table).ok());
     let of_row = |row: &str| ends.iter().find_map(|ends| socket_of(row, ends));
     let found = rows.into_iter().find_map(|rows| rows.lines().find_map(of_row));
-    let own = rustix::process::geteuid().as_raw();
+    let own = rustix::process::geteuid();
     let inode = match found {
-        Some((uid, inode)) if uid == own => inode,
+        // An administrator gives sockets and processes to any user, so that the user tells nothing of an agent that runs as one.
+        Some((uid, inode)) if uid == own.as_raw() || own.is_root() => inode,
         Some(_) => return PeerSocket::Elsewhere,
         // Its process has closed it.
         None if is_own_address(peer.ip().to_canonical()) => return PeerSocket::Gone,
@@ -79,7 +81,8 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
         match holds(pid, &name) {
             Some(true) => holders.push(pid),
             Some(false) => {}
-            None => unreadable.push(pid),
+            None if own.is_root() || is_of_user(pid, own.as_raw()) => unreadable.push(pid),
+            None => {}
         }
     }
     match (holders.is_empty(), unreadable.is_empty()) {
@@ -92,6 +95,14 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
 /// Whether this machine has an address: only then a socket can be bound to it.
 fn is_own_address(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// Whether a process runs as this user. One that protects itself counts as the administrator's in its folder, but not in its status.
+fn is_of_user(pid: u32, user: u32) -> bool {
+    // One that is gone holds nothing.
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.is_some_and(|users| users.split_ascii_whitespace().any(|it| it.parse() == Ok(user)))
 }
 
 /// Whether a process has this socket open. `None` if that cannot be read: it is gone, or protects itself.

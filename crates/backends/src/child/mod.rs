@@ -195,7 +195,11 @@ impl Children {
                 pids.into_iter().any(|pid| ancestry::is_of_agent(pid, &all).unwrap_or(is_suspect))
             }
             PeerSocket::HeldByOneOf(pids) => {
-                pids.into_iter().any(|pid| ancestry::is_of_agent(pid, &all) == Some(true))
+                let is_agent = |pid| {
+                    let is_known = ancestry::is_of_agent(pid, &all) == Some(true);
+                    is_known || is_suspect && ancestry::may_be_of(pid, &all)
+                };
+                pids.into_iter().any(is_agent)
             }
         }
     }

@@ -5,6 +5,7 @@ mod admission;
 mod agent_client;
 mod child;
 mod child_ends;
+mod child_peers;
 mod child_records;
 mod contract;
 mod echo;

@@ -1,0 +1,102 @@
+//! Which connections come from a child or from what it started.
+
+#![cfg(target_os = "linux")]
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use trilogue_backends::child::Children;
+
+use super::child::{start, until};
+
+const NOBODY: u32 = 65_534;
+const PROTECTED: &str = "child_peers::a_child_that_protects_itself_is_known_by_its_connection";
+
+/// A script that connects and stays connected.
+fn connect(port: u16) -> String {
+    format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -u 3 line")
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().unwrap().port()
+}
+
+/// Whether the next connection comes from a child.
+fn is_next_of_child(listener: &TcpListener, children: &Children) -> (bool, TcpStream) {
+    let (stream, peer) = listener.accept().unwrap();
+    (children.has_peer(peer, stream.local_addr().unwrap()), stream)
+}
+
+#[tokio::test]
+async fn a_child_that_becomes_another_user_is_known_by_its_connection() {
+    let folder = TempDir::new().unwrap();
+    let children = Children::open(None).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = connect(port_of(&listener));
+    // Only an administrator becomes another user.
+    let user = format!("--reuid={NOBODY}");
+    let command = match rustix::process::geteuid().is_root() {
+        true => vec!["setpriv", &user, "--clear-groups", "/bin/bash", "-c", &script],
+        false => vec!["/bin/bash", "-c", &script],
+    };
+    let started = start(&children, &command, folder.path()).await;
+    assert!(is_next_of_child(&listener, &children).0);
+    let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert!(!is_next_of_child(&listener, &children).0, "its user's own program");
+    drop(own);
+    started.child.kill().await;
+}
+
+/// A shell that cannot be read, so that the system protects its processes too.
+fn protected_shell(folder: &Path) -> PathBuf {
+    let shell = folder.join("protected");
+    std::fs::copy("/bin/bash", &shell).unwrap();
+    std::fs::set_permissions(&shell, PermissionsExt::from_mode(0o111)).unwrap();
+    shell
+}
+
+#[tokio::test]
+async fn a_child_that_protects_itself_is_known_by_its_connection() {
+    let folder = TempDir::new().unwrap();
+    if rustix::process::geteuid().is_root() {
+        // Nothing is protected from an administrator: run this test as another user.
+        chown(folder.path(), Some(NOBODY), None).unwrap();
+        let program = folder.path().join("it");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={NOBODY}"), "--clear-groups"]).arg(&program);
+        command.args(["--exact", PROTECTED, "--nocapture"]).env("TMPDIR", folder.path());
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let children = Children::open(None).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let shell = protected_shell(folder.path());
+    let script = connect(port_of(&listener));
+    let shell = shell.display();
+    for (number, before) in ["", "setsid"].into_iter().enumerate() {
+        let ended = folder.path().join(format!("ended-{number}"));
+        // Whoever started it has ended.
+        let line = format!(
+            "({before} {shell} -c '{script}' &); echo > {}; exec sleep 1000",
+            ended.display()
+        );
+        let started = start(&children, &["/bin/bash", "-c", &line], folder.path()).await;
+        until("its parent ends", || ended.exists()).await;
+        assert!(is_next_of_child(&listener, &children).0, "{before}");
+        // A protected program in a session of its user, beside the agent.
+        let mut own = Command::new("setsid");
+        own.args(["/bin/bash", "-c", &format!("{shell} -c '{script}'; true")]);
+        let mut own = own.spawn().unwrap();
+        let (is_of_child, stream) = is_next_of_child(&listener, &children);
+        assert!(!is_of_child, "a program of its user");
+        drop(stream);
+        own.wait().unwrap();
+        started.child.kill().await;
+    }
+}
