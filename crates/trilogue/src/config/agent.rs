@@ -97,7 +97,7 @@ pub struct Agent {
     /// `agent-client` only: one process per thread, or one for all threads whose clients have the same capabilities.
     #[serde(default)]
     pub processes: Processes,
-    /// `agent-client` only: the maximum number of processes.
+    /// `agent-client` only: the maximum number of processes. One principal has at most three quarters of them, rounded up.
     #[serde(default = "max_processes")]
     pub max_processes: usize,
     /// `agent-client` only: the maximum number of open sessions in a shared process. Above it, the server closes the least recently used session, and opens it again when a run needs it.

@@ -55,7 +55,8 @@ struct State {
 #[derive(Debug, Default)]
 struct ProcessTable {
     running: Vec<PoolEntry>,
-    starting: usize,
+    /// Whose processes are being started.
+    starting: Vec<PrincipalKey>,
     opening: usize,
     /// When the last start or opening ended.
     settled_at: Option<Instant>,
@@ -70,7 +71,10 @@ struct PoolEntry {
     cwd: PathBuf,
 }
 
-struct StartGuard(Arc<State>);
+struct StartGuard {
+    state: Arc<State>,
+    principal: PrincipalKey,
+}
 
 /// Counts a session as being opened until this is dropped.
 #[derive(Debug)]
@@ -237,7 +241,7 @@ impl Pool {
         thread: Option<ThreadKey>,
     ) -> Result<ProcessLease, AgentFailure> {
         self.breaker.check(format_args!("the agent '{}'", self.agent))?;
-        let guard = self.room(&spec.launch).await?;
+        let guard = self.room(&spec.launch, &spec.principal).await?;
         self.children.make_room().await?;
         let (launch, cwd) = (Arc::clone(&spec.launch), spec.cwd.clone());
         let shared = PoolContext {
@@ -290,15 +294,19 @@ impl Pool {
 
     /// Waits for space for one more process. If all space is taken, stops the process that has been idle longest. Processes
     /// that are being started or opened do not count as in use: this waits for them.
-    async fn room(&self, launch: &Launch) -> Result<StartGuard, Error> {
+    async fn room(&self, launch: &Launch, principal: &PrincipalKey) -> Result<StartGuard, Error> {
+        let most = launch.max_processes;
         let give_up_at = Instant::now() + launch.start_timeout + launch.open_timeout;
         loop {
             let mut changed = std::pin::pin!(self.state.changed.notified());
             // Subscribe before the first check, so that no change is missed.
             changed.as_mut().enable();
-            let room = lock(&self.state.processes).take_room(launch.max_processes);
+            let room = lock(&self.state.processes).take_room(most, principal);
             match room {
-                Vacancy::Taken => return Ok(StartGuard(Arc::clone(&self.state))),
+                Vacancy::Taken => {
+                    let (state, principal) = (Arc::clone(&self.state), principal.clone());
+                    return Ok(StartGuard { state, principal });
+                }
                 Vacancy::AfterStop(process) => {
                     process.stop().await;
                     self.state.remove(&process);
@@ -308,14 +316,29 @@ impl Pool {
                     drop(timeout_at(until.unwrap_or(give_up_at).min(give_up_at), changed).await);
                 }
                 Vacancy::Wait(_) | Vacancy::Full => {
-                    let most = launch.max_processes;
-                    let message =
-                        format!("all {most} processes of the agent '{}' are in use", self.agent);
-                    return Err(Error::new(Code::Overloaded, message)
-                        .hint("wait until one is idle, or raise `max_processes`"));
+                    let has_share = lock(&self.state.processes).has_share(most, principal);
+                    return Err(self.full(most, has_share));
                 }
             }
         }
+    }
+}
+
+impl Pool {
+    /// The error if all processes are in use, or those of one principal.
+    fn full(&self, most: usize, has_share: bool) -> Error {
+        let agent = &self.agent;
+        if has_share {
+            let message = format!("all {most} processes of the agent '{agent}' are in use");
+            return Error::new(Code::Overloaded, message)
+                .hint("wait until one is idle, or raise `max_processes`");
+        }
+        let share = share_of(most);
+        let message = format!(
+            "{share} of the {most} processes of the agent '{agent}' are in use by you, which is the most for one principal"
+        );
+        Error::new(Code::Overloaded, message)
+            .hint("wait until one of yours is idle, or raise `max_processes`")
     }
 }
 
@@ -323,6 +346,11 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("agent", &self.agent).finish_non_exhaustive()
     }
+}
+
+/// The most processes of one principal: three quarters, so that others get one too.
+fn share_of(most: usize) -> usize {
+    most - most / 4
 }
 
 /// Returns once a process has been idle for this long. The process then gives no more leases. An agent that cannot reopen its sessions gets the
@@ -362,19 +390,22 @@ impl State {
 // === impl ProcessTable ===
 
 impl ProcessTable {
-    fn take_room(&mut self, most: usize) -> Vacancy {
-        if self.has_room(most) {
-            self.starting += 1;
+    fn take_room(&mut self, most: usize, principal: &PrincipalKey) -> Vacancy {
+        let has_share = self.has_share(most, principal);
+        if has_share && self.has_room(most) {
+            self.starting.push(principal.clone());
             return Vacancy::Taken;
         }
-        let mut stopping = self.running.iter().filter(|entry| entry.process.is_stopping());
-        if let Some(entry) = stopping.next() {
+        // Only its own processes help a principal that has its share.
+        let helps = |entry: &&PoolEntry| has_share || entry.process.principal() == principal;
+        let mut stopping = self.running.iter().filter(helps);
+        if let Some(entry) = stopping.find(|entry| entry.process.is_stopping()) {
             return Vacancy::AfterStop(Arc::clone(&entry.process));
         }
-        if let Some(process) = self.retire_longest_idle() {
+        if let Some(process) = self.retire_longest_idle(helps) {
             return Vacancy::AfterStop(process);
         }
-        if self.starting + self.opening > 0 {
+        if self.starting.len() + self.opening > 0 {
             return Vacancy::Wait(None);
         }
         match self.settled_at.map(|at| at + SETTLE_TIME) {
@@ -384,12 +415,22 @@ impl ProcessTable {
     }
 
     fn has_room(&self, most: usize) -> bool {
-        self.running.len() + self.starting < most
+        self.running.len() + self.starting.len() < most
+    }
+
+    /// Whether this principal can have one more process.
+    fn has_share(&self, most: usize, principal: &PrincipalKey) -> bool {
+        let running = self.running.iter().map(|entry| entry.process.principal());
+        let own = running.chain(&self.starting).filter(|it| *it == principal).count();
+        own < share_of(most)
     }
 
     /// The process that has been idle longest, which then gives no more leases. Processes whose sessions can be reopened come first.
-    fn retire_longest_idle(&self) -> Option<Arc<Process>> {
-        let processes = self.running.iter().map(|entry| &entry.process);
+    fn retire_longest_idle(
+        &self,
+        is_wanted: impl FnMut(&&PoolEntry) -> bool,
+    ) -> Option<Arc<Process>> {
+        let processes = self.running.iter().filter(is_wanted).map(|entry| &entry.process);
         let mut idle: Vec<_> = processes
             .filter_map(|process| Some((process.leases().idle_since()?, process)))
             .collect();
@@ -421,7 +462,12 @@ impl PoolEntry {
 
 impl Drop for StartGuard {
     fn drop(&mut self) {
-        self.0.settle(|processes| processes.starting -= 1);
+        self.state.settle(|processes| {
+            let mut starting = processes.starting.iter();
+            if let Some(place) = starting.position(|it| *it == self.principal) {
+                processes.starting.swap_remove(place);
+            }
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use trilogue_backends::agent_client::Processes;
 use trilogue_backends::child::Budget;
-use trilogue_domain::{Json, RunStatus};
+use trilogue_domain::{Json, Principal, PrincipalId, RunStatus};
 use trilogue_runtime::{CallError, ThreadChoice};
 
 use super::rig::{HEARD, Rig, caller, json, settle, until};
@@ -265,6 +265,35 @@ async fn there_are_no_more_processes_than_allowed() {
     let run =
         rig.cancel(&rig.store.run(&rig.by.scope(), &busy.run.id).await.unwrap().unwrap()).await;
     assert_eq!(run.status, RunStatus::Cancelled);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn one_principal_leaves_processes_of_an_agent_to_others() {
+    let mut rig = Rig::with(&[], |launch| launch.max_processes = 4).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let run = rig.run(&rig.thread().await, "permission").await;
+        assert_eq!(run.status, RunStatus::Interrupted);
+        waiting.push(run);
+    }
+    let thread = rig.thread().await;
+    let why = failure(&rig.run(&thread, "say:x").await);
+    assert_eq!((&*why.code, why.transient), ("overloaded", true), "{why:?}");
+    assert!(why.message.contains("3 of the 4 processes"), "{why:?}");
+    let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..rig.by.clone() };
+    let alice = std::mem::replace(&mut rig.by, bob);
+    let others = rig.run(&rig.thread().await, "say:x").await;
+    assert_eq!(others.status, RunStatus::Completed, "{:?}", others.outcome);
+    // One of its own that becomes idle makes room; those of others stay.
+    rig.by = alice;
+    rig.cancel(&waiting[0]).await;
+    let run = rig.run(&thread, "say:x").await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    assert_eq!(rig.children.count(), 4);
+    for run in &waiting[1..] {
+        rig.cancel(run).await;
+    }
     rig.end().await;
 }
 
