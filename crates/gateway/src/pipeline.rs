@@ -27,6 +27,7 @@ use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
+use crate::core::turns::{RequestTurn, Turns};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
@@ -60,6 +61,9 @@ pub(crate) struct Pipeline {
     pub(crate) request_refusals: RefusalLimits,
     pub(crate) opened_folders: OpenedFolders,
     pub(crate) body_budget: Arc<BodyBudget>,
+    pub(crate) response_budget: Arc<BodyBudget>,
+    /// Turns to render large responses.
+    pub(crate) turns: Arc<Turns>,
     /// The requests in progress of each principal.
     pub(crate) requests: Arc<Shares>,
     /// Set if several nodes share the store.
@@ -287,6 +291,7 @@ impl Pipeline {
             }
         };
         let authority = head.uri.authority().cloned();
+        let (principal, turn) = (caller.principal.clone(), RequestTurn::new(&self.turns));
         let request = Request {
             authenticator: Arc::clone(&self.authenticator),
             caller,
@@ -298,13 +303,21 @@ impl Pipeline {
             challenge: Arc::clone(challenge),
             agent_check,
             opened_folders: self.opened_folders.clone(),
+            turn: turn.clone(),
         };
-        match &self.forwarder {
+        let reply = match &self.forwarder {
             Some(forwarder) if forward::may_go_on(&request.headers) => {
                 let address = (&head.method, &head.uri);
                 Box::pin(self.handle_anywhere(forwarder, endpoint, request, address)).await
             }
             _ => (endpoint.handler)(request).await,
+        }?;
+        // A stream that the reply carries may hold the request for long.
+        turn.end();
+        match endpoint.access {
+            // The server's own documents, which all responses share.
+            Access::Open | Access::Public => Ok(reply),
+            Access::Right(_) | Access::Agent(_) => reply.counted(&self.response_budget, &principal),
         }
     }
 

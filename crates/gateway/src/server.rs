@@ -28,6 +28,7 @@ use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
+use crate::core::turns::Turns;
 use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection::{self, ConnectionServer};
@@ -46,6 +47,8 @@ use trilogue_runtime::shares::Shares;
 const LAST_REQUESTS_WAIT: Duration = Duration::from_millis(1_500);
 /// How often the server checks whether any connection is left.
 const LAST_REQUESTS_LOOK: Duration = Duration::from_millis(20);
+/// The most large responses of one principal that are rendered at once; further ones wait.
+const MAX_LARGE_RESPONSES: usize = 2;
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -298,6 +301,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let meters = Arc::new(Meters::new());
     let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
     let body_budget = BodyBudget::of(&options);
+    let response_budget = BodyBudget::of_responses(&options);
     let forwarder = options.has_nodes.then(Forwarder::new).transpose()?;
     let node_client =
         forwarder.as_ref().map(|forwarder| Arc::new(NodeClient::new(forwarder, &ports)));
@@ -310,6 +314,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
         lifecycle,
         meters,
         body_budget,
+        response_budget,
         streams: Arc::new(streams),
         common_states: Arc::default(),
     })
@@ -321,7 +326,8 @@ fn pipeline(
     mounts: &[Mount],
     addresses: &[SocketAddr],
 ) -> Result<Pipeline> {
-    let Services { options, authenticator, meters, ports, body_budget, .. } = services;
+    let Services { options, authenticator, meters, ports, body_budget, response_budget, .. } =
+        services;
     let durability = ports.admin.durability();
     let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
     Ok(Pipeline {
@@ -344,6 +350,8 @@ fn pipeline(
         opened_folders: OpenedFolders::clone(&services.common_state()),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
+        response_budget: Arc::clone(response_budget),
+        turns: Turns::new(MAX_LARGE_RESPONSES),
         requests: Shares::new(options.max_requests_each()),
         forwarder: services.forwarder.clone(),
         admin: Arc::clone(&ports.admin),

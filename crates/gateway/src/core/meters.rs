@@ -215,9 +215,10 @@ pub(crate) fn set_start_time(started_at: Timestamp) {
 }
 
 /// Returns the metrics in Prometheus' exposition format, with the values that are measured on each read. Returns `None` if another recorder was installed first.
-pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
+pub(crate) fn render(is_ready: bool, body_bytes: usize, response_bytes: usize) -> Option<String> {
     gauge!(names::READY).set(if is_ready { 1.0 } else { 0.0 });
     gauge!(names::BODY_BYTES).set(body_bytes as f64);
+    gauge!(names::RESPONSE_BYTES).set(response_bytes as f64);
     let set = |name: &'static str, count: Option<u64>| {
         if let Some(count) = count {
             gauge!(name).set(count as f64);

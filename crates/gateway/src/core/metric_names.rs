@@ -19,6 +19,8 @@ pub const ACCEPT_FAILURES: &str = "trilogue_http_accept_failures_total";
 pub const STALLED_RESPONSES: &str = "trilogue_http_stalled_responses_total";
 pub const BODY_BYTES: &str = "trilogue_http_body_bytes";
 pub const REFUSED_BODIES: &str = "trilogue_http_refused_bodies_total";
+pub const RESPONSE_BYTES: &str = "trilogue_http_response_bytes";
+pub const REFUSED_RESPONSES: &str = "trilogue_http_refused_responses_total";
 pub const OPEN_DESCRIPTORS: &str = "trilogue_open_descriptors";
 pub const MAX_DESCRIPTORS: &str = "trilogue_max_descriptors";
 pub const CONNECTIONS: &str = "trilogue_http_connections";
@@ -225,6 +227,12 @@ pub const METRICS: &[Metric] = &[
         REFUSED_BODIES,
         &[],
         "Request bodies that were refused because the server held as many bytes as it may",
+    ),
+    gauge(RESPONSE_BYTES, &[], "Bytes of responses that clients have not taken yet"),
+    counter(
+        REFUSED_RESPONSES,
+        &[],
+        "Responses that were refused because clients had not taken others",
     ),
     counter(PANICS, &[], "Requests whose handler panicked"),
     counter(REPEATED_IDS, &[], "Requests of clients whose id another one had at the time"),

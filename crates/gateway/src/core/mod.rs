@@ -16,3 +16,4 @@ pub(crate) mod options;
 pub(crate) mod ports;
 pub(crate) mod process_usage;
 pub(crate) mod scheme;
+pub(crate) mod turns;

@@ -41,6 +41,8 @@ pub struct Options {
     pub max_body_bytes: usize,
     /// The most bytes of request bodies that the server holds at once, for all clients together and including the memory of their JSON. One body of the largest size always fits.
     pub max_bodies_bytes: usize,
+    /// The most bytes of responses that clients have not taken yet, over all connections; one principal can have half of them. Small responses do not count.
+    pub max_responses_bytes: usize,
     /// The most memory that the JSON tree of one body can take, in bytes; a body of more than a sixth of this can take six times its size.
     pub max_json_tree_bytes: usize,
     /// The largest request head (address and headers), in bytes.
@@ -148,6 +150,7 @@ impl Default for Options {
             max_headers: 100,
             max_output_bytes: 32 * 1024 * 1024,
             max_bodies_bytes: 256 * 1024 * 1024,
+            max_responses_bytes: 256 * 1024 * 1024,
             max_json_tree_bytes: DEFAULT_MAX_TREE_BYTES,
             max_connections: 4_096,
             max_connections_per_peer: None,

@@ -1,6 +1,7 @@
-//! Reading request bodies within limits.
+//! Reading request bodies within limits, and the budgets for bodies of both directions.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal};
 use trilogue_wire::json::{self, MAX_TREE_FACTOR};
 
-use crate::core::metric_names::REFUSED_BODIES;
+use crate::core::metric_names::{REFUSED_BODIES, REFUSED_RESPONSES};
 use crate::core::options::Options;
 use trilogue_runtime::shares::{HeldShare, Shares};
 
@@ -29,11 +30,12 @@ const FREE_BYTES: usize = 16 * 1024;
 /// The bytes of bodies that the whole server holds.
 #[derive(Debug)]
 pub(crate) struct BodyBudget {
+    kind: BodyKind,
     max_bytes: usize,
     held: AtomicUsize,
     /// The bytes that each principal holds.
     shares: Arc<Shares>,
-    /// Request bodies that were refused.
+    /// Bodies that were refused.
     refused: Counter,
 }
 
@@ -54,14 +56,24 @@ struct CountedBody<'a> {
     held: &'a mut HeldBytes,
 }
 
+/// Part of a response, which counts until the client has taken it.
+struct CountedPiece {
+    bytes: Bytes,
+    _held: HeldBytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BodyKind {
+    Request,
+    Response,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BudgetSpent {
-    #[error("the server holds as many bytes of request bodies as it may")]
-    OfServer,
-    #[error(
-        "the server holds as many bytes of your request bodies as one principal may have there"
-    )]
-    OfPrincipal,
+    #[error("the server holds as many bytes of {0} as it may")]
+    OfServer(BodyKind),
+    #[error("the server holds as many bytes of your {0} as one principal may have there")]
+    OfPrincipal(BodyKind),
 }
 
 /// Reads a whole body, and holds its bytes of the budget until the result is dropped. Errors: `body_too_large`,
@@ -109,14 +121,32 @@ async fn collect(body: CountedBody<'_>, most: usize) -> Result<Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large(most)),
-        Err(error) if error.is::<BudgetSpent>() => Err(budget_spent(&error.to_string())),
-        Err(error) => Err(Error::new(Code::InvalidRequest, format!("the body broke off: {error}"))),
+        Err(error) => Err(match error.downcast_ref::<BudgetSpent>() {
+            Some(spent) => spent.to_error(),
+            None => Error::new(Code::InvalidRequest, format!("the body broke off: {error}")),
+        }),
     }
 }
 
-fn budget_spent(message: &str) -> Error {
-    Error::new(Code::Overloaded, message.to_owned())
-        .hint("try again; an operator may raise `server.limits.max_bodies`")
+/// Counts a piece of a response until the client has taken it.
+/// Errors: if the budget has no room for it.
+pub(crate) fn hold_response(
+    budget: &Arc<BodyBudget>,
+    principal: &Principal,
+    bytes: Bytes,
+) -> Result<Bytes, BudgetSpent> {
+    if bytes.len() <= FREE_BYTES {
+        return Ok(bytes);
+    }
+    let mut held = HeldBytes::new(budget);
+    held.principal = Some(principal.clone());
+    match held.grow(bytes.len()) {
+        Ok(()) => Ok(Bytes::from_owner(CountedPiece { bytes, _held: held })),
+        Err(spent) => {
+            budget.refused.increment(1);
+            Err(spent)
+        }
+    }
 }
 
 fn too_complex(tree: usize) -> Error {
@@ -148,21 +178,30 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 impl BodyBudget {
     /// Makes a budget for callers that share one principal: it has no shares.
     pub(crate) fn anonymous(max_bytes: usize) -> Arc<Self> {
-        Self::new(max_bytes, max_bytes)
+        Self::new(BodyKind::Response, max_bytes, max_bytes)
     }
 
     /// Makes a budget for all principals, of which one principal holds at most `max_share_bytes`.
-    pub(crate) fn new(max_bytes: usize, max_share_bytes: usize) -> Arc<Self> {
-        let refused = counter!(REFUSED_BODIES);
+    pub(crate) fn new(kind: BodyKind, max_bytes: usize, max_share_bytes: usize) -> Arc<Self> {
+        let refused = match kind {
+            BodyKind::Request => counter!(REFUSED_BODIES),
+            BodyKind::Response => counter!(REFUSED_RESPONSES),
+        };
         let shares = Shares::new(max_share_bytes);
-        Arc::new(Self { max_bytes, held: AtomicUsize::new(0), shares, refused })
+        Arc::new(Self { kind, max_bytes, held: AtomicUsize::new(0), shares, refused })
     }
 
     /// Makes the budget for request bodies. One share has room for a body of the largest size.
     pub(crate) fn of(options: &Options) -> Arc<Self> {
         let all = options.max_bodies_bytes.max(options.max_body_bytes);
         let largest = options.max_body_bytes.saturating_mul(1 + MAX_TREE_FACTOR);
-        Self::new(all, (all / 4 * 3).max(largest).min(all))
+        Self::new(BodyKind::Request, all, (all / 4 * 3).max(largest).min(all))
+    }
+
+    /// The budget for responses on their way. A share of it has room for one of the largest.
+    pub(crate) fn of_responses(options: &Options) -> Arc<Self> {
+        let all = options.max_responses_bytes.max(options.max_output_bytes);
+        Self::new(BodyKind::Response, all, (all / 2).max(options.max_output_bytes))
     }
 
     /// Returns the bytes that are held now.
@@ -192,7 +231,7 @@ impl HeldBytes {
         }
         self.grow(tree).map_err(|spent| {
             self.budget.refused.increment(1);
-            budget_spent(&spent.to_string())
+            spent.to_error()
         })
     }
 
@@ -201,7 +240,7 @@ impl HeldBytes {
         let before = self.budget.held.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
         if before + bytes > self.budget.max_bytes {
-            return Err(BudgetSpent::OfServer);
+            return Err(BudgetSpent::OfServer(self.budget.kind));
         }
         let Some(principal) = &self.principal else { return Ok(()) };
         // Small bodies skip the shares.
@@ -210,13 +249,46 @@ impl HeldBytes {
             None if self.bytes <= FREE_BYTES => return Ok(()),
             none => (none.insert(self.budget.shares.begin(principal)), self.bytes),
         };
-        if share.grow(more) { Ok(()) } else { Err(BudgetSpent::OfPrincipal) }
+        if share.grow(more) { Ok(()) } else { Err(BudgetSpent::OfPrincipal(self.budget.kind)) }
     }
 }
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+// === impl CountedPiece ===
+
+impl AsRef<[u8]> for CountedPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+// === impl BodyKind ===
+
+impl fmt::Display for BodyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request => "request bodies",
+            Self::Response => "responses that were not taken",
+        })
+    }
+}
+
+// === impl BudgetSpent ===
+
+impl BudgetSpent {
+    pub(crate) fn to_error(&self) -> Error {
+        let (Self::OfServer(kind) | Self::OfPrincipal(kind)) = self;
+        Error::new(Code::Overloaded, self.to_string()).hint(match kind {
+            BodyKind::Request => "try again; an operator may raise `server.limits.max_bodies`",
+            BodyKind::Response => {
+                "take the responses of earlier requests first; an operator may raise `server.limits.max_responses`"
+            }
+        })
     }
 }
 

@@ -1,15 +1,18 @@
 //! Responses under construction.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt, stream};
 use http::header::{HeaderName, HeaderValue};
 use http::{Response, StatusCode, header};
 use serde::Serialize;
+use trilogue_domain::Principal;
 use trilogue_domain::error::Result;
 
 use super::body::ReplyBody;
+use super::receive::{BodyBudget, hold_response};
 
 /// The pending interrupt that an answer did not match.
 pub(crate) const INTERRUPT_ID: HeaderName = HeaderName::from_static("interrupt-id");
@@ -96,6 +99,26 @@ impl Reply {
             .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox"))
     }
 
+    /// Counts what the client has not taken yet of the response. A piece without room aborts the body.
+    /// Errors: `overloaded` if there is no room for a body that is sent whole.
+    pub(crate) fn counted(self, budget: &Arc<BodyBudget>, principal: &Principal) -> Result<Self> {
+        let (head, body) = self.0.into_parts();
+        let body = match body {
+            ReplyBody::Whole(Some(bytes)) => {
+                let held = hold_response(budget, principal, bytes);
+                ReplyBody::whole(held.map_err(|spent| spent.to_error())?)
+            }
+            ReplyBody::Whole(None) => ReplyBody::Whole(None),
+            ReplyBody::Stream(pieces) => {
+                let (budget, principal) = (Arc::clone(budget), principal.clone());
+                ReplyBody::pieces(pieces.map(move |piece| {
+                    hold_response(&budget, &principal, piece?).map_err(io::Error::other)
+                }))
+            }
+        };
+        Ok(Self(Response::from_parts(head, body)))
+    }
+
     pub fn no_content() -> Self {
         Self::new(StatusCode::NO_CONTENT, ReplyBody::Whole(None))
     }
@@ -120,6 +143,14 @@ impl Reply {
         match HeaderValue::from_str(value) {
             Ok(value) => self.header(name, value),
             Err(_) => self,
+        }
+    }
+
+    /// The bytes of a body that is sent whole.
+    pub(crate) fn body_bytes(&self) -> usize {
+        match self.0.body() {
+            ReplyBody::Whole(Some(bytes)) => bytes.len(),
+            ReplyBody::Whole(None) | ReplyBody::Stream(_) => 0,
         }
     }
 

@@ -21,6 +21,10 @@ use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
 use crate::core::opened_folders::OpenedFolders;
+use crate::core::turns::RequestTurn;
+
+/// A response of more output needs a turn, in bytes.
+const LARGE_BYTES: usize = 1024 * 1024;
 
 /// An admitted request.
 #[derive(Clone, Debug)]
@@ -37,6 +41,7 @@ pub struct Request {
     pub(crate) challenge: Arc<OnceLock<Challenge>>,
     pub(crate) agent_check: AgentCheck,
     pub(crate) opened_folders: OpenedFolders,
+    pub(crate) turn: RequestTurn,
 }
 
 // === impl Request ===
@@ -158,6 +163,13 @@ impl Request {
     pub(crate) fn audit_removal(&self, row: &RunRow, how: &str) {
         let detail = format!("of {}; {how}", row.principal);
         self.audit(AuditEvent::RunRemoved, row.id.as_str(), &detail);
+    }
+
+    /// Waits for a turn to render the response, if it has this many bytes so far and is large. It ends when the handler has responded.
+    pub(crate) async fn weigh_response(&self, bytes: usize) {
+        if bytes > LARGE_BYTES {
+            self.turn.wait(self.principal()).await;
+        }
     }
 
     pub fn principal(&self) -> &Principal {

@@ -117,7 +117,7 @@ impl Backend for Puppet {
                 let message = MessageId::generate();
                 let (id, role) = (message.clone(), Role::Agent);
                 emit(&context, MessageEvent::Started { message: id, role, times: None }).await?;
-                for _ in 0..5 {
+                for _ in 0..rest.parse().unwrap_or(5) {
                     let (message, text) = (message.clone(), "x".repeat(40 * 1024).into());
                     emit(&context, MessageEvent::Delta { message, text }).await?;
                 }

@@ -449,3 +449,81 @@ async fn the_runs_of_one_principal_do_not_keep_those_of_another_from_starting() 
     });
     assert_eq!(next.await.unwrap().len(), 3);
 }
+
+/// Asks for this on a connection of its own, and reads its head at most.
+async fn unread(rig: &Rig, path: &str) -> (TcpStream, String) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(rig.address).await.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alpha-alice\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut begin = [0_u8; 12];
+    timeout(LIMIT, stream.read_exact(&mut begin)).await.unwrap().unwrap();
+    (stream, String::from_utf8_lossy(&begin).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_principal_leaves_unread_has_a_budget_on_each_protocol() {
+    const MIB: usize = 1024 * 1024;
+    /// More than the system takes from the server for a client that does not read.
+    const TEXT: usize = 5 * MIB;
+    let options = Options {
+        max_output_bytes: 48 * MIB,
+        max_responses_bytes: 128 * MIB,
+        ..Options::default()
+    };
+    let rig = Rig::with(options).await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    let run = rig.run("stream 130").await;
+    let id = text(&run, "/id");
+    let held = async || {
+        let metrics = rig.metrics().await;
+        let value = metrics.lines().find_map(|it| it.strip_prefix("trilogue_http_response_bytes "));
+        value.unwrap().parse::<usize>().unwrap()
+    };
+    for path in [
+        format!("/api/v1/runs/{id}"),
+        format!("/communication/runs/{id}"),
+        format!("/connect/runs/{id}/wait"),
+    ] {
+        let mut kept = Vec::new();
+        let refused = loop {
+            let (stream, begin) = unread(&rig, &path).await;
+            if begin != "HTTP/1.1 200" || kept.len() == 20 {
+                break begin;
+            }
+            kept.push(stream);
+        };
+        assert_eq!(refused, "HTTP/1.1 429", "{path}: {} responses are held", kept.len());
+        assert!((1..=64 * MIB).contains(&held().await), "{path}");
+        // Somebody else has the other half.
+        let other = rig.as_("alpha", "bob").get(&path).await.unwrap();
+        assert_eq!(other.status, 200, "{path}");
+        assert!(other.body.len() > TEXT, "{path}");
+        drop(kept);
+        let all_back = async || (held().await == 0).then_some(());
+        until("the clients to be gone", LIMIT, all_back).await.unwrap();
+        assert_eq!(rig.alice().get(&path).await.unwrap().status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_too_large_is_refused_on_each_protocol() {
+    const MOST: usize = 256 * 1024;
+    let rig = Rig::with(Options { max_output_bytes: MOST, ..Options::default() }).await;
+    let run = rig.run("stream 2").await;
+    let id = text(&run, "/id").to_owned();
+    // The text fits once, and the protocol repeats it.
+    let refused = rig.alice().get(&format!("/connect/runs/{id}/wait")).await.unwrap();
+    assert_eq!(refused.status, 413, "{}", String::from_utf8_lossy(&refused.body));
+    let escaped = "\u{1}".repeat(MOST / 5);
+    let body = json!({"agent": "puppet", "input": escaped, "mode": "async"});
+    let run = rig.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let id = text(&run, "/id").to_owned();
+    let whole = format!("/api/v1/runs/{id}/wait");
+    assert_eq!(rig.alice().get(&whole).await.unwrap().status, 413);
+    let refused = rig.alice().get(&format!("/communication/runs/{id}")).await.unwrap();
+    assert_eq!(refused.status, 413, "{}", String::from_utf8_lossy(&refused.body));
+}

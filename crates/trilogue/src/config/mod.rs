@@ -155,6 +155,8 @@ pub struct Limits {
     pub max_json_tree: Size,
     /// The largest size of all request bodies together that the server holds at once, with the memory for their JSON values. It answers a further request with 429 `overloaded` and `Retry-After`. At least `max_body`.
     pub max_bodies: Size,
+    /// The largest size of all responses together that clients have asked for and not taken yet; one principal can have half. Responses of up to 16 KiB do not count. The server answers a request whose response has no room with 429 `overloaded` and `Retry-After`. At least 32 MiB, the largest response.
+    pub max_responses: Size,
     /// The largest metadata of one message part.
     pub max_part_metadata: Size,
     /// The maximum number of connections. The server raises its soft limit of open files at start, and leaves 1024 of them, at most half, to its other work: if fewer are left than this, that is the maximum. A new connection waits while it is reached; connections without a request for 1 second, and those whose client has not shown a token, are closed for it.
@@ -355,6 +357,7 @@ impl Default for Limits {
             max_body: Size::of(options.max_body_bytes),
             max_json_tree: Size::of(options.max_json_tree_bytes),
             max_bodies: Size::of(options.max_bodies_bytes),
+            max_responses: Size::of(options.max_responses_bytes),
             max_part_metadata: Size::of(options.max_part_metadata_bytes),
             max_connections: options.max_connections,
             max_connections_per_peer: options.max_connections_per_peer,
@@ -400,6 +403,7 @@ impl Server {
             max_body_bytes: self.limits.max_body.to_usize(),
             max_json_tree_bytes: self.limits.max_json_tree.to_usize(),
             max_bodies_bytes: self.limits.max_bodies.to_usize(),
+            max_responses_bytes: self.limits.max_responses.to_usize(),
             max_connections: self.limits.max_connections,
             max_connections_per_peer: self.limits.max_connections_per_peer,
             max_streams: self.limits.max_streams,

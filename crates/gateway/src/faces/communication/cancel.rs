@@ -39,7 +39,7 @@ async fn cancel(call: CommunicationCall) -> Result<Reply> {
         original: None,
     };
     projection.push(&asked, &row.thread_id);
-    Ok(log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection))
+    log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)
 }
 
 fn ended(row: &RunRow) -> Error {

@@ -110,22 +110,28 @@ pub(super) async fn of_frames(
         for event in frame.events()? {
             fold.take(event, &mut |_| Ok(())).await?;
         }
+        fold.weigh(frame).await?;
     }
     Ok(fold.projection)
 }
 
 /// Responds with the folded run. A question in it counts as shown to the caller.
+/// Errors: `body_too_large`.
 pub(super) fn answer(
     call: &CommunicationCall,
     status: StatusCode,
     run: &RunId,
     projection: &Projection,
-) -> Reply {
-    let reply = Reply::json_bytes(status, projection.run());
-    match note_shown(call, run, projection) {
+) -> Result<Reply> {
+    let (bytes, most) = (call.turn.work(|| projection.run()), call.state.max_output_bytes);
+    if bytes.len() > most {
+        return Err(too_large(most));
+    }
+    let reply = Reply::json_bytes(status, bytes);
+    Ok(match note_shown(call, run, projection) {
         Some(interrupt) => reply.header_text(INTERRUPT_ID, interrupt),
         None => reply,
-    }
+    })
 }
 
 /// Records the question that a run was shown with. Returns the question's id.
@@ -176,18 +182,22 @@ impl<'a> ProjectionFold<'a> {
                         return Ok(());
                     }
                 }
-                self.weigh(frame)?;
+                self.weigh(frame).await?;
             }
         }
         Ok(())
     }
 
-    fn weigh(&mut self, frame: &Frame) -> Result<()> {
+    async fn weigh(&mut self, frame: &Frame) -> Result<()> {
         if self.begun {
             self.size += frame.bytes().len();
         }
         let most = self.call.state.max_output_bytes;
-        if self.size > most { Err(too_large(most)) } else { Ok(()) }
+        if self.size > most {
+            return Err(too_large(most));
+        }
+        self.call.weigh_response(self.size).await;
+        Ok(())
     }
 
     async fn step(

@@ -53,7 +53,7 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
             // Show the run as resumed, even if it has done more since; or as waiting for its next answer.
             let until = Until::Resumed(row.last_run_number);
             let projection = log::fold(&call, &row, until).await?;
-            log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)
+            log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)?
         }
         // The caller has seen everything up to the question.
         RunMode::Stream => events::stream(&call, &row, Cursor::after(row.last_run_number)).await?,
@@ -65,5 +65,5 @@ async fn wait(call: &CommunicationCall, row: &RunRow) -> Result<Reply> {
     let settled = call.state.runtime.settled(call.principal(), &row.id);
     let row = call.while_admitted(settled).await?;
     let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
-    Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
+    log::answer(call, StatusCode::OK, &row.id, &projection)
 }

@@ -94,7 +94,7 @@ async fn reply(call: &CommunicationCall, mode: RunMode, submitted: Submitted) ->
         RunMode::Sync => wait(call, submitted).await?,
         RunMode::Async => {
             let projection = Box::pin(log::fold(call, &submitted.run, Until::Number(1))).await?;
-            log::answer(call, StatusCode::ACCEPTED, &id, &projection)
+            log::answer(call, StatusCode::ACCEPTED, &id, &projection)?
         }
         RunMode::Stream => events::stream(call, &submitted.run, Cursor::START).await?,
     };
@@ -106,12 +106,12 @@ async fn wait(call: &CommunicationCall, submitted: Submitted) -> Result<Reply> {
     if let Some(log) = submitted.log {
         let row = submitted.settled.wait().await?;
         let projection = log::of_frames(call, &row, &log).await?;
-        return Ok(log::answer(call, StatusCode::OK, &row.id, &projection));
+        return log::answer(call, StatusCode::OK, &row.id, &projection);
     }
     // The tail keeps the end of the log in memory until it is read below.
     let _tail = call.state.read.tail(submitted.run.thread);
     let row = call.while_admitted(submitted.settled.wait()).await?;
     let until = Until::Number(row.last_run_number);
     let projection = Box::pin(log::fold(call, &row, until)).await?;
-    Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
+    log::answer(call, StatusCode::OK, &row.id, &projection)
 }

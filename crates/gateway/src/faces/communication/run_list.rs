@@ -57,7 +57,7 @@ async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Repl
     while let Some(row) = left.next() {
         let projection = log::fold(call, row, Until::Now).await?;
         log::note_shown(call, &row.id, &projection);
-        let run = Bytes::from(projection.run());
+        let run = call.turn.work(|| Bytes::from(projection.run()));
         size += run.len();
         runs.push(run);
         if size > limits::MAX_PAGE_BYTES && left.peek().is_some() {

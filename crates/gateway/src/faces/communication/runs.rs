@@ -16,5 +16,5 @@ pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
 async fn get(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;
     let projection = log::fold(&call, &row, Until::Now).await?;
-    Ok(log::answer(&call, StatusCode::OK, &row.id, &projection))
+    log::answer(&call, StatusCode::OK, &row.id, &projection)
 }

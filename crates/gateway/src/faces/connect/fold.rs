@@ -24,14 +24,17 @@ pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
             take(call, run.thread, &mut values, event).await?;
         }
         if log.bytes() > most {
-            return Err(Error::new(
-                Code::BodyTooLarge,
-                format!("what the run holds is larger than {most} bytes"),
-            )
-            .hint("read it as a stream"));
+            return Err(too_large(most));
         }
+        call.weigh_response(log.bytes()).await;
     }
     Ok(values)
+}
+
+/// Returns the error for a run that fits no response.
+pub(super) fn too_large(most: usize) -> Error {
+    let message = format!("the response would be larger than {most} bytes");
+    Error::new(Code::BodyTooLarge, message).hint("read the run as a stream")
 }
 
 /// Like [`of_log`], from the run's whole log.
@@ -40,11 +43,17 @@ pub(super) async fn of_frames(
     run: &RunRow,
     frames: &[Arc<Frame>],
 ) -> Result<Values> {
-    let mut values = begun(call, run);
+    let (mut values, mut size) = (begun(call, run), 0);
+    let most = call.state.max_output_bytes;
     for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
         for event in frame.events()? {
             take(call, run.thread, &mut values, event).await?;
         }
+        size += frame.bytes().len();
+        if size > most {
+            return Err(too_large(most));
+        }
+        call.weigh_response(size).await;
     }
     Ok(values)
 }

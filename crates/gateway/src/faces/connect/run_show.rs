@@ -24,6 +24,9 @@ use crate::http::reply::Reply;
 /// Names the run that a request created or joined.
 const RUN_ID: HeaderName = HeaderName::from_static("x-run-id");
 
+/// A run's `creation` leaves out a larger input, in bytes: it is in the thread's history.
+const MAX_SHOWN_INPUT_BYTES: usize = 4 * 1024 * 1024;
+
 /// The part of a settled run that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
@@ -100,20 +103,27 @@ pub(super) async fn settled(
             None => fold::of_log(call, row).await?,
         };
         let asked = values.interrupt().map(|interrupt| interrupt.id.clone());
-        (values.output(), asked.filter(|_| !values.ended()))
+        let output = call.turn.work(|| values.output());
+        (output, asked.filter(|_| !values.ended()))
     };
     if let Some(interrupt) = &asked {
         call.state.runtime.shown(&call.principal().id, &row.id, interrupt);
     }
     // If the log is gone, the row still has the outcome.
     let output = output.unwrap_or_else(|| failed(call, row, row.outcome.as_ref()));
+    let most = call.state.max_output_bytes;
     let bytes = match form {
+        // Before the response repeats it.
+        _ if output.len() > most => return Err(fold::too_large(most)),
         Form::Output => output,
         Form::Whole => {
             let run = run(call, row).await?;
-            Bytes::from(mapping::waited(&run, Some(&output)))
+            call.turn.work(|| Bytes::from(mapping::waited(&run, Some(&output))))
         }
     };
+    if bytes.len() > most {
+        return Err(fold::too_large(most));
+    }
     Ok((bytes, asked))
 }
 
@@ -204,7 +214,8 @@ async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
             let links = fold::links(call, &row.thread_id);
             Some(mapping::state(mapping::State::Messages(&messages), &links).into_json())
         }
-    })
+    }
+    .filter(|input| input.len() <= MAX_SHOWN_INPUT_BYTES))
 }
 
 fn made_up(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {

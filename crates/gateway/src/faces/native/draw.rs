@@ -1,18 +1,17 @@
 //! Renders texts of agents as safe HTML for pages.
 
 use std::collections::{HashMap, VecDeque};
-use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, lock};
 use trilogue_inspector::draw::{self, WorkLimit};
 use trilogue_wire::native::{Draw, Drawing, Drawn, List};
 
 use super::{NativeCall, NativeRoute};
+use crate::core::turns::Turns;
 use crate::http::reply::Reply;
 use crate::route::{Verb, json_response, of};
 use trilogue_runtime::shares::Shares;
@@ -46,8 +45,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[BASE];
 /// What the drawings of all callers share: a cache, and a limit of processors.
 #[derive(Debug)]
 pub(crate) struct Drawings {
-    shares: Arc<Shares>,
-    processors: Arc<Semaphore>,
+    turns: Arc<Turns>,
     kept: Mutex<KeptDrawings>,
 }
 
@@ -72,15 +70,14 @@ async fn draw_texts(call: NativeCall) -> Result<Reply> {
         )));
     }
     let drawings = Arc::clone(&call.state.drawings);
-    let share = drawings.shares.wait(&call.caller.principal).await;
-    let processor = Arc::clone(&drawings.processors).acquire_owned().await;
+    let turn = drawings.turns.wait(&call.caller.principal).await;
     let limit = WorkLimit::new(MAX_DRAWING_TIME);
     // A client that disconnects drops this, and the work ends.
     let _cancel = limit.cancel_on_drop();
     // Drawing uses a processor: a blocking task keeps the server responsive.
     let drawn = tokio::task::spawn_blocking(move || {
         // Hold these until the work ends, even if the client has disconnected.
-        let _held = (share, processor);
+        let _held = turn;
         items.iter().map(|item| drawings.draw(item, &limit)).collect()
     });
     let items = drawn.await.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
@@ -112,12 +109,8 @@ fn digest(item: &Drawing) -> Digest {
 
 impl Drawings {
     pub(crate) fn new() -> Arc<Self> {
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Arc::new(Self {
-            shares: Shares::new(MAX_DRAWINGS_PER_PRINCIPAL),
-            processors: Arc::new(Semaphore::new(processors)),
-            kept: Mutex::default(),
-        })
+        let turns = Turns::new(MAX_DRAWINGS_PER_PRINCIPAL);
+        Arc::new(Self { turns, kept: Mutex::default() })
     }
 
     fn draw(&self, item: &Drawing, limit: &WorkLimit) -> Drawn {

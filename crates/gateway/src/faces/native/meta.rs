@@ -150,10 +150,11 @@ async fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
         meters::set_store(&stats);
     }
     meters::set_start_time(state.lifecycle.started_at);
-    let rendered = meters::render(state.unready_reason().is_none(), state.body_budget.held())
-        .ok_or_else(|| {
-            Error::new(Code::NotFound, "another recorder than ours was installed in this process")
-        })?;
+    let (bodies, responses) = (state.body_budget.held(), state.response_budget.held());
+    let rendered = meters::render(state.unready_reason().is_none(), bodies, responses);
+    let rendered = rendered.ok_or_else(|| {
+        Error::new(Code::NotFound, "another recorder than ours was installed in this process")
+    })?;
     Ok(text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", rendered))
 }
 

@@ -76,13 +76,12 @@ async fn create(call: NativeCall) -> Result<Reply> {
 async fn wait(call: &NativeCall, submitted: Submitted) -> Result<Reply> {
     if let Some(log) = submitted.log {
         let row = submitted.settled.wait().await?;
-        return Ok(Reply::ok(&runs::whole_of(&call.state, &call.caller, &row, &log).await?));
+        return runs::answer(call, &row, &runs::whole_of(call, &row, &log).await?);
     }
     // The tail keeps the end of the log in memory until it is read below.
     let _tail = call.state.read.tail(submitted.run.thread);
     let row = call.while_admitted(submitted.settled.wait()).await?;
-    let run = runs::whole(&call.state, &call.caller, &row).await?;
-    Ok(Reply::ok(&run))
+    runs::answer(call, &row, &runs::whole(call, &row).await?)
 }
 
 fn accepted(row: &RunRow) -> Reply {

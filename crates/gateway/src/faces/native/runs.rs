@@ -115,7 +115,7 @@ fn read_status(text: &str) -> Result<RunStatus> {
 
 async fn get(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
-    Ok(Reply::ok(&whole(&call.state, &call.caller, &row).await?))
+    answer(&call, &row, &whole(&call, &row).await?)
 }
 
 async fn wait(call: NativeCall) -> Result<Reply> {
@@ -133,7 +133,7 @@ async fn wait(call: NativeCall) -> Result<Reply> {
         },
         () = stop => return Err(Error::new(Code::ShuttingDown, "the server is shutting down")),
     };
-    Ok(Reply::ok(&whole(&call.state, &call.caller, &row).await?))
+    answer(&call, &row, &whole(&call, &row).await?)
 }
 
 fn read_seconds(text: &str) -> Result<u64> {
@@ -160,26 +160,24 @@ async fn remove(call: NativeCall) -> Result<Reply> {
 
 /// Returns a run with its output, result and pending interrupts, which count as shown to the caller.
 /// Errors: if the log cannot be read, or holds more than fits one response.
-pub(crate) async fn whole(state: &State, caller: &Caller, row: &RunRow) -> Result<Run> {
-    let (messages, result) = output(state, row).await?;
-    with_output(state, caller, row, &messages, result.as_ref()).await
+pub(crate) async fn whole(call: &NativeCall, row: &RunRow) -> Result<Run> {
+    let (messages, result) = output(call, row).await?;
+    with_output(&call.state, &call.caller, row, &messages, result.as_ref()).await
 }
 
 /// Like [`whole`], from the run's whole log.
-pub(crate) async fn whole_of(
-    state: &State,
-    caller: &Caller,
-    row: &RunRow,
-    log: &[Arc<Frame>],
-) -> Result<Run> {
+pub(crate) async fn whole_of(call: &NativeCall, row: &RunRow, log: &[Arc<Frame>]) -> Result<Run> {
+    let mut size = 0;
     let mut output = Output::default();
     for frame in log {
         for event in frame.events()?.iter().filter(|event| event.run.is_some()) {
             output.push(event);
         }
+        size += frame.bytes().len();
+        check_size(call, row, size).await?;
     }
     let (messages, result) = output.end();
-    with_output(state, caller, row, &messages, result.as_ref()).await
+    with_output(&call.state, &call.caller, row, &messages, result.as_ref()).await
 }
 
 async fn with_output(
@@ -209,23 +207,40 @@ async fn with_output(
     Ok(run)
 }
 
-async fn output(state: &State, run: &RunRow) -> Result<(Vec<Message>, Option<Json>)> {
+async fn output(call: &NativeCall, run: &RunRow) -> Result<(Vec<Message>, Option<Json>)> {
     let mut output = Output::default();
-    let most = state.max_output_bytes;
     // A run that has ended ends with its last number, so no further read is needed.
     let until = if run.status.is_terminal() { run.last_run_number } else { u64::MAX };
-    let mut log = LogReader::new(state.read.as_ref(), run.thread, Some(run.key)).until(until);
+    let mut log = LogReader::new(call.state.read.as_ref(), run.thread, Some(run.key)).until(until);
     while let Some(page) = log.next().await? {
         page.events()?.into_iter().for_each(|event| output.push(event));
-        if log.bytes() > most {
-            return Err(Error::new(
-                Code::BodyTooLarge,
-                format!("the run's output is larger than {most} bytes"),
-            )
-            .hint(format!("read its events: GET /api/v1/runs/{}/events", run.id)));
-        }
+        check_size(call, run, log.bytes()).await?;
     }
     Ok(output.end())
+}
+
+/// Checks that output of this many bytes fits one response, and waits for a turn to render it if it is large.
+/// Errors: `body_too_large`.
+async fn check_size(call: &NativeCall, run: &RunRow, bytes: usize) -> Result<()> {
+    let most = call.state.max_output_bytes;
+    if bytes > most {
+        return Err(too_large(most, run));
+    }
+    call.weigh_response(bytes).await;
+    Ok(())
+}
+
+/// Responds with a whole run.
+/// Errors: `body_too_large`.
+pub(crate) fn answer(call: &NativeCall, row: &RunRow, run: &Run) -> Result<Reply> {
+    let (reply, most) = (call.turn.work(|| Reply::ok(run)), call.state.max_output_bytes);
+    if reply.body_bytes() > most { Err(too_large(most, row)) } else { Ok(reply) }
+}
+
+fn too_large(most: usize, run: &RunRow) -> Error {
+    let message = format!("the run's output is larger than {most} bytes");
+    Error::new(Code::BodyTooLarge, message)
+        .hint(format!("read its events: GET /api/v1/runs/{}/events", run.id))
 }
 
 /// The output and result of an agent, folded from its run's log.
