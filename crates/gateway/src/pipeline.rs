@@ -31,6 +31,7 @@ use crate::core::turns::{RequestTurn, Turns};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
+use crate::http::connections::ConnectionUse;
 use crate::http::forward::{self, Forwarder, OtherNode, TakeOverWait};
 use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
@@ -276,7 +277,12 @@ impl Pipeline {
         }
         let _request = match endpoint.access {
             Access::Open | Access::Public => None,
-            Access::Right(_) | Access::Agent(_) => Some(self.take_share(&caller.principal)?),
+            Access::Right(_) | Access::Agent(_) => {
+                if let Some(connection) = head.extensions.get::<ConnectionUse>() {
+                    connection.begin(&caller.principal)?;
+                }
+                Some(self.take_share(&caller.principal)?)
+            }
         };
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
         // If authentication is off, every caller counts as authenticated.

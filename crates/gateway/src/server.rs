@@ -235,9 +235,7 @@ impl Server {
 
 fn connections(options: &Options) -> Arc<Connections> {
     let max_connections = descriptors::connection_cap(options.max_connections);
-    // One peer must not take every place.
-    let share = options.max_connections_per_peer.unwrap_or((max_connections * 3).div_ceil(4));
-    Connections::new(max_connections, share, &options.exposure)
+    Connections::new(max_connections, options)
 }
 
 /// Whether other machines can reach a listener on this address.

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::Request;
+use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,8 +61,9 @@ impl TcpAcceptor {
         self.tasks.spawn(async move {
             let _held = pipeline.meters.connections.hold();
             let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
-            let answer = |request| {
+            let answer = |mut request: Request<Incoming>| {
                 let pipeline = Arc::clone(&pipeline);
+                request.extensions_mut().insert(place.to_use());
                 async move { pipeline.answer(request, ends).await }
             };
             tokio::select! {

@@ -89,6 +89,10 @@ fn holder(principal: &Principal) -> ShareHolder {
 // === impl HeldShare ===
 
 impl HeldShare {
+    pub(crate) fn is_of(&self, principal: &Principal) -> bool {
+        self.holder.0 == principal.tenant && self.holder.1 == principal.id
+    }
+
     /// Grows the share by `count`. Returns `false` and takes nothing if the principal would exceed its limit.
     pub fn grow(&mut self, count: usize) -> bool {
         let Some(permit) = &mut self.permit else { return false };

@@ -56,6 +56,8 @@ pub struct Options {
     pub max_connections: usize,
     /// The most connections at once from one address. `None`: three quarters of all.
     pub max_connections_per_peer: Option<usize>,
+    /// The most connections that requests of one principal use at once. `None`: three quarters of those of one address, and fewer than these.
+    pub max_connections_per_principal: Option<usize>,
     pub max_streams: usize,
     /// The most event streams of one principal. `None`: three quarters of all.
     pub max_streams_per_principal: Option<usize>,
@@ -154,6 +156,7 @@ impl Default for Options {
             max_json_tree_bytes: DEFAULT_MAX_TREE_BYTES,
             max_connections: 4_096,
             max_connections_per_peer: None,
+            max_connections_per_principal: None,
             max_streams: 4_096,
             max_streams_per_principal: None,
             max_requests_per_principal: None,

@@ -1,10 +1,13 @@
 //! Tracks what a connection is doing, and whether it can end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::{Principal, lock};
+
+use crate::core::shares::HeldShare;
 
 /// The most concurrent responses to callers without a token on a connection, before its first caller with one.
 pub(crate) const MAX_ANONYMOUS_RESPONSES: usize = 16;
@@ -18,6 +21,8 @@ pub(crate) struct Activity {
     /// Those among them whose callers showed no token.
     anonymous: AtomicUsize,
     is_authenticated: AtomicBool,
+    /// The place of the last caller with a right among the connections of its principal.
+    user: Mutex<Option<HeldShare>>,
     /// Whether the socket accepts no bytes at the moment.
     is_write_waiting: AtomicBool,
     /// Milliseconds after `opened` at which the last response ended.
@@ -51,6 +56,7 @@ impl Activity {
             at_work: AtomicUsize::new(0),
             anonymous: AtomicUsize::new(0),
             is_authenticated: AtomicBool::new(false),
+            user: Mutex::default(),
             is_write_waiting: AtomicBool::new(false),
             quiet_since_ms: AtomicU64::new(0),
             give_way: CancellationToken::new(),
@@ -91,6 +97,21 @@ impl Activity {
             return (quiet >= min_idle).then_some(Expendable::Idle(quiet));
         }
         self.is_anonymous().then(|| Expendable::Anonymous(self.opened.elapsed()))
+    }
+
+    pub(crate) fn is_used_by(&self, principal: &Principal) -> bool {
+        lock(&self.user).as_ref().is_some_and(|share| share.is_of(principal))
+    }
+
+    pub(crate) fn set_user(&self, share: HeldShare) {
+        *lock(&self.user) = Some(share);
+    }
+
+    /// Gives the place among its principal's connections back, if the connection carries nothing.
+    pub(crate) fn release_user(&self) {
+        if self.is_idle() {
+            drop(lock(&self.user).take());
+        }
     }
 
     pub(crate) fn give_way(&self) {

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use trilogue_domain::lock;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Principal, lock};
 
 use super::activity::Activity;
 use crate::core::exposure::{Exposure, Proxies};
+use crate::core::options::Options;
+use crate::core::shares::Shares;
 
 /// How long a new connection waits before it makes another one give way.
 const GIVE_WAY_PAUSE: Duration = Duration::from_millis(100);
@@ -28,6 +31,8 @@ pub(crate) struct Connections {
     /// Proxies carry the connections of many clients, so they have no limit.
     proxies: Option<Proxies>,
     table: Mutex<Table>,
+    /// The connections that each principal uses: fewer than one peer can have, so that others get in from its address.
+    users: Arc<Shares>,
 }
 
 #[derive(Debug, Default)]
@@ -52,11 +57,24 @@ pub(crate) struct ConnectionPlace {
     _permit: OwnedSemaphorePermit,
 }
 
+/// The connection of a request, for which its principal needs a place.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionUse {
+    connections: Arc<Connections>,
+    activity: Arc<Activity>,
+}
+
 // === impl Connections ===
 
 impl Connections {
-    pub(crate) fn new(max: usize, max_per_peer: usize, exposure: &Exposure) -> Arc<Self> {
-        let proxies = match exposure {
+    /// The connections of a server that can have `max` of them.
+    pub(crate) fn new(max: usize, options: &Options) -> Arc<Self> {
+        let quarters = |all: usize| (all * 3).div_ceil(4);
+        // One peer must not take every place, and one principal not every place of its peer.
+        let max_per_peer = options.max_connections_per_peer.unwrap_or(quarters(max)).min(max);
+        let fewer = quarters(max_per_peer).min(max_per_peer.saturating_sub(1)).max(1);
+        let max_per_principal = options.max_connections_per_principal.unwrap_or(fewer);
+        let proxies = match &options.exposure {
             Exposure::BehindProxy(proxies) => {
                 Some(Proxies { blocks: proxies.blocks.clone(), loopback: false })
             }
@@ -67,6 +85,7 @@ impl Connections {
             max_per_peer: Some(max_per_peer).filter(|share| *share < max),
             proxies,
             table: Mutex::default(),
+            users: Shares::new(max_per_principal),
         })
     }
 
@@ -103,6 +122,13 @@ impl Connections {
         }
     }
 
+    /// Gives back the places that idle connections hold among those of their principals.
+    fn release_idle_users(&self) {
+        let open: Vec<_> =
+            lock(&self.table).open.values().map(|it| Arc::clone(&it.activity)).collect();
+        open.iter().for_each(|activity| activity.release_user());
+    }
+
     fn count_of(&self, peer: IpAddr) -> usize {
         lock(&self.table).by_peer.get(&peer).copied().unwrap_or_default()
     }
@@ -137,7 +163,41 @@ fn site(peer: IpAddr) -> IpAddr {
     }
 }
 
+// === impl ConnectionUse ===
+
+impl ConnectionUse {
+    /// Counts the connection as used by this principal, until another one uses it or it ends.
+    /// Errors: `overloaded` if the principal uses as many as it may.
+    pub(crate) fn begin(&self, principal: &Principal) -> Result<()> {
+        if self.activity.is_used_by(principal) {
+            return Ok(());
+        }
+        let users = &self.connections.users;
+        let share = users.take(principal).or_else(|| {
+            self.connections.release_idle_users();
+            users.take(principal)
+        });
+        let share = share.ok_or_else(|| {
+            let most = users.max_each();
+            let message =
+                format!("{most} connections of yours are in use, which is the most for one principal");
+            Error::new(Code::Overloaded, message).hint(
+                "end a stream or a wait; an operator may raise `server.limits.max_connections_per_principal`",
+            )
+        })?;
+        self.activity.set_user(share);
+        Ok(())
+    }
+}
+
 // === impl ConnectionPlace ===
+
+impl ConnectionPlace {
+    pub(crate) fn to_use(&self) -> ConnectionUse {
+        let (connections, activity) = (Arc::clone(&self.connections), Arc::clone(&self.activity));
+        ConnectionUse { connections, activity }
+    }
+}
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {

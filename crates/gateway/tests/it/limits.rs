@@ -220,7 +220,13 @@ async fn stream_from(rig: &Rig, address: [u8; 4]) -> Option<TcpStream> {
 
 #[tokio::test]
 async fn one_peer_leaves_connections_to_others() {
-    let rig = Rig::with(Options { max_connections: 8, ..Options::default() }).await;
+    // One principal has the connections of both peers.
+    let options = Options {
+        max_connections: 8,
+        max_connections_per_principal: Some(8),
+        ..Options::default()
+    };
+    let rig = Rig::with(options).await;
     rig.run_on("t", "x").await;
     let (greedy, other) = ([127, 0, 0, 2], [127, 0, 0, 3]);
     let mut held = Vec::new();
@@ -448,6 +454,33 @@ async fn the_runs_of_one_principal_do_not_keep_those_of_another_from_starting() 
         three_at_work().await.filter(|runs| !runs.contains(&first[0]))
     });
     assert_eq!(next.await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn one_principal_leaves_connections_of_its_address_to_others() {
+    const MAX: usize = 16;
+    let rig = Rig::with(Options { max_connections: MAX, ..Options::default() }).await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    rig.run_on("t", "x").await;
+    let here = [127, 0, 0, 1];
+    let mut held = Vec::new();
+    // Of an address: three quarters. Of a principal: three quarters of these.
+    for _ in 0..9 {
+        held.push(stream_from(&rig, here).await.expect("its share"));
+    }
+    let refused = rig.alice().get("/api/v1/agents").await.unwrap();
+    assert_eq!((refused.status, refused.code().as_str()), (429, "overloaded"));
+    assert!(String::from_utf8_lossy(&refused.body).contains("max_connections_per_principal"));
+    assert_eq!(rig.stranger().get("/healthz").await.unwrap().status, 200);
+    assert_eq!(rig.as_("alpha", "bob").get("/api/v1/agents").await.unwrap().status, 200);
+    // A connection that ends makes room, and an idle one does too.
+    held.pop();
+    let room = async || {
+        let idle = rig.alice().get("/api/v1/agents").await.unwrap();
+        (idle.status == 200).then_some(())
+    };
+    until("the place of the stream that ended", LIMIT, room).await.unwrap();
+    held.push(stream_from(&rig, here).await.expect("idle connections do not count"));
 }
 
 /// Asks for this on a connection of its own, and reads its head at most.

@@ -163,6 +163,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// The maximum number of connections of one address, or of one /64 block of IPv6. Trusted proxies have no such limit. Not set: three quarters of all.
     pub max_connections_per_peer: Option<usize>,
+    /// The maximum number of connections that requests of one principal use at once; idle ones do not count. A request on a further one gets 429 `overloaded` with `Retry-After`. Not set: three quarters of those of one address, so that other principals and health checks reach the server from there.
+    pub max_connections_per_principal: Option<usize>,
     /// The maximum number of event streams.
     pub max_streams: usize,
     /// The maximum number of event streams of one principal. Not set: three quarters of all.
@@ -361,6 +363,7 @@ impl Default for Limits {
             max_part_metadata: Size::of(options.max_part_metadata_bytes),
             max_connections: options.max_connections,
             max_connections_per_peer: options.max_connections_per_peer,
+            max_connections_per_principal: options.max_connections_per_principal,
             max_streams: options.max_streams,
             max_streams_per_principal: options.max_streams_per_principal,
             max_requests_per_principal: options.max_requests_per_principal,
@@ -406,6 +409,7 @@ impl Server {
             max_responses_bytes: self.limits.max_responses.to_usize(),
             max_connections: self.limits.max_connections,
             max_connections_per_peer: self.limits.max_connections_per_peer,
+            max_connections_per_principal: self.limits.max_connections_per_principal,
             max_streams: self.limits.max_streams,
             max_streams_per_principal: self.limits.max_streams_per_principal,
             max_requests_per_principal: self.limits.max_requests_per_principal,
