@@ -79,9 +79,19 @@ async fn a_child_that_protects_itself_is_known_by_its_connection() {
     let shell = protected_shell(folder.path());
     let script = connect(port_of(&listener));
     let shell = shell.display();
+    // A protected program in a session of its user, beside an agent.
+    let quiet = start(&children, &["sleep", "1000"], folder.path()).await;
+    let mut own = Command::new("setsid");
+    own.args(["/bin/bash", "-c", &format!("{shell} -c '{script}'; true")]);
+    let mut own = own.spawn().unwrap();
+    let (is_of_child, stream) = is_next_of_child(&listener, &children);
+    assert!(!is_of_child, "a program of its user");
+    drop(stream);
+    own.wait().unwrap();
+    quiet.child.kill().await;
     for (number, before) in ["", "setsid"].into_iter().enumerate() {
         let ended = folder.path().join(format!("ended-{number}"));
-        // Whoever started it has ended.
+        // Its parent has ended.
         let line = format!(
             "({before} {shell} -c '{script}' &); echo > {}; exec sleep 1000",
             ended.display()
@@ -89,14 +99,6 @@ async fn a_child_that_protects_itself_is_known_by_its_connection() {
         let started = start(&children, &["/bin/bash", "-c", &line], folder.path()).await;
         until("its parent ends", || ended.exists()).await;
         assert!(is_next_of_child(&listener, &children).0, "{before}");
-        // A protected program in a session of its user, beside the agent.
-        let mut own = Command::new("setsid");
-        own.args(["/bin/bash", "-c", &format!("{shell} -c '{script}'; true")]);
-        let mut own = own.spawn().unwrap();
-        let (is_of_child, stream) = is_next_of_child(&listener, &children);
-        assert!(!is_of_child, "a program of its user");
-        drop(stream);
-        own.wait().unwrap();
         started.child.kill().await;
     }
 }
