@@ -89,7 +89,9 @@ fn holder(principal: &Principal) -> ShareHolder {
 // === impl HeldShare ===
 
 impl HeldShare {
-    pub(crate) fn is_of(&self, principal: &Principal) -> bool {
+    /// Whether this principal holds the share.
+    #[must_use]
+    pub fn is_of(&self, principal: &Principal) -> bool {
         self.holder.0 == principal.tenant && self.holder.1 == principal.id
     }
 

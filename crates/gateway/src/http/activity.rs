@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Principal, lock};
 
-use crate::core::shares::HeldShare;
+use trilogue_runtime::shares::HeldShare;
 
 /// The most concurrent responses to callers without a token on a connection, before its first caller with one.
 pub(crate) const MAX_ANONYMOUS_RESPONSES: usize = 16;

@@ -13,7 +13,7 @@ use trilogue_domain::{Code, Error, Principal, lock};
 use super::activity::Activity;
 use crate::core::exposure::{Exposure, Proxies};
 use crate::core::options::Options;
-use crate::core::shares::Shares;
+use trilogue_runtime::shares::Shares;
 
 /// How long a new connection waits before it makes another one give way.
 const GIVE_WAY_PAUSE: Duration = Duration::from_millis(100);

@@ -14,7 +14,6 @@ use super::{NativeCall, NativeRoute};
 use crate::core::turns::Turns;
 use crate::http::reply::Reply;
 use crate::route::{Verb, json_response, of};
-use trilogue_runtime::shares::Shares;
 
 /// The most texts of one request.
 const MAX_DRAWINGS: usize = 100;
