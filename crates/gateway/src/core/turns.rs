@@ -18,7 +18,7 @@ pub(crate) struct Turns {
 
 /// One turn. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct HeldTurn {
     _share: HeldShare,
     _processor: Option<OwnedSemaphorePermit>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Turn {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestTurn {
     turns: Arc<Turns>,
-    held: Arc<Mutex<Option<Turn>>>,
+    held: Arc<Mutex<Option<HeldTurn>>>,
 }
 
 // === impl Turns ===
@@ -43,11 +43,11 @@ impl Turns {
     }
 
     /// Waits for a turn of this principal.
-    pub(crate) async fn wait(&self, principal: &Principal) -> Turn {
+    pub(crate) async fn wait(&self, principal: &Principal) -> HeldTurn {
         let share = self.shares.wait(principal).await;
         // The semaphore is never closed.
         let processor = Arc::clone(&self.processors).acquire_owned().await.ok();
-        Turn { _share: share, _processor: processor }
+        HeldTurn { _share: share, _processor: processor }
     }
 }
 
