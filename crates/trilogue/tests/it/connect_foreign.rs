@@ -29,7 +29,7 @@ fn server() -> Foreign {
     });
     let unknown = || detail(404, "Not Found");
     server.on("GET /ping", [unknown()]);
-    server.on("GET /api/v1/status", [unknown()]);
+    server.on("GET /api/v1/caller", [unknown()]);
     server
         .on("GET /agents/org.agntcy.probe", [detail(404, "Agent \"org.agntcy.probe\" not found")]);
     server.on("POST /agents/search", [Reply::json(200, &json!([agent]))]);
