@@ -14,6 +14,7 @@ mod prose;
 mod rules;
 mod scan;
 mod tree;
+mod words;
 
 use std::path::Path;
 
@@ -48,6 +49,7 @@ impl Finding {
 pub(crate) fn run(root: &Path, bless: bool) -> Result<bool> {
     if bless {
         golden::bless(root)?;
+        words::bless(root)?;
     }
     let tree = Tree::read(root)?;
     let mut findings = arrows::check(&arrows::packages(root)?);
@@ -60,6 +62,7 @@ pub(crate) fn run(root: &Path, bless: bool) -> Result<bool> {
     findings.extend(documents::check(&tree));
     findings.extend(cited_tests::check(&tree));
     findings.extend(prose::check(&tree));
+    findings.extend(words::check(&tree));
     findings.extend(golden::check(root));
     for finding in &findings {
         let kind = if finding.fatal { "error" } else { "warning" };

@@ -8,7 +8,7 @@ use anyhow::Result;
 /// Folders that hold nothing people wrote.
 const SKIPPED: [&str; 3] = ["target", ".git", "node_modules"];
 /// Endings of the files that are checked.
-const CHECKED: [&str; 4] = ["rs", "md", "toml", "sql"];
+const CHECKED: [&str; 5] = ["rs", "md", "toml", "sql", "txt"];
 
 /// The ending of the scripts of the browser's tests.
 const SCRIPT: &str = ".mjs";
