@@ -73,7 +73,9 @@ fn sources() -> Vec<PathBuf> {
     while let Some(path) = open.pop() {
         if path.is_dir() {
             open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("src/hints.rs") {
+        } else if path.extension().is_some_and(|it| it == "rs")
+            && !path.ends_with("src/command/hints.rs")
+        {
             files.push(path);
         }
     }
