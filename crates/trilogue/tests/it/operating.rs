@@ -50,7 +50,8 @@ struct Proxy {
 // === impl Proxy ===
 
 impl Proxy {
-    fn start(home: &Home, server: &Server) -> Self {
+    /// `admits_own`: whether clients of the proxy's machine are let in, which the deployed configuration refuses.
+    fn start(home: &Home, server: &Server, admits_own: bool) -> Self {
         let dir = home.work().join("nginx");
         fs::create_dir(&dir).unwrap();
         let path = |name: &str| dir.join(name).display().to_string();
@@ -61,7 +62,10 @@ impl Proxy {
             .args(["-keyout", &path("tls.key"), "-out", &path("tls.crt")]));
         let address = lasting_address();
         let mut site = deployed("nginx.conf");
+        let (is_own, own_address) = if admits_own { (0, "none") } else { (1, "$server_addr") };
         for (written, here) in [
+            ("127.0.0.0/8 1;", format!("127.0.0.0/8 {is_own};")),
+            ("($remote_addr = $server_addr)", format!("($remote_addr = {own_address})")),
             ("server 127.0.0.1:7878;", format!("server {};", server.address)),
             ("listen 443 ssl;", format!("listen {address} ssl;")),
             ("/etc/nginx/tls/agents.example.com.crt", path("tls.crt")),
@@ -126,10 +130,21 @@ fn served(home: &Home) -> Server {
 }
 
 #[test]
+fn the_proxy_refuses_clients_of_its_own_machine_except_for_health() {
+    let home = Home::new();
+    let server = served(&home);
+    let proxy = Proxy::start(&home, &server, false);
+    let refused: Value =
+        serde_json::from_str(&run(&mut proxy.request(&server, "/api/v1/agents"))).unwrap();
+    assert_eq!(refused["code"], "forbidden", "{refused}");
+    assert_eq!(run(&mut proxy.request(&server, "/healthz")), "ok\n");
+}
+
+#[test]
 fn clients_reach_the_server_through_nginx_and_see_events_as_they_happen() {
     let home = Home::new();
     let server = served(&home);
-    let proxy = Proxy::start(&home, &server);
+    let proxy = Proxy::start(&home, &server, true);
     let said = run(proxy.request(&server, "/communication/runs").args([
         "-H",
         "Content-Type: application/json",
