@@ -1,4 +1,4 @@
-//! Whether a process is one of an agent: of a child of this server, or of an agent of another server on this machine.
+//! Decides whether a process belongs to an agent: to a child of this server, or to an agent of another server on this machine.
 
 use std::sync::LazyLock;
 
@@ -8,12 +8,13 @@ use super::{Child, MARKER};
 /// The most processes between a child and its descendant.
 const MAX_ANCESTORS: usize = 256;
 
-/// The marker that this server has itself: an agent has started it. Its clients may have the same one.
+/// The marker in this server's own environment, if an agent has started the server. Its clients may have the same marker.
 static OWN_MARKER: LazyLock<Option<String>> = LazyLock::new(|| std::env::var(MARKER).ok());
 
-/// Whether a process is one of these children, or was started by one, or it or a parent has the marker of an agent. `None` if it is gone.
+/// Returns whether a process is one of these children, was started by one, or has the marker of an agent, itself or in a parent.
+/// `None` if it is gone.
 ///
-/// Every server marks its agents. Their programs reach all servers of their user, so that each refuses those of the others too.
+/// Every server marks its agents. An agent's programs can reach all servers of their user, so each server refuses the agents of the others too.
 pub(super) fn is_of_agent(pid: u32, children: &[Child]) -> Option<bool> {
     let own = std::process::id();
     let mut pid = pid;
@@ -34,12 +35,12 @@ pub(super) fn is_of_agent(pid: u32, children: &[Child]) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a process that protects itself from being read may be of a child.
+/// Returns whether a process that protects itself from being read may belong to a child.
 ///
-/// Its parents and its variables can say no more. It is not of a child if it is older than this server, or if the leader of its session
-/// runs and is not of a child: a process joins no session but its parent's or its own.
+/// Its variables cannot be read. It does not belong to a child if it is older than this server, or if the leader of its session runs and
+/// does not belong to a child: a process can only be in its parent's session or in a new one.
 pub(super) fn may_be_of(pid: u32, children: &[Child]) -> bool {
-    // One that is gone holds no connection any more.
+    // A process that is gone holds no connection.
     let Some(status) = platform::status(pid) else { return false };
     if is_of_agent(pid, children) == Some(true) || is_in_group(status.group, children) {
         return true;

@@ -1,4 +1,4 @@
-//! A circuit breaker: an agent that fails again and again is not started for a while.
+//! A circuit breaker: an agent that fails repeatedly is not started for a while.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 
-/// So many failures within [`WINDOW`] open the breaker: processes that did not start, or exited before a turn had completed.
+/// The number of failures within [`WINDOW`] that opens the breaker. A failure is a process that did not start, or exited before a turn had completed.
 const MAX_FAILURES: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(60);
@@ -27,12 +27,13 @@ struct Failures {
 // === impl Breaker ===
 
 impl Breaker {
-    /// Passes unless the breaker is open. The error names the subject, such as "the agent 'x'".
+    /// Returns an error while the breaker is open. The error names the subject, such as "the agent 'x'".
+    /// After the pause, the first check passes.
     pub(crate) fn check(&self, subject: impl fmt::Display) -> Result<()> {
         let mut failures = lock(&self.0);
         let Some(left) = failures.left() else { return Ok(()) };
         if left.is_zero() {
-            // One start is let through. If it fails too, the pause begins again.
+            // Allow one start. If it fails too, the pause begins again.
             failures.until = None;
             failures.at = vec![Instant::now(); MAX_FAILURES - 1].into();
             return Ok(());
@@ -49,7 +50,7 @@ impl Breaker {
         Err(Error::new(Code::PeerUnavailable, message).hint(hint))
     }
 
-    /// How long nothing is started; `None` where the next start is let through.
+    /// Returns how long starts are still refused, or `None` if the next start is allowed.
     pub(crate) fn pause(&self) -> Option<Duration> {
         lock(&self.0).left().filter(|left| !left.is_zero())
     }
@@ -70,7 +71,7 @@ impl Breaker {
         }
     }
 
-    /// Forgets all failures: a turn has completed, or the agent's launch was replaced.
+    /// Forgets all failures. Called when a turn has completed, or the agent's launch was replaced.
     pub(crate) fn reset(&self) {
         *lock(&self.0) = Failures::default();
     }

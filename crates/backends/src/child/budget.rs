@@ -1,4 +1,4 @@
-//! A bound on all children together: the one that has been idle longest makes room for another.
+//! A bound on all children together: the child that has been idle longest is stopped to make room for another.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -11,37 +11,37 @@ use trilogue_domain::lock;
 use super::tree::Census;
 use super::{Child, Children};
 
-/// Starts that the budget refused.
+/// Counts starts that the budget refused.
 const REFUSED: &str = "trilogue_agent_processes_refused_total";
-/// Idle processes that were stopped for others.
+/// Counts idle processes that were stopped to make room for others.
 const STOPPED: &str = "trilogue_agent_processes_stopped_total";
 
 /// The most that the children of a server may use together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
     pub max_processes: usize,
-    /// The memory of all processes, with those that they started, in bytes.
+    /// The memory of all children and their descendants, in bytes.
     pub max_memory_bytes: u64,
 }
 
-/// What a child uses.
+/// The memory use of a child.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildUsage {
     /// The name of its agent.
     pub name: String,
     pub pid: u32,
-    /// The memory of the child and what it started, in bytes.
+    /// The memory of the child and its descendants, in bytes.
     pub memory_bytes: u64,
-    /// Whether nobody uses it.
+    /// Whether it is not in use.
     pub is_idle: bool,
 }
 
-/// A child that can be stopped while nobody uses it.
+/// A child that can be stopped while it is idle.
 pub(crate) trait IdleChild: Send + Sync {
     fn child(&self) -> &Child;
-    /// When it became idle. `None` while it is in use.
+    /// Returns when it became idle, or `None` while it is in use.
     fn idle_since(&self) -> Option<Instant>;
-    /// Takes it out of use. `false` if it is in use.
+    /// Takes it out of service, so that it gets no more work. Returns `false` if it is in use.
     fn retire(&self) -> bool;
 }
 
@@ -56,18 +56,18 @@ impl Default for Budget {
 // === impl Children ===
 
 impl Children {
-    /// Bounds what all children use together from now on.
+    /// Sets the bound on all children together. It applies to later starts.
     pub fn set_budget(&self, budget: Budget) {
         *lock(&self.budget) = budget;
     }
 
-    /// How many children nobody uses.
+    /// Returns the number of idle children.
     #[must_use]
     pub fn idle_count(&self) -> usize {
         self.idle_children().iter().filter(|child| child.idle_since().is_some()).count()
     }
 
-    /// What each child uses, by name and process id. It reads files of the system.
+    /// Returns the memory use of each child, ordered by name and process id. It blocks: it reads files of the system.
     #[must_use]
     pub fn usage(&self) -> Vec<ChildUsage> {
         let all = self.all();
@@ -92,15 +92,15 @@ impl Children {
         usage
     }
 
-    /// Lets a child make room for others while it is idle.
+    /// Registers a child that may be stopped to make room for others while it is idle.
     pub(crate) fn may_stop(&self, child: Weak<dyn IdleChild>) {
         let mut idle = lock(&self.idle);
         idle.retain(|known| known.strong_count() > 0);
         idle.push(child);
     }
 
-    /// Stops idle children until there is room for one more, the one that has been idle longest first.
-    /// Errors: `overloaded` if all are in use.
+    /// Stops idle children until there is room for one more child. Stops the child that has been idle longest first.
+    /// Errors: `overloaded` if all children are in use.
     pub(crate) async fn make_room(&self) -> Result<()> {
         while let Some(excess) = self.excess().await {
             let mut idle: Vec<_> = self
@@ -120,13 +120,13 @@ impl Children {
             let instance = idle.child().instance();
             let mut running = self.running.subscribe();
             idle.child().stop().await;
-            // It fails only if the sender is dropped, which `self` is not.
+            // The wait fails only if the sender is dropped, and `self` holds the sender.
             drop(running.wait_for(|running| !running.children.contains_key(&instance)).await);
         }
         Ok(())
     }
 
-    /// What is used up, if anything is.
+    /// Returns a message that names the exhausted limit, or `None` if there is room.
     async fn excess(&self) -> Option<String> {
         let Budget { max_processes, max_memory_bytes } = *lock(&self.budget);
         let leaders: HashSet<u32> = {
@@ -139,7 +139,7 @@ impl Children {
         if leaders.is_empty() {
             return None;
         }
-        // It reads files of the system.
+        // A census reads files of the system and blocks.
         let used = tokio::task::spawn_blocking(move || Census::take().resident_bytes(&leaders));
         let used = used.await.ok()?;
         (used >= max_memory_bytes).then(|| {

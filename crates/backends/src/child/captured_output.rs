@@ -1,4 +1,4 @@
-//! What a child wrote to its standard error, and to its standard output beside messages: the ends are shown where the child fails.
+//! Captures a child's standard error and the part of its standard output that is not a message. Errors show the end of both if the child fails.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use trilogue_domain::{lock, safe};
 
 use super::redact::Redactor;
 
-/// How much of the end is kept, in bytes.
+/// How many bytes of the end are kept.
 pub(super) const KEPT_BYTES: usize = 64 * 1024;
 const MAX_LINES_PER_SECOND: u32 = 20;
 const LOGGED_BYTES: usize = 2 * 1024;
@@ -18,7 +18,7 @@ const CHARACTER_BYTES: usize = 4;
 
 #[derive(Debug)]
 pub struct CapturedOutput {
-    /// Its name in messages.
+    /// The name of the stream in messages.
     stream: &'static str,
     tail: Mutex<OutputTail>,
     redactor: Mutex<Redactor>,
@@ -27,21 +27,21 @@ pub struct CapturedOutput {
 #[derive(Debug, Default)]
 struct OutputTail {
     bytes: VecDeque<u8>,
-    /// Whether the beginning is gone.
+    /// Whether the beginning was dropped.
     is_cut: bool,
-    /// How many bytes were captured in all.
+    /// How many bytes were captured in total.
     total: u64,
 }
 
-/// A line that is being read.
+/// A line whose end has not been read yet.
 #[derive(Default)]
 struct Line {
     bytes: Vec<u8>,
-    /// Whether its end was left out.
+    /// Whether the end was left out.
     is_cut: bool,
 }
 
-/// The lines that were logged in this second.
+/// Counts the lines of the current second: at most [`MAX_LINES_PER_SECOND`] are logged.
 struct LineRate {
     since: Instant,
     lines: u32,
@@ -57,12 +57,12 @@ impl CapturedOutput {
         captured
     }
 
-    /// Its name in messages.
+    /// Returns the name of the stream in messages.
     pub(super) fn stream(&self) -> &'static str {
         self.stream
     }
 
-    /// Redacts these values, also in what was captured before.
+    /// Redacts these values, also in earlier output.
     pub(super) fn hide<'a>(&self, values: impl Iterator<Item = &'a str>) {
         let mut redactor = lock(&self.redactor);
         let was_full = redactor.is_full();
@@ -75,7 +75,7 @@ impl CapturedOutput {
         }
     }
 
-    /// The end of it, at most `max_bytes`: whole lines if there are any, without control characters and secrets.
+    /// Returns the end of the output, at most `max_bytes`: whole lines if there are any, without control characters and secrets.
     #[must_use]
     pub fn tail(&self, max_bytes: usize) -> String {
         let (bytes, is_cut): (Vec<u8>, bool) = {
@@ -92,13 +92,13 @@ impl CapturedOutput {
         }
     }
 
-    /// How many bytes were captured so far.
+    /// Returns how many bytes were captured so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         lock(&self.tail).total
     }
 
-    /// As [`Self::tail`], of what came after a position.
+    /// Like [`Self::tail`], but only of the output after a position.
     #[must_use]
     pub fn tail_after(&self, position: u64, max_bytes: usize) -> String {
         let new = self.position().saturating_sub(position);
@@ -108,7 +108,7 @@ impl CapturedOutput {
         }
     }
 
-    /// The redacted text. Where it was cut at its beginning or end, it leaves out what may be a part of a secret.
+    /// Returns the redacted text. If its beginning or end was cut off, the bytes next to the cut are left out: they may be part of a secret.
     fn redacted(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
         let redactor = lock(&self.redactor);
         let text = redactor.redact(safe::block(&String::from_utf8_lossy(bytes)));
@@ -126,7 +126,7 @@ impl CapturedOutput {
         *lock(&self.tail) = OutputTail::default();
     }
 
-    /// Reads to the end.
+    /// Captures and logs a stream to its end.
     pub(super) async fn read(&self, name: &str, mut from: impl AsyncRead + Unpin) {
         let mut rate = LineRate::new();
         let mut line = Line::default();
@@ -134,7 +134,7 @@ impl CapturedOutput {
         while let Ok(length @ 1..) = from.read(&mut piece).await {
             let piece = piece.get(..length).unwrap_or_default();
             self.keep(piece);
-            // Enough of the line is kept for a secret that begins in its logged part.
+            // Keep enough of the line to recognize a secret that begins in its logged part.
             let most = LOGGED_BYTES + lock(&self.redactor).longest() + CHARACTER_BYTES;
             for part in piece.split_inclusive(|byte| *byte == b'\n') {
                 line.push(part, most);
@@ -168,7 +168,7 @@ impl CapturedOutput {
         kept.total += piece.len() as u64;
     }
 
-    /// Logs a line, and begins the next.
+    /// Logs a line and clears it for the next one.
     fn log(&self, name: &str, line: &mut Line, rate: &mut LineRate) {
         let done = std::mem::take(line);
         let is_wanted = tracing::enabled!(tracing::Level::DEBUG);
@@ -193,7 +193,7 @@ impl CapturedOutput {
 // === impl Line ===
 
 impl Line {
-    /// Adds a part of it, and keeps at most `most` bytes in all.
+    /// Appends a part of the line. Keeps at most `most` bytes in total.
     fn push(&mut self, part: &[u8], most: usize) {
         let room = most.saturating_sub(self.bytes.len()).min(part.len());
         self.bytes.extend_from_slice(part.get(..room).unwrap_or_default());
@@ -262,14 +262,14 @@ mod tests {
     #[tokio::test]
     async fn no_part_of_a_secret_is_shown_wherever_it_is_cut() {
         for kept in 1..SECRET.len() {
-            // The beginning of what is kept stands within a secret, and all of that is asked for.
+            // The kept bytes begin within a secret, and the caller asks for all of them.
             let stderr = stderr();
             let mut said = SECRET.as_bytes().to_vec();
             said.resize(KEPT_BYTES + SECRET.len() - kept, b'.');
             stderr.read("test", &said[..]).await;
             let tail = stderr.tail(2 * KEPT_BYTES);
             assert!(tail.starts_with("..") && tail.len() > KEPT_BYTES - 64, "{kept}");
-            // The end of what is logged of a line does.
+            // The logged part of a line ends within a secret.
             let mut said = vec![b'.'; LOGGED_BYTES - kept];
             said.extend_from_slice(SECRET.as_bytes());
             said.resize(4 * LOGGED_BYTES, b'.');

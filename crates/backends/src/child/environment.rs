@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::{MARKER, Program, join_folders, search_folders};
 
-/// The server's own variables that every child gets: where programs, homes and temporary files are, and the language. None is secret,
+/// The server's variables that every child gets: the folders of programs, homes and temporary files, and the language. None is secret,
 /// and none names a folder with the server's tokens or sockets.
 pub const INHERITED: &[&str] = &[
     "PATH",
@@ -25,13 +25,13 @@ pub const INHERITED: &[&str] = &[
     "XDG_CACHE_HOME",
 ];
 
-/// How the variables begin that are about the server itself: its address, its token, its secrets.
+/// The prefix of variables about the server itself: its address, its token, its secrets.
 pub const SERVER_PREFIX: &str = "TRILOGUE_";
 
-/// Variables that a shell sets itself. They are not secret, and their values stand in many messages.
+/// Variables that a shell sets itself. They are not secret, and their values occur in many messages.
 const SHELL_VARIABLES: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 
-/// The variables of [`INHERITED`] that are set, with their values.
+/// Returns the variables of [`INHERITED`] that are set, with their values.
 pub fn inherited() -> impl Iterator<Item = (String, String)> {
     INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
 }
@@ -44,14 +44,14 @@ pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> 
         }
     }
     all.extend(program.env.iter().cloned());
-    // The program, and what it starts by name, never come from the folder in which it starts.
+    // Drop relative folders, so that neither the program nor programs that it starts by name come from its working folder.
     if let Some(path) = all.remove("PATH") {
         let folders: Vec<_> = search_folders(&path).collect();
         if let Some(path) = join_folders(&folders) {
             all.insert("PATH".to_owned(), path);
         }
     }
-    // Some wrappers believe it instead of looking.
+    // Some wrappers trust PWD instead of asking the system for the working folder.
     if let (Some(pwd), Some(cwd)) = (all.get_mut("PWD"), program.cwd.to_str()) {
         cwd.clone_into(pwd);
     }
@@ -59,7 +59,7 @@ pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> 
     all.into_iter().collect()
 }
 
-/// The values that may be secret: those of all variables that only this child has. A name does not tell whether its value is secret.
+/// Returns the values that may be secret: those of all variables that not every child has. A name does not show whether its value is secret.
 pub(super) fn secrets(env: &[(String, String)]) -> impl Iterator<Item = &str> {
     let is_public =
         |name: &str| name == MARKER || INHERITED.contains(&name) || SHELL_VARIABLES.contains(&name);

@@ -1,4 +1,4 @@
-//! How an agent's process exited, and the end of its output.
+//! Describes how an agent's process exited, and shows the end of its output.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tokio::time::timeout;
 
 use super::Child;
 
-/// How much of the end of each of an agent's two outputs is shown where it fails, in bytes.
+/// How many bytes of the end of each of an agent's two outputs an error shows.
 pub(crate) const OUTPUT_TAIL_BYTES: usize = 2 * 1024;
 /// How long an agent that closed its output may take to exit.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(500);
 
-/// Completes "the agent …".
+/// Returns a verb phrase that completes "the agent …". Waits at most [`EXIT_GRACE`] for the exit.
 pub(crate) async fn how_it_exited(child: &Child) -> String {
     match timeout(EXIT_GRACE, child.exited()).await {
         Ok(exit) => exit.to_string(),
@@ -19,7 +19,7 @@ pub(crate) async fn how_it_exited(child: &Child) -> String {
     }
 }
 
-/// What it wrote that was no message, each output by its name.
+/// Returns the end of the child's standard error and of its stray output, each after the name of its stream. Empty if nothing was captured.
 pub(crate) fn output_tail(child: &Child) -> String {
     let mut text = String::new();
     for captured in [child.captured(), child.stray_output()] {

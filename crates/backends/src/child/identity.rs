@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::platform;
 
-/// A process id with its start time, so that a later process with the same id is not taken for it.
+/// A process id with its start time. The start time tells the process from a later one with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Identity {
     pub(crate) pid: u32,
-    /// When it was started, in the system's own unit since boot.
+    /// When it was started, in the system's own unit, counted from boot.
     pub(crate) start: u64,
 }
 
@@ -17,10 +17,10 @@ pub(crate) struct Identity {
 pub(super) struct ProcessStatus {
     pub(super) parent: u32,
     pub(super) group: u32,
-    /// The process id of the leader of its session, which may have ended.
+    /// The process id of its session's leader. The leader may have ended.
     pub(super) session: u32,
     pub(super) start: u64,
-    /// Whether it has exited and is not reaped.
+    /// Whether it has exited but is not reaped.
     pub(super) is_dead: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Processes on Linux: `/proc` lists them, and a descriptor pins the one that a signal is for.
+//! Processes on Linux: `/proc` lists them, and a descriptor pins the process that gets a signal.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use super::PeerSocket;
 use super::identity::{Identity, ProcessStatus};
 
-/// Whether all processes can be seen, and not only whether a group has any.
+/// Whether all processes can be listed. Without this, only the existence of a group can be checked.
 pub(super) const SEES_PROCESSES: bool = true;
 
 pub(super) fn pids() -> Vec<u32> {
@@ -30,7 +30,7 @@ pub(super) fn status(pid: u32) -> Option<ProcessStatus> {
     })
 }
 
-/// The memory of a process, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub(super) fn resident_bytes(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -38,28 +38,28 @@ pub(super) fn resident_bytes(pid: u32) -> Option<u64> {
     Some(kibibytes.saturating_mul(1024))
 }
 
-/// The variables of a process, separated by zeros; `None` for a process of another user.
+/// Returns the variables of a process, separated by zero bytes. `None` if they cannot be read, such as for another user's process.
 pub(super) fn environment(pid: u32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
-/// A process that runs, or has exited and is not reaped.
+/// Returns the identity of a process that runs, or has exited but is not reaped.
 pub(super) fn identity(pid: u32) -> Option<Identity> {
     status(pid).map(|status| Identity { pid, start: status.start })
 }
 
-/// The boot and the namespace of process ids; empty if they are unknown.
+/// Returns the ids of the boot and of the process id namespace. Empty if they are unknown.
 pub(crate) fn machine() -> (String, String) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     (boot.trim().to_owned(), namespace.to_string_lossy().into_owned())
 }
 
-/// The processes that hold the peer's end of a connection to this server.
+/// Finds the processes that hold the peer's end of a connection to this server.
 pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     let canonical =
         |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    // Both ends of one connection may be written in different families.
+    // The kernel may list the two ends of one connection in different address families.
     let ends = [(peer, server), (canonical(peer), canonical(server))];
     let ends = ends.map(|(peer, server)| (hex_of(peer), hex_of(server)));
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
@@ -68,10 +68,10 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     let found = rows.into_iter().find_map(|rows| rows.lines().find_map(of_row));
     let own = rustix::process::geteuid();
     let inode = match found {
-        // An administrator gives sockets and processes to any user, so that the user tells nothing of an agent that runs as one.
+        // An agent that runs as root can give its sockets and processes to any user, so the user of a socket proves nothing then.
         Some((uid, inode)) if uid == own.as_raw() || own.is_root() => inode,
         Some(_) => return PeerSocket::Elsewhere,
-        // Its process has closed it.
+        // A socket of this machine without a row: its process has closed it.
         None if is_own_address(peer.ip().to_canonical()) => return PeerSocket::Gone,
         None => return PeerSocket::Elsewhere,
     };
@@ -92,27 +92,27 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     }
 }
 
-/// Whether this machine has an address: only then a socket can be bound to it.
+/// Returns whether this machine has an address. A socket can be bound to its own addresses only.
 fn is_own_address(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether a process runs as this user. One that protects itself counts as the administrator's in its folder, but not in its status.
+/// Returns whether a process runs as this user. Reads its status, because root owns the `/proc` folder of a process that protects itself.
 fn is_of_user(pid: u32, user: u32) -> bool {
-    // One that is gone holds nothing.
+    // A process that is gone holds nothing.
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     users.is_some_and(|users| users.split_ascii_whitespace().any(|it| it.parse() == Ok(user)))
 }
 
-/// Whether a process has this socket open. `None` if that cannot be read: it is gone, or protects itself.
+/// Returns whether a process has this socket open. `None` if its descriptors cannot be read: it is gone, or protects itself.
 fn holds(pid: u32, socket: &str) -> Option<bool> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
     Some(links.any(|link| link.as_os_str() == socket))
 }
 
-/// The user and the inode of the socket of a row, if it has these ends.
+/// Returns the user and the inode of the socket in a row, or `None` if the row has other ends.
 fn socket_of(row: &str, (local, remote): &(String, String)) -> Option<(u32, u64)> {
     let fields: Vec<&str> = row.split_ascii_whitespace().collect();
     let is_it = fields.get(1) == Some(&&**local) && fields.get(2) == Some(&&**remote);
@@ -120,7 +120,7 @@ fn socket_of(row: &str, (local, remote): &(String, String)) -> Option<(u32, u64)
     (is_it && inode != 0).then_some((uid, inode))
 }
 
-/// An address as the kernel writes it: each word of four bytes in the byte order of this machine.
+/// Returns an address as the kernel writes it: each word of four bytes in the byte order of this machine.
 fn hex_of(address: SocketAddr) -> String {
     let words = |bytes: &[u8]| -> String {
         let words = bytes.chunks_exact(4).filter_map(|word| word.try_into().ok());
@@ -133,9 +133,9 @@ fn hex_of(address: SocketAddr) -> String {
     format!("{host}:{:04X}", address.port())
 }
 
-/// Sends a signal to this process, and never to another with the same id.
+/// Sends a signal to this process, and never to another process with the same id. Does nothing if the process is gone.
 pub(super) fn send(process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
-    // The descriptor pins the process. After that its identity is checked once more.
+    // Open the descriptor first: it pins the process. Then check the identity, so that the id cannot be reused in between.
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(descriptor) if process.is_alive() => pidfd_send_signal(descriptor, signal),
         Err(Errno::NOSYS) if process.is_alive() => kill_process(pid, signal),

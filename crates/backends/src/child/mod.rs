@@ -1,15 +1,15 @@
-//! Child processes: how they are started, watched and stopped, so that none is left behind.
+//! Starts, watches and stops child processes, so that none is left behind.
 //!
 //! # Invariants
-//! - Every child leads a process group of its own and has [`MARKER`] in its environment, which its descendants inherit. It is stopped
-//!   with all processes that these two or their parents tell, however deep in wrappers. A process is missed only if it was started with
-//!   another environment in a session of its own, by a parent that exited before the first look. Systems without `/proc` see groups only.
-//! - A child is recorded on disk before it exists and until nothing is left of it. The next server that opens the same folder stops what
-//!   a killed server has left, by that identity and never by name. It leaves the children of a running server alone.
-//! - A child is reaped when nothing is left of its group, so that no signal ever goes to another group with the same id.
+//! - Every child leads a separate process group and has [`MARKER`] in its environment. Its descendants inherit the marker. It is stopped
+//!   with all processes that its group, its marker or their parents identify, however deep in wrappers. A process is missed only if it has
+//!   another environment and a separate session, and its parent exited before the first look. Systems without `/proc` see groups only.
+//! - A child is recorded on disk before it exists, and until it and its descendants are gone. The next server that opens the same folder
+//!   stops the processes that a killed server has left, by that identity and never by name. It leaves a running server's children alone.
+//! - A child is reaped only after its group is gone or could not be killed, so that no signal reaches another group with the same id.
 //! - Nothing is started after a close.
-//! - A child gets the variables of [`INHERITED`] and those that its owner names, and no others. Values that not every child has are
-//!   redacted in its output.
+//! - A child gets only the variables of [`INHERITED`], those that its owner names, and its marker. Values of variables that not every
+//!   child has are redacted in its output.
 
 mod ancestry;
 mod breaker;
@@ -62,11 +62,11 @@ use process::SpawnedChild;
 use record::Records;
 pub(crate) use strays::kill as kill_stray;
 
-/// Processes that were started, by agent.
+/// Counts the processes that were started, by agent.
 const STARTS: &str = "trilogue_agent_process_starts_total";
-/// Processes that did not start, or exited by themselves before they were of use, by agent.
+/// Counts the processes that did not start, or exited by themselves before they were of use, by agent.
 const FAILURES: &str = "trilogue_agent_process_failures_total";
-/// How long a close waits for starts that have begun.
+/// How long a close waits for starts in progress.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -75,9 +75,9 @@ pub struct Children {
     running: Arc<watch::Sender<Running>>,
     strays: usize,
     budget: Mutex<Budget>,
-    /// Those that can be stopped while nobody uses them.
+    /// The children that can be stopped while they are idle.
     idle: Mutex<Vec<Weak<dyn IdleChild>>>,
-    /// The name of this server among those that share its store.
+    /// The name of this server among the servers that share its store.
     node: OnceLock<String>,
 }
 
@@ -89,19 +89,19 @@ struct Running {
     children: HashMap<Uuid, Child>,
 }
 
-/// The other end of a connection, as far as this machine knows it.
+/// The owner of the other end of a connection, seen from this machine.
 #[derive(Debug)]
 enum PeerSocket {
-    /// On another machine, or of another user.
+    /// On another machine, or owned by another user.
     Elsewhere,
     /// Its process has closed it.
     Gone,
     HeldBy(Vec<u32>),
-    /// One of these has it, whose files cannot be read.
+    /// One of these processes may hold it, but their descriptors cannot be read.
     HeldByOneOf(Vec<u32>),
 }
 
-/// A start that has begun: a close waits for it.
+/// A start in progress. A close waits for it.
 struct StartingChild<'a>(&'a watch::Sender<Running>);
 
 #[derive(Debug)]
@@ -111,10 +111,10 @@ pub struct Started {
     pub output: ChildStdout,
 }
 
-/// Kills a child that was not handed out.
+/// Kills a child on drop, unless it was handed to the caller: a start can fail or be cancelled after the spawn.
 struct KillOnDrop(Option<Started>);
 
-/// Names this machine and its space of process ids; empty if that is unknown.
+/// Returns a name for this machine's boot and process id namespace. Empty if it is unknown.
 #[must_use]
 pub fn machine_name() -> String {
     let (boot, namespace) = platform::machine();
@@ -124,8 +124,8 @@ pub fn machine_name() -> String {
 // === impl Children ===
 
 impl Children {
-    /// Opens the folder `children` in the state folder, in which running children are recorded, and stops those of previous servers.
-    /// Without a state folder nothing is recorded, and nothing found.
+    /// Opens the folder `children` in the state folder and stops the children that previous servers left. The folder records running
+    /// children. Without a state folder no child is recorded or found.
     /// Errors: `internal` if the folder cannot be created or read.
     pub async fn open(state: Option<PathBuf>) -> Result<Arc<Self>> {
         let (mut records, mut strays) = (None, 0);
@@ -145,15 +145,15 @@ impl Children {
         Ok(Arc::new(Self { records, strays, ..Self::default() }))
     }
 
-    /// How many processes of previous servers were stopped when this was opened.
+    /// Returns how many processes of previous servers [`Self::open`] found and stopped.
     #[must_use]
     pub const fn strays(&self) -> usize {
         self.strays
     }
 
-    /// Names this server among those that share its store. From then on, its agents hold a lease of the folder in which they work.
+    /// Sets the name of this server among the servers that share its store. After that, its agents hold a lease on their working folder.
     pub fn set_node(&self, name: &str) {
-        // It never has another one.
+        // The name is set once and never changes.
         drop(self.node.set(name.to_owned()));
     }
 
@@ -161,7 +161,7 @@ impl Children {
         self.node.get().map(String::as_str)
     }
 
-    /// Whether nothing is started any more.
+    /// Returns whether [`Self::close`] was called: no child is started any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.running.borrow().is_closed
     }
@@ -171,7 +171,8 @@ impl Children {
         self.running.borrow().children.len()
     }
 
-    /// Whether a process is a child, was started by one, or has the marker of an agent of any server on this machine. A process that is gone may have been: then `true`.
+    /// Returns whether a process is a child, was started by one, or has the marker of an agent of any server on this machine. Returns `true`
+    /// for a process that is gone, because it may have been one.
     ///
     /// It reads the processes of this machine. Systems without `/proc` know children only.
     #[must_use]
@@ -179,8 +180,9 @@ impl Children {
         ancestry::is_of_agent(pid, &self.all()).unwrap_or(true)
     }
 
-    /// Whether a process as in [`Self::has_process`] is at the other end of a connection to this server on this machine. While this server
-    /// has children, a process of this user that is gone may have been one: then `true`. Systems without `/proc` find none.
+    /// Returns whether the other end of a connection to this server belongs to an agent's process on this machine, as in
+    /// [`Self::has_process`]. If that process is gone, returns `true` while this server has children, because it may have been one.
+    /// Always `false` on systems without `/proc`.
     #[must_use]
     pub fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
         if !SEES_PROCESSES {
@@ -204,7 +206,7 @@ impl Children {
         }
     }
 
-    /// The name of the child with this process id, and the end of its standard error.
+    /// Returns the name of the child with this process id, and the end of its standard error and stray output. `None` if no child has this id.
     #[must_use]
     pub fn stderr(&self, pid: u32) -> Option<(String, String)> {
         let child = self.all().into_iter().find(|child| child.pid() == Some(pid))?;
@@ -227,6 +229,7 @@ impl Children {
     pub async fn start(&self, program: Program<'_>) -> Result<Started> {
         let _starting = StartingChild::begin(&self.running)?;
         let instance = Uuid::new_v4();
+        // Record the marker before the spawn: if this server is killed in between, the next one still finds the child.
         if let Some(records) = &self.records {
             record(records, instance, None, None).await?;
         }
@@ -248,7 +251,7 @@ impl Children {
         guard.0.take().ok_or_else(|| broken("a child was not started"))
     }
 
-    /// Stops all children and starts no others. Returns when none is left. One that cannot be killed is left to the next server.
+    /// Stops all children and refuses further starts. Returns when all have ended. Leaves processes that cannot be killed to the next server.
     pub async fn close(&self) {
         self.running.send_modify(|running| running.is_closed = true);
         let mut running = self.running.subscribe();
@@ -258,7 +261,7 @@ impl Children {
         }
         let all: Vec<_> = self.running.borrow().children.values().cloned().collect();
         futures_util::future::join_all(all.iter().map(Child::stop)).await;
-        // It fails only if the sender is dropped, which `self` is not.
+        // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(running.wait_for(|running| running.children.is_empty()).await);
         if let Some(records) = &self.records {
             records.retire();
@@ -306,7 +309,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Writes a record. `recording` is dropped after that, also if nobody waits for it any more.
+/// Writes a record, then drops `recording`. A cancelled caller does not stop the write.
 async fn record(
     records: &Arc<Records>,
     instance: Uuid,

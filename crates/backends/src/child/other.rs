@@ -1,4 +1,4 @@
-//! Processes on systems without `/proc`: only groups of processes can be found.
+//! Processes on systems without `/proc`: only process groups can be found.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::PeerSocket;
 use super::identity::{Identity, ProcessStatus};
 
-/// Whether all processes can be seen, and not only whether a group has any.
+/// Whether all processes can be listed. Without this, only the existence of a group can be checked.
 pub(super) const SEES_PROCESSES: bool = false;
 
 pub(super) fn pids() -> Vec<u32> {
@@ -27,12 +27,12 @@ pub(super) fn environment(_pid: u32) -> Option<Vec<u8>> {
     None
 }
 
-/// A process that runs, or has exited and is not reaped. The time of its start is unknown.
+/// Returns the identity of a process that runs, or has exited but is not reaped. Its start time is unknown and set to 0.
 pub(super) fn identity(pid: u32) -> Option<Identity> {
     Some(Identity { pid, start: 0 })
 }
 
-/// The boot and the namespace of process ids; empty if they are unknown.
+/// Returns the ids of the boot and of the process id namespace. They are unknown here, so both are empty.
 pub(crate) fn machine() -> (String, String) {
     (String::new(), String::new())
 }

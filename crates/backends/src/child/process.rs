@@ -1,4 +1,4 @@
-//! A child and the task that watches it.
+//! A child process and the task that watches it.
 
 use std::fmt;
 use std::io;
@@ -19,9 +19,9 @@ use super::record::Records;
 use super::tree::Tree;
 use super::{CapturedOutput, Leader, MARKER, Program, Running, STEP, Started, environment};
 
-/// How long the end of its standard error is waited for after a child has exited: what it started may hold the stream open.
+/// How long to wait for the end of a child's standard error after its exit: its descendants may hold the stream open.
 const STDERR_GRACE: Duration = Duration::from_millis(250);
-/// How long a killed child may take to exit: one that hangs in the kernel may not exit at all.
+/// How long a killed child may take to exit. A process that hangs in the kernel may never exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A child process with all its descendants. Cheap to clone. It keeps running when all clones are dropped.
@@ -36,10 +36,10 @@ struct ChildState {
     pid: u32,
     env: Vec<(String, String)>,
     stderr: CapturedOutput,
-    /// What it wrote to its standard output that was no message.
+    /// The part of its standard output that was not a message.
     stdout: CapturedOutput,
     stage: watch::Sender<Stage>,
-    /// Stops the child, which may exit by itself.
+    /// Stops the child, but first gives it time to exit by itself.
     stop: CancellationToken,
     kill: CancellationToken,
 }
@@ -50,7 +50,7 @@ pub struct ChildExit(Option<ExitStatus>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Running,
-    /// The child itself has exited; what it started may still run.
+    /// The child itself has exited. Its descendants may still run.
     Exited(ChildExit),
     Gone(ChildExit),
 }
@@ -58,7 +58,7 @@ enum Stage {
 pub(super) struct SpawnedChild {
     pub(super) started: Started,
     pub(super) leader: Option<Identity>,
-    /// Dropped when its record was written. Until then the record is not removed.
+    /// Dropped after the record is written. The watching task waits for that before it removes the record.
     pub(super) recording: oneshot::Sender<()>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn spawn(
     let output = leader.take_stdout().ok_or_else(missing)?;
     let errors = leader.take_stderr().ok_or_else(missing)?;
     let pid = leader.pid();
-    // Until it is reaped no other process gets its id.
+    // The identity is certain: no other process gets the id before the child is reaped.
     let identity = Identity::of(pid);
     let child = Child(Arc::new(ChildState {
         instance,
@@ -108,7 +108,8 @@ pub(super) fn spawn(
     let (recording, recorded) = oneshot::channel();
     tokio::spawn(async move {
         let is_clear = watched.watch(leader, stderr).await;
-        // It is removed after the last write. What could not be killed is left to the next server.
+        // Remove the record only after its last write, or that write would restore it. Keep it if a process could not be killed: the next
+        // server tries again.
         drop(recorded.await);
         if let Some(records) = records.filter(|_| is_clear) {
             records.remove(instance);
@@ -121,13 +122,13 @@ pub(super) fn spawn(
 // === impl Child ===
 
 impl Child {
-    /// The value of [`super::MARKER`] in its environment.
+    /// Returns the value of [`super::MARKER`] in its environment.
     #[must_use]
     pub fn instance(&self) -> Uuid {
         self.0.instance
     }
 
-    /// The name of its agent.
+    /// Returns the name of its agent.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
@@ -148,7 +149,7 @@ impl Child {
         &self.0.stderr
     }
 
-    /// What it wrote to its standard output that was no message.
+    /// Returns the part of its standard output that was not a message.
     pub(crate) fn stray_output(&self) -> &CapturedOutput {
         &self.0.stdout
     }
@@ -159,14 +160,14 @@ impl Child {
         self.0.stdout.clear();
     }
 
-    /// Removes these secrets from the captured output wherever it is shown. Values of less than eight bytes are not removed.
+    /// Redacts these secrets wherever the captured output is shown. Values of less than eight bytes are not redacted.
     pub fn hide<'a>(&self, values: impl IntoIterator<Item = &'a str>) {
         let values: Vec<_> = values.into_iter().collect();
         self.0.stderr.hide(values.iter().copied());
         self.0.stdout.hide(values.into_iter());
     }
 
-    /// Captures its standard output, as a whole: for a child whose output means nothing to the server.
+    /// Captures its whole standard output, for a child whose output carries no messages for the server.
     pub(crate) fn capture(&self, name: &str, output: ChildStdout) {
         let (name, child) = (name.to_owned(), self.clone());
         tokio::spawn(async move { child.0.stdout.read(&name, output).await });
@@ -177,32 +178,32 @@ impl Child {
         *self.0.stage.borrow() != Stage::Running
     }
 
-    /// Waits until the child itself has exited, and its standard error was read to the end.
+    /// Waits until the child itself has exited. Its standard error is then read to the end, unless a descendant holds the stream open.
     pub async fn exited(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let ended = stage.wait_for(|stage| *stage != Stage::Running).await;
         ended.map_or(ChildExit(None), |stage| stage.exit())
     }
 
-    /// Stops it: waits until it exits by itself, as most children do whose standard input was closed, then asks it to, then kills it
-    /// and everything that it started. Returns when nothing is left.
+    /// Stops the child and its descendants. Waits up to [`STEP`] for the child to exit by itself, as most children do after their standard
+    /// input was closed. Then sends `TERM`, waits again, and kills what remains. Returns when all are gone or could not be killed.
     pub async fn stop(&self) -> ChildExit {
         self.0.stop.cancel();
         self.gone().await
     }
 
-    /// Kills it and everything that it started. Returns when nothing is left.
+    /// Kills the child and its descendants. Returns when all are gone or could not be killed.
     pub async fn kill(&self) -> ChildExit {
         self.0.kill.cancel();
         self.gone().await
     }
 
-    /// As [`Self::stop`], without waiting.
+    /// Like [`Self::stop`], but does not wait.
     pub fn begin_stop(&self) {
         self.0.stop.cancel();
     }
 
-    /// As [`Self::kill`], without waiting.
+    /// Like [`Self::kill`], but does not wait.
     pub fn begin_kill(&self) {
         self.0.kill.cancel();
     }
@@ -213,16 +214,16 @@ impl Child {
         gone.map_or(ChildExit(None), |stage| stage.exit())
     }
 
-    /// Watches the child until nothing is left of it. Returns whether nothing is.
+    /// Watches the child until it and its descendants are gone or could not be killed. Returns whether all are gone.
     async fn watch(&self, leader: Leader, stderr: JoinHandle<()>) -> bool {
         let instance = self.0.instance.to_string();
         let tree = Tree::default().with_variable(MARKER, &instance).with_group(leader.pid());
         let exit = ChildExit(self.exit(&leader, &tree).await);
-        // Its standard error is read before the exit is reported.
+        // Read its standard error before the exit is reported, so that errors can show its end.
         drop(tokio::time::timeout(STDERR_GRACE, stderr).await);
         self.0.stage.send_replace(Stage::Exited(exit));
         let is_clear = self.clear(&tree).await;
-        // Until now no other group could get its id.
+        // Reap last: after this, another group can get the same id.
         if !leader.reap().await {
             tracing::warn!(pid = self.0.pid, "a process does not exit");
         }
@@ -230,11 +231,11 @@ impl Child {
         is_clear
     }
 
-    /// Waits until the child exits, and stops it if that is wanted. `None` if its status is unknown.
+    /// Waits until the child exits, and stops or kills it on request. Returns `None` if its status is unknown.
     async fn exit(&self, leader: &Leader, tree: &Tree) -> Option<ExitStatus> {
         let asked = async {
             self.0.stop.cancelled().await;
-            // What it started stays known if it exits now.
+            // Find its descendants before it exits: their parent links are lost after that.
             tree.remember().await;
             tokio::time::sleep(STEP).await;
             tree.signal(Signal::TERM).await;
@@ -250,7 +251,7 @@ impl Child {
         tokio::time::timeout(KILL_TIMEOUT, leader.exited()).await.ok().flatten()
     }
 
-    /// Stops what the child has left running. Returns whether nothing is left.
+    /// Stops the descendants that run after the child's exit. Returns whether all are gone.
     async fn clear(&self, tree: &Tree) -> bool {
         if !self.0.kill.is_cancelled() {
             if tree.is_gone().await {
@@ -273,14 +274,14 @@ impl Child {
 // === impl ChildExit ===
 
 impl ChildExit {
-    /// Whether its status is zero.
+    /// Returns whether the exit status is zero.
     #[must_use]
     pub fn is_success(self) -> bool {
         self.0.is_some_and(|status| status.success())
     }
 }
 
-/// A verb phrase: completes "the process …".
+/// Writes a verb phrase that completes "the process …".
 impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(status) = self.0 else { return f.write_str("exited with an unknown status") };

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use super::SERVER_PREFIX;
 
-/// The variable by which a child and its descendants are found.
+/// The environment variable that identifies a child and its descendants.
 pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
-/// How long each step of stopping a child takes at most: its input is closed, it is asked to exit, it is killed.
+/// How long each step of stopping a child may take: after its input was closed, and after it got `TERM`. Then it is killed.
 pub const STEP: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +14,11 @@ pub struct Program<'a> {
     pub command: &'a [String],
     pub cwd: &'a Path,
     pub env: &'a [(String, String)],
-    /// The server's own variables that it gets beside [`super::INHERITED`].
+    /// The names of the server's variables that it gets in addition to [`super::INHERITED`].
     pub inherit: &'a [String],
 }
 
-/// A setting with which a program cannot be started.
+/// An invalid setting of a program: with it, the program cannot be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvalidSetting {
     /// The name of the setting in the configuration.
@@ -27,8 +27,8 @@ pub struct InvalidSetting {
     pub hint: String,
 }
 
-/// Checks a command and its variables, which are started without a shell.
-/// Errors: what is wrong with `command`, `env` or `inherit`.
+/// Checks a command and its variables. The command is started without a shell.
+/// Errors: the first problem with `command`, `env` or `inherit`.
 pub(crate) fn check_program(
     command: &[String],
     env: &[(String, String)],
@@ -41,7 +41,7 @@ pub(crate) fn check_program(
             "set command to the program and its arguments, such as [\"some-agent\", \"acp\"]";
         return invalid("command", "it must name a program", hint.to_owned());
     };
-    // No shell reads it, and hardly any program has white space in its name.
+    // No shell splits the text, and program names rarely contain white space, so this is probably a whole command line.
     if command.len() == 1 && program.contains(char::is_whitespace) && !Path::new(program).exists() {
         let words: Vec<_> = program.split_whitespace().map(|word| format!("{word:?}")).collect();
         let hint = format!("write command = [{}]", words.join(", "));

@@ -1,7 +1,7 @@
-//! Records of children on disk, so that the next server finds what a killed one left running.
+//! Records children on disk, so that the next server finds the processes that a killed server left running.
 //!
-//! Each run of a server has a folder of its own: `SERVER/lock`, which it holds locked while it runs, and `SERVER/INSTANCE` for each
-//! child. The system releases the lock however the server exits.
+//! Each run of a server has a separate folder, `SERVER`. The server holds `SERVER/lock` locked while it runs, and writes
+//! `SERVER/INSTANCE` for each child. The system releases the lock however the server exits.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -17,9 +17,9 @@ use super::identity::Identity;
 use super::platform;
 
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
-/// Locked by a server while it runs, and by each server while it looks for previous ones.
+/// The name of the lock files. A server locks the one in its folder while it runs, and the common one while it looks for previous servers.
 const LOCK: &str = "lock";
-/// How long another server may look for previous ones.
+/// How long to wait for another server that is looking for previous servers.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
@@ -34,26 +34,26 @@ pub(super) struct Records {
 #[derive(Debug)]
 pub(super) struct PreviousServer {
     folder: PathBuf,
-    /// The children that have not exited, as far as the records say.
+    /// The children that have a record: they may still run.
     pub(super) children: Vec<RecordedChild>,
-    /// Keeps other servers from looking at it at the same time.
+    /// Keeps other servers from reading this folder at the same time.
     _lock: File,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RecordedChild {
     pub(super) instance: Uuid,
-    /// The child itself, if it was recorded.
+    /// The child's own process. `None` if it was not recorded, or in another process id namespace.
     pub(super) leader: Option<Identity>,
 }
 
 // === impl Records ===
 
 impl Records {
-    /// Begins the records of this server, and lists the previous servers.
+    /// Creates the records of this server, and lists the previous servers. Blocks up to [`LOCK_TIMEOUT`] for another server that does so.
     pub(super) fn open(all: &Path) -> io::Result<(Self, Vec<PreviousServer>)> {
         DirBuilder::new().recursive(true).mode(0o700).create(all)?;
-        // A new folder is not locked for a moment, so that only one server at a time begins one or looks at them.
+        // A new folder is unlocked for a moment and looks abandoned. So only one server at a time creates or reads folders.
         let searching = open_lock(all)?;
         let until = Instant::now() + LOCK_TIMEOUT;
         while !try_lock(&searching)? {
@@ -111,7 +111,7 @@ impl Records {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Removes a record. One that stays does no harm: the next server finds no process by it.
+    /// Removes a record. If that fails, the record does no harm: the next server finds no process with it.
     pub(super) fn remove(&self, instance: Uuid) {
         if let Err(error) = fs::remove_file(self.path(instance))
             && error.kind() != io::ErrorKind::NotFound
@@ -120,7 +120,7 @@ impl Records {
         }
     }
 
-    /// Removes the folder if it has no record. Nothing may be written afterwards.
+    /// Removes the folder if it has no records. The caller must not write records afterwards.
     pub(super) fn retire(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let is_empty = !entries.map(|entry| entry.file_name()).any(|name| name != LOCK);
@@ -143,11 +143,11 @@ impl Drop for Records {
 // === impl PreviousServer ===
 
 impl PreviousServer {
-    /// `None` if the server runs.
+    /// Reads the records of a server. Returns `None` if the server runs, or its folder was removed.
     fn read(folder: PathBuf, machine: &(String, String)) -> io::Result<Option<Self>> {
         let lock = match open_lock(&folder) {
             Ok(lock) => lock,
-            // It was removed just now.
+            // The folder was removed just now.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -158,7 +158,7 @@ impl PreviousServer {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            // Other files are not records, such as one that was being written.
+            // Other files are not records, such as one that was only partly written.
             if let Some(instance) = name.to_str().and_then(|name| Uuid::parse_str(name).ok()) {
                 children.extend(RecordedChild::read(instance, &entry.path(), machine));
             }
@@ -174,7 +174,7 @@ impl PreviousServer {
 // === impl RecordedChild ===
 
 impl RecordedChild {
-    /// `None` if the machine has been restarted since. A record that cannot be read still names its instance.
+    /// Reads a record. Returns `None` if the machine has restarted since. A record that cannot be read still gives its instance, from its name.
     fn read(instance: Uuid, path: &Path, (boot, pid_namespace): &(String, String)) -> Option<Self> {
         let is_short = || fs::metadata(path).is_ok_and(|it| it.len() <= MAX_RECORD_BYTES);
         let text = is_short().then(|| fs::read(path).ok()).flatten().unwrap_or_default();
@@ -195,7 +195,7 @@ fn open_lock(folder: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(false).mode(0o600).open(folder.join(LOCK))
 }
 
-/// Takes a lock. Returns `false` if another process has it.
+/// Takes a lock without waiting. Returns `false` if another process holds it.
 fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),

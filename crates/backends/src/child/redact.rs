@@ -2,17 +2,17 @@ use std::collections::BTreeSet;
 
 use trilogue_domain::safe;
 
-/// Shorter values, in bytes, are not removed: they would be found everywhere.
+/// The shortest value that is redacted, in bytes. Shorter ones would match everywhere.
 const MIN_BYTES: usize = 8;
-/// A longer value is removed in pieces of this length, in bytes.
+/// The length of a piece, in bytes. A longer value is redacted in several pieces.
 const MAX_BYTES: usize = 4 * 1024;
-/// The most pieces. If there are more, nothing is shown at all.
+/// The maximum number of pieces. If there are more, no output is shown at all.
 const MAX_PIECES: usize = 4_096;
 const MARK: &str = "[hidden]";
 
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
-    /// The longest first, because one may contain another.
+    /// Longest first, because one piece may contain another.
     pieces: Vec<String>,
     is_full: bool,
 }
@@ -41,7 +41,7 @@ impl Redactor {
         self.pieces.first().map_or(0, String::len)
     }
 
-    /// The text with a mark in the place of each secret; nothing if there are too many.
+    /// Returns the text with each secret replaced by a mark. Returns an empty text if there are too many secrets.
     pub(super) fn redact(&self, mut text: String) -> String {
         if self.is_full {
             return String::new();
@@ -55,7 +55,7 @@ impl Redactor {
     }
 }
 
-/// The forms in which a secret may occur, whole and line by line: as it is and as a JSON string.
+/// Returns the forms in which a secret may occur, as a whole and line by line: unchanged, and as a JSON string.
 fn forms(value: &str) -> impl Iterator<Item = String> {
     let lines = value.lines().filter(move |line| line.len() < value.len());
     let all = std::iter::once(value).chain(lines).filter(|it| it.len() >= MIN_BYTES);
@@ -94,12 +94,12 @@ mod tests {
         let json = serde_json::to_string(key).unwrap();
         assert_eq!(without(&[key], &format!("a{key}b {json} c")), "a[hidden]b \"[hidden]\" c");
         assert_eq!(without(&[key], "it has abc\"defgh\\ij."), "it has [hidden].");
-        // The shorter one stands within the longer one.
+        // The shorter value is part of the longer one.
         assert_eq!(
             without(&["password", "password123"], "password123 password"),
             "[hidden] [hidden]"
         );
-        // What is so short is met everywhere.
+        // Values this short would match everywhere.
         assert_eq!(without(&["", "true", "1234567"], "true 1234567"), "true 1234567");
     }
 
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(redactor.redact(format!("{} x", values[0])), "[hidden] x");
         redactor.add(others.iter().map(String::as_str));
         assert_eq!(redactor.pieces.len(), MAX_PIECES);
-        // What is not known cannot be redactor.
+        // The redactor cannot recognize the secrets that it dropped, so it shows nothing.
         assert_eq!(redactor.redact(format!("{} x", values[MAX_PIECES])), "");
     }
 }

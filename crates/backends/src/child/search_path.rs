@@ -1,14 +1,15 @@
-//! Programs by their names.
+//! Finds programs by name.
 
 use std::path::{Path, PathBuf};
 
-/// The folders of a search path in which programs are looked for by name. A relative or empty entry means a folder of the working
-/// folder, whose files may come from anyone: those are left out.
+/// Returns the absolute folders of a search path. A relative or empty entry depends on the working folder, and files there may come from
+/// anyone, so such entries are left out.
 pub fn search_folders(path: &str) -> impl Iterator<Item = PathBuf> + '_ {
     std::env::split_paths(path).filter(|folder| folder.is_absolute())
 }
 
-/// The file of a program, from a folder and a search path. A program with a slash is not searched for, and need not exist.
+/// Returns the file of a program, or `None` if the search path has none. A program with a slash is resolved against `cwd` without a search,
+/// and need not exist.
 #[must_use]
 pub fn find_program(program: &str, cwd: &Path, path: Option<&str>) -> Option<PathBuf> {
     if program.contains('/') {
@@ -18,10 +19,10 @@ pub fn find_program(program: &str, cwd: &Path, path: Option<&str>) -> Option<Pat
     files.find(|file| file.is_file())
 }
 
-/// A search path of these folders. `None` if none is left: an empty one means the working folder.
+/// Joins folders to a search path. Returns `None` if there are no folders: an empty path would mean the working folder.
 #[must_use]
 pub fn join_folders<'a>(folders: impl IntoIterator<Item = &'a PathBuf>) -> Option<String> {
-    // What was split can be joined.
+    // Folders that came from a search path can always be joined again.
     let path = std::env::join_paths(folders).ok()?.into_string().ok()?;
     Some(path).filter(|path| !path.is_empty())
 }

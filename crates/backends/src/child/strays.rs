@@ -1,4 +1,4 @@
-//! Stops what servers that were killed have left running.
+//! Stops the processes that killed servers left running.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::identity::Identity;
 use super::record::PreviousServer;
 use super::tree::Tree;
 
-/// How long strays have to exit when they are asked to.
+/// How long strays may take to exit after `TERM`.
 const STRAY_GRACE: Duration = Duration::from_millis(500);
 
-/// Stops the strays of previous servers and removes their records. Returns how many processes there were.
+/// Stops the strays of previous servers. Removes their records only if no stray is left. Returns how many processes it found.
 pub(super) async fn stop(servers: Vec<PreviousServer>) -> usize {
     if servers.iter().all(|server| server.children.is_empty()) {
         servers.into_iter().for_each(PreviousServer::forget);
@@ -31,14 +31,14 @@ pub(super) async fn stop(servers: Vec<PreviousServer>) -> usize {
     strays.unwrap_or_default()
 }
 
-/// Kills a child of another server of this machine with all that it started. Returns whether nothing is left of it.
+/// Kills a child of another server on this machine, with its descendants. Returns whether all are gone.
 pub(crate) async fn kill(instance: Uuid, leader: Option<Identity>) -> bool {
     with_child(Tree::default(), instance, leader).kill().await
 }
 
 fn with_child(tree: Tree, instance: Uuid, leader: Option<Identity>) -> Tree {
     let tree = tree.with_variable(MARKER, &instance.to_string());
-    // A group is certain only while its leader runs.
+    // While the leader runs, the group id is certainly the child's. Later, another group can have the same id.
     match leader.filter(|leader| leader.is_alive()) {
         Some(leader) => tree.with_group(leader.pid),
         None => tree,

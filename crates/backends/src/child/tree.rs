@@ -1,6 +1,6 @@
-//! All descendants of a process: found by its group, by variables that it was given, and by parent processes.
+//! Finds all descendants of a process by its group, its environment variables and the parents of processes.
 //!
-//! On systems other than Linux only the group is found.
+//! On systems other than Linux it finds the group only.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -13,23 +13,23 @@ use trilogue_domain::lock;
 use super::identity::{Identity, ProcessStatus, raw_pid};
 use super::platform::{self, SEES_PROCESSES};
 
-/// How long to wait before looking again. No system notifies of processes that are not one's own children.
+/// The first wait between two looks. Polling is needed: no system notifies about processes that are not one's own children.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The longest wait between two looks: each wait is twice as long as the one before.
+/// The longest wait between two looks. Each wait is twice as long as the one before.
 const MAX_LOOK_AGAIN: Duration = Duration::from_millis(320);
-/// How often the remaining processes are killed: those that were started meanwhile are found in the next round.
+/// The maximum number of kill rounds. Each round finds the processes that were started during the one before.
 const MAX_ROUNDS: usize = 100;
-/// How long one look may take: a process that hangs in the kernel can block whoever reads its environment.
+/// How long one look may take. A process that hangs in the kernel can block a reader of its environment.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What to look for, and what was found so far. Clones share what was found.
+/// The groups and variables to look for, and the processes found so far. Clones share the processes found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
-    /// Variables that its processes have, as `NAME=VALUE`.
+    /// The variables that identify its processes, as `NAME=VALUE`.
     variables: HashSet<Vec<u8>>,
-    /// Groups whose leaders are not reaped.
+    /// The groups. Their leaders are not reaped yet, so the ids are certain.
     groups: HashSet<u32>,
-    /// The processes of the last look: one of them stays known when its parent exits.
+    /// The processes of the last look. A process stays known when its parent exits.
     known: Arc<Mutex<HashSet<Identity>>>,
 }
 
@@ -38,25 +38,25 @@ pub(super) struct Census(HashMap<u32, ProcessStatus>);
 // === impl Tree ===
 
 impl Tree {
-    /// Adds everything that was given a variable with this value.
+    /// Adds all processes that have a variable with this value.
     pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(format!("{name}={value}").into_bytes());
         self
     }
 
-    /// Adds a group and whatever it started. Its leader must not be reaped as long as this is used.
+    /// Adds a group and its descendants. Its leader must not be reaped while this is in use, because another group could get the same id.
     pub(crate) fn with_group(mut self, leader: u32) -> Self {
         self.groups.insert(leader);
         self
     }
 
-    /// The processes that run. The variables of all processes of the machine are read only if no other way finds one.
+    /// Returns the running processes. Reads the variables of all processes on the machine only if it finds none otherwise.
     fn find_any(&self) -> Vec<Identity> {
         let found = self.find(false);
         if found.is_empty() { self.find(true) } else { found }
     }
 
-    /// The processes that run. Those that only the variables tell are found with `reads_variables`, and stay known.
+    /// Returns the running processes. `reads_variables` also finds those that only their variables identify. All stay known for the next look.
     fn find(&self, reads_variables: bool) -> Vec<Identity> {
         let own = std::process::id();
         let census = Census::take();
@@ -87,7 +87,7 @@ impl Tree {
         self.look(|tree| SEES_PROCESSES.then(|| tree.find(true))).await;
     }
 
-    /// Whether nothing is left.
+    /// Returns whether all processes are gone. `false` if the look fails or takes too long.
     pub(crate) async fn is_gone(&self) -> bool {
         self.look(Self::none_left).await == Some(true)
     }
@@ -100,7 +100,7 @@ impl Tree {
         groups.all(|group| test_kill_process_group(group).is_err())
     }
 
-    /// Sends a signal to all processes. Returns how many there were; `None` if that could not be seen.
+    /// Sends a signal to all processes. Returns how many it found (groups on systems without `/proc`), or `None` if the look failed.
     pub(crate) async fn signal(&self, signal: Signal) -> Option<usize> {
         self.look(move |tree| tree.signal_now(signal, &tree.find(true))).await
     }
@@ -114,7 +114,7 @@ impl Tree {
         groups.filter(|group| kill_process_group(*group, signal).is_ok()).count()
     }
 
-    /// Waits until nothing is left, or the time is over. Returns whether nothing is.
+    /// Waits until all processes are gone, for at most `time`. Returns whether they are.
     pub(crate) async fn gone_within(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut pause = LOOK_AGAIN;
@@ -130,10 +130,10 @@ impl Tree {
         }
     }
 
-    /// Kills all processes, in rounds until nothing is left. Returns whether nothing is.
+    /// Kills all processes, in rounds until all are gone. Returns whether they are.
     pub(crate) async fn kill(&self) -> bool {
         for round in 0..MAX_ROUNDS {
-            // The first round finds what only the variables tell, and later ones know it.
+            // Only the first round reads all variables. Later rounds know the processes that it found.
             let find: fn(&Self) -> Vec<Identity> =
                 if round == 0 { |tree| tree.find(true) } else { Self::find_any };
             match self.look(move |tree| tree.signal_now(Signal::KILL, &find(tree))).await {
@@ -154,7 +154,7 @@ impl Tree {
     ) -> Option<T> {
         let tree = self.clone();
         let looked = tokio::task::spawn_blocking(move || look(&tree));
-        // It fails only while the server exits.
+        // The task itself fails only while the server exits.
         timeout(LOOK_TIMEOUT, looked).await.ok()?.ok()
     }
 }
@@ -167,13 +167,13 @@ impl Census {
         Self(pids.filter_map(|pid| Some((pid, platform::status(pid)?))).collect())
     }
 
-    /// The memory of these processes and their descendants, in bytes.
+    /// Returns the memory of these processes and their descendants, in bytes.
     pub(super) fn resident_bytes(&self, leaders: &HashSet<u32>) -> u64 {
         let all = self.with_descendants(leaders.iter().copied().collect(), std::process::id());
         all.into_iter().filter_map(|process| platform::resident_bytes(process.pid)).sum()
     }
 
-    /// The running processes among these and their descendants, without `own` and its other descendants.
+    /// Returns the running processes among `open` and their descendants. Leaves out `own` and all that can be reached only through it.
     fn with_descendants(&self, mut open: Vec<u32>, own: u32) -> Vec<Identity> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for (pid, status) in &self.0 {
