@@ -1,4 +1,4 @@
-//! Sends a request again, as long as it has certainly not reached the server.
+//! Retries a request while it has certainly not reached the server.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use trilogue_sdk::client::ClientError;
 
 use super::server::AgentServer;
 
-/// How often a request that has not reached the server is sent.
+/// How many times a request is sent at most.
 const ATTEMPTS: u32 = 3;
-/// How long to wait before the second attempt; doubles with each.
+/// The delay before the second attempt. It doubles with each attempt.
 const DELAY: Duration = Duration::from_millis(200);
 
-/// Sends again what has certainly not reached the server, unless that is known to be out of reach; `None` where the run here was stopped before.
+/// Sends a request, and retries it while it has certainly not reached the server and the server is not known to be out of reach.
+/// Returns `None` if the run here is cancelled between two attempts.
 pub(crate) async fn attempt<T, F: Future<Output = Result<T, ClientError>>>(
     send: impl Fn() -> F,
     server: &AgentServer,
@@ -32,7 +33,7 @@ pub(crate) async fn attempt<T, F: Future<Output = Result<T, ClientError>>>(
     Some(send().await)
 }
 
-/// Whether the server has certainly not begun what it was asked for.
+/// Returns whether the request has certainly not reached the server, so that a retry cannot execute it twice.
 pub(crate) fn is_unreached(error: &ClientError) -> bool {
     matches!(error, ClientError::Transport(error) if error.is_unreached)
 }

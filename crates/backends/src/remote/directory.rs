@@ -1,4 +1,4 @@
-//! All agents of a server, as it lists them now: those that come are built, those that go are shown as unavailable.
+//! Serves all agents that a server lists. Builds the agents that are new in the list, and shows those that left it as unavailable.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,17 +13,17 @@ use trilogue_sdk::client::ClientError;
 use super::server::{AgentServer, RemoteTransport};
 use super::{Remote, answered_in_time};
 
-/// What a protocol brings so that all agents of a server can be served.
+/// Lists and builds the agents of a server. Each protocol implements it.
 #[async_trait]
 pub trait AgentListing: fmt::Debug + Send + Sync {
     type Agent: Backend + 'static;
-    /// What the server says of one agent in its list.
+    /// The server's description of one agent in its list.
     type Description: Send + Sync;
 
-    /// All agents of the server.
+    /// Requests the list of all agents of the server.
     async fn list(&self) -> Result<Vec<ListedAgent<Self::Description>>, ClientError>;
 
-    /// An agent with this name here, which begins with this prefix. It may ask the server for more of it.
+    /// Builds an agent with this local name, which begins with `prefix`. May request more details from the server.
     async fn build(
         &self,
         name: AgentName,
@@ -32,46 +32,46 @@ pub trait AgentListing: fmt::Debug + Send + Sync {
         listed: &ListedAgent<Self::Description>,
     ) -> Self::Agent;
 
-    /// Tells an agent what its server says of it now; `None` where it is not listed any more.
+    /// Passes an agent its server's current description of it. `None` means that the server no longer lists the agent.
     async fn learn(&self, agent: &Self::Agent, description: Option<&Self::Description>);
 }
 
 /// An agent in the list of its server.
 #[derive(Clone, Debug)]
 pub struct ListedAgent<D> {
-    /// What tells it from the others there.
+    /// Its unique id at the server.
     pub id: String,
-    /// What people call it there.
+    /// Its name at the server.
     pub name: String,
     pub description: D,
 }
 
-/// What the server can tell anew while this one runs.
+/// Updates agents from their server while this server runs.
 #[async_trait]
 pub trait Refresh: fmt::Debug + Send {
     fn server(&self) -> &Arc<AgentServer>;
 
-    /// Asks the server. Returns agents that were not there before.
-    /// Errors: `peer_unavailable` with why it does not say.
+    /// Requests the current agents from the server, and updates the known ones. Returns the agents that are new.
+    /// Errors: `peer_unavailable`, with the reason, if the server does not list them in time.
     async fn refresh(&mut self) -> Result<Vec<Arc<dyn Backend>>>;
 }
 
-/// The agents of a server by their ids there.
+/// The agents of a server, by their ids at the server.
 #[derive(Debug)]
 pub struct Directory<L: AgentListing> {
     transport: Arc<RemoteTransport>,
     listing: L,
-    /// What the name of each agent begins with here.
+    /// The prefix of each agent's local name.
     prefix: String,
     agents: HashMap<String, Arc<L::Agent>>,
-    /// Ids and names there that are not served: another entry names them, or they cannot be names here.
+    /// The ids and names at the server that are not served: another entry names them, or they give no valid local name.
     left_out: HashSet<String>,
 }
 
 // === impl Directory ===
 
 impl<L: AgentListing> Directory<L> {
-    /// No agent is known yet. Those of `left_out`, by their ids or names there, are never served.
+    /// Creates a directory without agents. It never serves an agent whose id or name at the server is in `left_out`.
     pub fn new(
         transport: Arc<RemoteTransport>,
         listing: L,
@@ -123,7 +123,7 @@ impl<L: AgentListing> Refresh for Directory<L> {
     }
 }
 
-/// The name here of an agent: letters, digits, `_` and `-` stay.
+/// Returns the local name of an agent: the prefix and the name, with `-` for each character that is not an ASCII letter, digit, `_` or `-`.
 fn local_name(prefix: &str, there: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };
     prefix.chars().chain(there.chars()).map(kept).collect()

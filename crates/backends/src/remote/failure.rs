@@ -1,4 +1,4 @@
-//! Why a run at another server failed, as its caller is told.
+//! Builds the failures that callers get when a run at another server fails.
 
 use serde_json::json;
 use trilogue_domain::{Code, Error, Failure, Json};
@@ -9,7 +9,8 @@ use super::{Remote, is_unreached};
 // === impl Remote ===
 
 impl Remote {
-    /// Why a request failed that begins or resumes a run there, which its server has not refused. One that may have been taken leaves the outcome unknown.
+    /// Returns the failure of a request to begin or resume a run, if the server has not refused it: `peer_unavailable` if the request has certainly not
+    /// reached the server. Otherwise the server may have accepted it, so the outcome is unknown, as in [`Self::lost`].
     pub(crate) fn not_begun(&self, error: &ClientError, run: Option<&str>) -> Failure {
         if is_unreached(error) {
             return self.failure(Code::PeerUnavailable, error, run);
@@ -17,15 +18,15 @@ impl Remote {
         self.lost(error, run)
     }
 
-    /// The run is out of reach while it was at work, or may have been: nobody knows how it ends.
-    /// If its server breaks the protocol, another try ends in the same way.
+    /// Returns the failure of a run that is out of reach and was, or may have been, at work: its outcome is unknown.
+    /// The code is `agent_lost`, or `protocol_violation` if the server broke the protocol, because a retry would fail in the same way.
     pub(crate) fn lost(&self, error: &ClientError, run: Option<&str>) -> Failure {
         let is_violation = matches!(error, ClientError::Unexpected(_));
         let code = if is_violation { Code::ProtocolViolation } else { Code::AgentLost };
         self.failure(code, error, run)
     }
 
-    /// The server sends what this one cannot log, or what the rules of the run's mount refuse.
+    /// Returns the failure for output that this server cannot log, or that the rules of the run's mount refuse.
     pub(crate) fn unreadable(&self, error: &Error, run: Option<&str>) -> Failure {
         let (code, message) = match error.code() {
             Code::OutputInvalid => (Code::OutputInvalid, error.message().to_owned()),
@@ -41,7 +42,7 @@ impl Remote {
         Failure { data: Some(details), ..Failure::of(code, &message) }
     }
 
-    /// The agent failed in a way that its server does not explain.
+    /// Returns the failure of an agent whose server gives no reason. `message` says what happened.
     pub(crate) fn failed(&self, message: &str, run: Option<&str>) -> Failure {
         Failure { data: Some(self.details(run, None)), ..Failure::of(Code::AgentFailed, message) }
     }
@@ -51,7 +52,7 @@ impl Remote {
         Failure { data: Some(self.details(run, error.hint())), ..Failure::of(code, &message) }
     }
 
-    /// What a failure says of the run at the server.
+    /// Returns the details of a failure: the server, the agent, the run's id at the server, and a hint.
     fn details(&self, run: Option<&str>, hint: Option<&str>) -> Json {
         let mut details =
             json!({ "server": self.server.url(), "agent": self.agent, "run_id": run });

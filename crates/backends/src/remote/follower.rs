@@ -1,4 +1,4 @@
-//! Logs what a run at another server does, until it ends or asks.
+//! Logs the events of a run at another server, until it ends or asks a question.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::output_warning::OutputWarning;
 use super::message_ids::{RemoteIds, ReplacedId};
 use super::turn::{RemoteEnding, RemoteNews, RemoteTurn};
 
-/// How long a server may take to hear that a run is cancelled.
+/// How long a server may take to answer a cancellation.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
 
-/// Follows a turn at another server to its end.
+/// Follows a turn at another server to its end. Cancels the run there if it cannot be followed.
 pub(super) async fn follow<T: RemoteTurn>(
     turn: T,
     context: &RunContext,
@@ -35,7 +35,7 @@ pub(super) async fn follow<T: RemoteTurn>(
         Ok(Some(ending)) => follower.settle(ending),
         Ok(None) => Ok(Ending::Completed),
         Err(failure) => {
-            // The run may be at work there still, and nobody reads it any more.
+            // The run may still be at work at the server, and its events have no reader now.
             follower.tell_cancelled().await;
             Err(failure)
         }
@@ -45,17 +45,18 @@ pub(super) async fn follow<T: RemoteTurn>(
 struct TurnFollower<'a, T> {
     turn: T,
     context: &'a RunContext,
-    /// Whether what finds the run again was kept.
+    /// Whether the state to find the run again after a restart was saved.
     is_kept: bool,
     is_cancelling: bool,
-    /// Whether the server was told of the cancellation.
+    /// Whether the cancellation was sent to the server.
     is_told: bool,
     warning: OutputWarning,
     ids: RemoteIds,
 }
 
 impl<T: RemoteTurn> TurnFollower<'_, T> {
-    /// How the turn ended there; `None` where the run here was stopped before. Fails where the run cannot be followed any further.
+    /// Logs events until the turn ends, and returns how it ended there. Returns `None` if the run here was stopped first.
+    /// Fails if the run cannot be followed any further.
     async fn ending(&mut self) -> Result<Option<RemoteEnding>, Failure> {
         loop {
             self.keep()?;
@@ -79,7 +80,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
                 self.turn.read(event).map_err(|error| self.unreadable(&error))?;
             tokio::select! {
                 biased;
-                // What was not fetched by then keeps its address.
+                // Content that was not fetched before the cancellation keeps its address.
                 () = self.context.cancelled() => {}
                 () = self.turn.remote().fetch_contents(&mut bodies, self.context) => {}
             }
@@ -102,14 +103,14 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
         Ok(())
     }
 
-    /// Tells the server of a cancellation, as soon as the server can be told.
+    /// Sends a requested cancellation to the server, as soon as the server can receive it.
     async fn cancel(&mut self) {
         if self.is_cancelling {
             self.tell_cancelled().await;
         }
     }
 
-    /// Asks the server to cancel the run, once, if it has named it; waits for at most [`CANCEL_TIME`].
+    /// Asks the server to cancel the run, if [`RemoteTurn::can_cancel`]. Does so only once, and waits at most [`CANCEL_TIME`].
     async fn tell_cancelled(&mut self) {
         if !self.is_told && self.turn.can_cancel() {
             self.is_told = true;
@@ -122,14 +123,14 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
         }
     }
 
-    /// How the run stands whose stream is over without a word about its end.
+    /// Requests the state of the run after its stream ended without the run's end. Fails if the run is still at work.
     async fn standing(&mut self) -> Result<T::Event, Failure> {
         let unknown = || broken_off("its stream ended, and the run has not");
         let found = self.turn.standing().await.map_err(|error| self.turn.lost(&error))?;
         found.ok_or_else(|| self.turn.lost(&unknown()))
     }
 
-    /// `false` where the run here was stopped.
+    /// Logs the events of a turn, in order. Returns `false` if the run here was stopped.
     async fn log(&mut self, bodies: Vec<Body>) -> Result<bool, Failure> {
         for mut body in bodies {
             let replaced = self.ids.replace_taken(&mut body, self.context).await;
@@ -142,7 +143,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
                 Err(EmitError::Stopped) => return Ok(false),
                 Err(EmitError::Refused(error)) => return Err(self.unreadable(&error)),
             }
-            // After the event: the log knows no alias of a message that has not begun.
+            // Set the alias after the event: a message that has not begun cannot have one in the log.
             if let Some(ReplacedId { own, here }) = replaced {
                 self.context.alias(&here, &own);
             }

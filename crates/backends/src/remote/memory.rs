@@ -1,16 +1,16 @@
-//! What an agent at another server knows of a thread, and what the log knows of a run there.
+//! Finds which messages of a thread an agent at another server has seen, and how much of a run is in the log.
 
 use trilogue_domain::{Error, Failure, Json};
 use trilogue_mapping::LoggedPosition;
 use trilogue_runtime::{MemoryState, NewestMessages, RunContext};
 
-/// The most bytes of a thread's earlier messages that are sent before the input of a run: whole messages, the newest ones.
+/// The maximum size of the earlier messages that are sent before a run's input, in bytes. Whole messages are sent, the newest ones.
 const MAX_EARLIER_BYTES: usize = 8 * 1024 * 1024;
 
-/// What an agent at another server knows of a thread.
+/// The memory that an agent at another server has of a thread.
 #[derive(Debug)]
 pub(crate) struct RemoteMemory {
-    /// The conversation there; `None` where there is none that goes on with the thread.
+    /// The remote conversation of the thread. `None` if no remote conversation continues it.
     pub(crate) session: Option<String>,
     /// Messages that the agent has not seen.
     pub(crate) missed: NewestMessages,
@@ -19,7 +19,7 @@ pub(crate) struct RemoteMemory {
 // === impl RemoteMemory ===
 
 impl RemoteMemory {
-    /// That of an agent that remembers nothing from one run to the next.
+    /// Returns the memory of an agent that remembers nothing between runs: it has missed all earlier messages.
     pub(crate) async fn nothing(context: &RunContext) -> Result<Self, Failure> {
         let missed = context.newest_history(MAX_EARLIER_BYTES).await;
         let missed = missed.map_err(|error| failed(&error))?;
@@ -27,7 +27,7 @@ impl RemoteMemory {
     }
 }
 
-/// What the agent knows of the thread of a run.
+/// Returns the memory that the agent has of a run's thread. A thread that was rewound counts as unknown to the agent.
 pub(crate) async fn memory(context: &RunContext) -> Result<RemoteMemory, Failure> {
     let state = context.memory_state(MAX_EARLIER_BYTES).await;
     match state.map_err(|error| failed(&error))? {
@@ -38,17 +38,17 @@ pub(crate) async fn memory(context: &RunContext) -> Result<RemoteMemory, Failure
     }
 }
 
-/// Binds the thread to a conversation at the server, before a run begins there; `false` where the run here was stopped.
+/// Binds the thread to a conversation at the server. Call it before a run begins there. Returns `false` if the run here was stopped.
 pub(crate) async fn bind(context: &RunContext, session: &str) -> bool {
     context.bind(session, Json::empty_object()).await.is_ok()
 }
 
-/// Has the end of a run that goes on count as seen by its agent, which knows the thread from its beginning.
+/// Loads the agent's binding, so that the end of a resumed or rejoined run counts as seen by the agent. The agent already knows the thread up to that run.
 pub(super) async fn note_memory(context: &RunContext) -> Result<(), Failure> {
     context.binding().await.map(drop).map_err(|error| failed(&error))
 }
 
-/// How much of a run there is in its log here. Its unfinished messages go on.
+/// Returns how much of a run is in its log here. Marks the run's unfinished messages as continued.
 pub(crate) async fn log_position(context: &RunContext) -> Result<LoggedPosition, Failure> {
     let mut position = LoggedPosition::of_run(context.run().as_str());
     let read = context.each_event(|event| position.push(&event.body));

@@ -1,4 +1,4 @@
-//! Ids of an agent's messages: one that names another message of the thread already is replaced.
+//! Replaces the ids of an agent's messages that another message of the thread already has.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use trilogue_domain::{Body, MessageId, Role};
 use trilogue_mapping::replacement_id;
 use trilogue_runtime::RunContext;
 
-/// For how many messages of a turn the ids are remembered. By then the store has the oldest.
+/// The maximum number of messages of a turn whose ids are remembered. A full map is cleared: the store has the older ids by then.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The ids that messages of a turn have at their server, with those that they have here.
+/// Maps the ids of a turn's messages at their server to their ids here.
 #[derive(Debug, Default)]
 pub(super) struct RemoteIds(HashMap<MessageId, MessageId>);
 
-/// A message that got another id than its own.
+/// The ids of a message whose id was replaced: its own at the server, and the one here.
 #[derive(Debug)]
 pub(super) struct ReplacedId {
     pub(super) own: MessageId,
@@ -25,8 +25,8 @@ pub(super) struct ReplacedId {
 // === impl RemoteIds ===
 
 impl RemoteIds {
-    /// Replaces the id of a message if it is taken, in all events of the message. Returns the two ids with the first of them.
-    /// Fails as reading the store.
+    /// Replaces the id of a message in each of its events, if another message has the id. Returns the two ids for the first event of the message.
+    /// Errors: those of reading the store.
     pub(super) async fn replace_taken(
         &mut self,
         body: &mut Body,
@@ -35,7 +35,7 @@ impl RemoteIds {
         let begins = matches!(body, Body::Message(MessageEvent::Started { .. }));
         let message = match body {
             Body::Message(message) => message.message_mut(),
-            // A call names a message that has begun.
+            // A tool call names a message that has already begun, and never begins one.
             Body::Tool(ToolEvent::Started { message: Some(message), .. }) => {
                 if let Some(here) = self.0.get(message) {
                     *message = here.clone();
@@ -59,7 +59,7 @@ impl RemoteIds {
         Ok((own != here).then_some(ReplacedId { own, here }))
     }
 
-    /// The id here of a message that this turn has no id for yet, or that begins once more.
+    /// Chooses the id here for a message that has none in this turn yet, or that begins again.
     async fn id_here(
         &self,
         own: &MessageId,
@@ -74,7 +74,8 @@ impl RemoteIds {
         if begins {
             return Ok(if context.is_taken(own).await? { replacement } else { own.clone() });
         }
-        // A message that an earlier turn of the run began, or a thought, whose pieces alone are events.
+        // The message has no start event in this turn: an earlier turn of the run began it, or it is a thought, which has events only for its
+        // pieces.
         if context.has_message(&replacement).await? {
             context
                 .continue_message(&replacement, &Role::NamedAgent(context.agent().as_str().into()));

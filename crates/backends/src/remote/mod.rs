@@ -1,7 +1,7 @@
-//! Agents behind another server, whatever its protocol.
+//! Agents at another server, for all protocols.
 //!
-//! A run here is a run there: its events are logged as they come, its question suspends the run, its answer resumes the one there, and after a restart it is found again.
-//! A protocol brings its side of that: how a run is begun, resumed and found ([`RemoteBackend`]), and what it tells ([`RemoteTurn`]).
+//! Each run here has a run at the server. Its events are logged as they arrive, its question suspends the run here, the answer resumes the run at the server, and after a restart this server finds it again.
+//! Each protocol implements how to begin, resume and find a run ([`RemoteBackend`]) and how to read its events ([`RemoteTurn`]).
 
 mod attempt;
 mod directory;
@@ -32,14 +32,14 @@ pub(crate) use turn::{
     RemoteBackend, RemoteEnding, RemoteNews, RemoteTurn, abandon, read_state, run, state,
 };
 
-/// How long a server may take to say what its agent is, when this server starts.
+/// How long a server may take to describe or list its agents.
 pub const DESCRIPTION_TIME: Duration = Duration::from_secs(5);
 
-/// Where an agent is, and how its server is talked to.
+/// The address of an agent: its server, its name there, and the credential to use.
 #[derive(Clone, Debug)]
 pub struct Remote {
     pub server: Arc<AgentServer>,
-    /// The agent's name or id there.
+    /// The agent's name or id at the server.
     pub agent: String,
     /// Sent to that server and nowhere else: redirects are not followed.
     pub credential: Option<Credential>,
@@ -48,13 +48,13 @@ pub struct Remote {
 // === impl Remote ===
 
 impl Remote {
-    /// The way to the server.
+    /// Returns a transport to the server, with the credential.
     pub(crate) fn transport(&self) -> Arc<RemoteTransport> {
         let Self { server, credential, .. } = self.clone();
         Arc::new(RemoteTransport { server, credential })
     }
 
-    /// Whether the agent can be used, as far as is known; `is_missing` says that its server has no such agent.
+    /// Returns whether the agent can be used, from the last known state of its server. `is_missing` means that the server does not have the agent.
     pub(crate) fn availability(&self, is_missing: bool) -> Availability {
         match self.server.availability() {
             Availability::Available if is_missing => {
@@ -64,10 +64,10 @@ impl Remote {
         }
     }
 
-    /// What the server says of its agent, waited for at most [`DESCRIPTION_TIME`].
+    /// Waits at most [`DESCRIPTION_TIME`] for the server's description of its agent.
     ///
     /// # Errors
-    /// `peer_unavailable` with why it does not say.
+    /// `peer_unavailable`, with the reason, if the server does not give it in time.
     pub(crate) async fn described<T>(
         &self,
         asked: impl Future<Output = Result<T, ClientError>>,
@@ -77,10 +77,10 @@ impl Remote {
     }
 }
 
-/// What a server answers that is asked to do this, waited for at most [`DESCRIPTION_TIME`].
+/// Waits at most [`DESCRIPTION_TIME`] for the answer to a request. `wanted` describes the request and completes "the server does not …".
 ///
 /// # Errors
-/// `peer_unavailable` with why it does not do it.
+/// `peer_unavailable`, with the reason, if the request fails or takes too long.
 pub(crate) async fn answered_in_time<T>(
     server: &AgentServer,
     wanted: &str,

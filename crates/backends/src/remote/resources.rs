@@ -1,4 +1,4 @@
-//! Content that an agent's server only refers to, on itself: it is fetched and kept here, so that clients of this server reach it.
+//! Fetches content that an agent's server stores and only links to, and keeps it here so that clients of this server can read it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use url::Url;
 
 use super::Remote;
 
-/// The largest content that is fetched, in bytes.
+/// The maximum size of content that is fetched, in bytes.
 pub const MAX_RESOURCE_BYTES: usize = 16 * 1024 * 1024;
-/// How long the fetch of one content may take.
+/// How long one fetch may take.
 pub const RESOURCE_TIME: Duration = Duration::from_secs(60);
 
 impl Remote {
-    /// Replaces links to content that the agent's server stores for this conversation by the content: clients may have no way to that server, and no credential for it.
-    /// Every other reference stays. A client can choose what an agent repeats, and what an agent refers to; with our credential it could read what others said there.
+    /// Replaces links to content that the agent's server stores for this conversation by the content. Clients may be unable to reach that server, or have no credential for it.
+    /// All other links stay. A client can make an agent send any link; if this server fetched it with its credential, the client could read other conversations.
     pub(crate) async fn fetch_contents(&self, bodies: &mut [Body], context: &RunContext) {
         for body in bodies {
             let Body::Message(MessageEvent::Part { part, .. }) = body else { continue };
@@ -42,7 +42,7 @@ impl Remote {
         }
     }
 
-    /// The path of a link to content of this session or thread at the agent's server; `None` for any other reference.
+    /// Returns the path of a link to content of this conversation at the agent's server, or `None` for any other link.
     fn content_path(&self, reference: &str, conversation: &str) -> Option<String> {
         let server = Url::parse(&self.server.url()).ok()?;
         let target = server.join(reference).ok()?;

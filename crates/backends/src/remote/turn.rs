@@ -1,4 +1,4 @@
-//! What a protocol brings so that an agent at another server can be run.
+//! Runs turns of agents at other servers, over the traits that each protocol implements.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -12,19 +12,19 @@ use super::Remote;
 use super::follower::follow;
 use super::memory::note_memory;
 
-/// An agent at another server: how its runs are begun, resumed and found again.
+/// Begins, resumes and finds the runs of an agent at another server.
 #[async_trait]
 pub(crate) trait RemoteBackend: Send + Sync {
     type Turn: RemoteTurn;
 
-    /// Begins a run there; `None` where the run here was stopped before.
+    /// Begins a run at the server. Returns `None` if the run here was stopped first.
     async fn begin(
         &self,
         input: Input,
         context: &RunContext,
     ) -> Result<Option<Self::Turn>, Failure>;
 
-    /// Answers a run there; `None` where the run here was stopped before.
+    /// Answers the question of a run at the server. Returns `None` if the run here was stopped first.
     async fn resume(
         &self,
         saved: &Json,
@@ -32,55 +32,55 @@ pub(crate) trait RemoteBackend: Send + Sync {
         context: &RunContext,
     ) -> Result<Option<Self::Turn>, Failure>;
 
-    /// Asks the server to cancel a run there of which this was kept.
+    /// Asks the server to cancel the run with this saved state.
     async fn cancel_kept(&self, saved: &Json) -> Result<(), ClientError>;
 
-    /// Finds a run there again that was at work when this server stopped.
+    /// Finds a run at the server that was at work when this server stopped.
     async fn rejoin(&self, saved: &Json, context: &RunContext) -> Result<Self::Turn, Failure>;
 }
 
-/// One turn of a run at another server, as its protocol tells of it.
+/// One turn of a run at another server, in its protocol.
 #[async_trait]
 pub(crate) trait RemoteTurn: Send {
     type Event: Send;
 
     fn remote(&self) -> &Remote;
 
-    /// The run's id there, as soon as it is known.
+    /// Returns the run's id at the server, or `None` until it is known.
     fn run(&self) -> Option<String>;
 
-    /// What is kept so that the run is found again, once that is possible.
+    /// Returns the state to save so that the run can be found again, or `None` until it can be.
     fn saved(&self) -> Result<Option<Json>, Failure>;
 
-    /// What the server tells next; `None` where it tells no more. Dropping the future loses nothing.
+    /// Waits for the next event. Returns `None` if the stream has ended. Cancel-safe: dropping the future loses no event.
     async fn next(&mut self) -> Result<Option<Self::Event>, ClientError>;
 
-    /// How the run stands, asked for where the server told no more; `None` where it is still at work.
+    /// Requests the current state of the run, after its stream has ended. Returns `None` if the run is still at work.
     async fn standing(&mut self) -> Result<Option<Self::Event>, ClientError>;
 
-    /// What an event adds to the log, and whether the turn ends with it.
-    /// Fails where it cannot be kept.
+    /// Reads an event: what it adds to the log, and whether it ends the turn.
+    /// Fails if the event cannot be logged.
     fn read(&mut self, event: Self::Event) -> Result<RemoteNews>;
 
     /// Asks the server to cancel the run.
     async fn cancel(&mut self) -> Result<(), ClientError>;
 
-    /// Whether the server can be asked to cancel the run yet.
+    /// Returns whether the server can cancel the run yet: by default, once its id is known.
     fn can_cancel(&self) -> bool {
         self.run().is_some()
     }
 
-    /// Why the run is out of reach.
+    /// Returns the failure of a run that is out of reach.
     fn lost(&self, error: &ClientError) -> Failure {
         self.remote().lost(error, self.run().as_deref())
     }
 }
 
-/// What an event of a remote run says.
+/// The content of an event of a remote run.
 #[derive(Debug)]
 pub(crate) struct RemoteNews {
     pub(crate) bodies: Vec<Body>,
-    /// How the turn ended; `None` while it goes on.
+    /// How the turn ended. `None` while it continues.
     pub(crate) ending: Option<RemoteEnding>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct RemoteNews {
 #[derive(Debug)]
 pub(crate) enum RemoteEnding {
     Completed,
-    /// Whoever asked for it.
+    /// The run was cancelled, by this server or by another client of the agent's server.
     Cancelled,
     Failed(Failure),
     Asks {
@@ -100,7 +100,7 @@ pub(crate) enum RemoteEnding {
 // === impl RemoteEnding ===
 
 impl RemoteEnding {
-    /// A question there, with what is kept of the run.
+    /// Returns a question of the run, with the state to save. Returns a failure if the state cannot be written as JSON.
     pub(crate) fn asks(interrupt: Interrupt, kept: &impl Serialize) -> Self {
         match state(kept) {
             Ok(saved) => Self::Asks { interrupt: Box::new(interrupt), saved },
@@ -124,14 +124,14 @@ pub(crate) async fn run<A: RemoteBackend + Backend>(
             match agent.resume(&saved, &answer, context).await {
                 Ok(turn) => turn,
                 Err(failure) if failure.code == Code::PeerUnavailable.as_str() => {
-                    // The answer has certainly not reached the server, where the run still waits: it is asked for again.
+                    // The answer has certainly not reached the server, and the run there still waits. So ask the question again, with a new id.
                     let (agent, run) = (context.agent(), context.run());
                     tracing::warn!(%agent, %run, message = failure.message, "an answer did not reach the agent's server");
                     interrupt.id = InterruptId::generate();
                     return Ok(Ending::Suspended { interrupt, saved });
                 }
                 Err(failure) => {
-                    // It may wait there still, for an answer that nobody gives any more.
+                    // The run may still wait at the server, for an answer that will never come.
                     abandon(agent, &saved).await;
                     return Err(failure);
                 }
@@ -145,7 +145,7 @@ pub(crate) async fn run<A: RemoteBackend + Backend>(
     }
 }
 
-/// Tells the server that nobody waits for a run any more. What it answers changes nothing.
+/// Asks the server to cancel a run that no longer has a reader here. Best effort: an error is only logged.
 pub(crate) async fn abandon<A: RemoteBackend + Backend>(agent: &A, saved: &Json) {
     if let Err(error) = agent.cancel_kept(saved).await {
         let agent = &agent.card().name;
@@ -153,14 +153,14 @@ pub(crate) async fn abandon<A: RemoteBackend + Backend>(agent: &A, saved: &Json)
     }
 }
 
-/// What is kept of a run at a server, as it was written by [`state`].
+/// Reads the saved state of a run at a server, as [`state`] wrote it.
 pub(crate) fn read_state<T: DeserializeOwned>(saved: &Json) -> Result<T, Failure> {
     serde_json::from_slice(saved.as_bytes()).map_err(|_| {
         Failure::of(Code::Internal, "what was kept of the run at the agent's server is unreadable")
     })
 }
 
-/// What is kept of a run at a server, to be found again.
+/// Writes the state of a run at a server as JSON, so that the run can be found again.
 pub(crate) fn state<T: Serialize>(state: &T) -> Result<Json, Failure> {
     let state = serde_json::to_value(state).map(|state| Json::from_value(&state));
     state.map_err(|_| Failure::of(Code::Internal, "the run's state has no JSON"))

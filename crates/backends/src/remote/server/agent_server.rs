@@ -1,4 +1,4 @@
-//! A server that has agents, shared by all agents here that are behind it.
+//! A server of remote agents. All its agents here share it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -16,16 +16,16 @@ use super::process::{ServerProcess, ServerState};
 use super::request_breaker::RequestBreaker;
 use crate::child::Children;
 
-/// How long a server that was out of reach may take to answer a probe.
+/// How long a server out of reach may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait before a server out of reach is probed; doubles with each probe.
+/// The delay before the first probe of a server out of reach. It doubles with each probe, up to [`MAX_PROBE_DELAY`].
 const PROBE_DELAY: Duration = Duration::from_secs(1);
 const MAX_PROBE_DELAY: Duration = Duration::from_secs(30);
 
-/// A server of any protocol over HTTP: one that runs somewhere, or one that is started here.
+/// A server of any protocol over HTTP. It runs elsewhere, or this server starts it.
 #[derive(Debug)]
 pub struct AgentServer {
-    /// Its address in messages.
+    /// The address that messages show. For a command, the address in its settings.
     url: String,
     origin: ServerOrigin,
     probe: Probe,
@@ -38,7 +38,7 @@ enum ServerOrigin {
     Here(ServerProcess),
 }
 
-/// The request by which a server of a protocol shows that it is there.
+/// The request that checks whether a server answers. It depends on the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Probe {
     /// `GET /ping` of the Agent Communication Protocol.
@@ -50,15 +50,15 @@ pub enum Probe {
 // === impl AgentServer ===
 
 impl AgentServer {
-    /// A server at this address, such as `http://127.0.0.1:8000`.
-    /// Errors: `invalid_request` for an address that is none.
+    /// Returns a server at this address, such as `http://127.0.0.1:8000`.
+    /// Errors: `invalid_request` for an invalid address.
     pub fn at(url: &str, probe: Probe) -> Result<Arc<Self>> {
         let transport = HttpTransport::to(url)
             .map_err(|error| Error::new(Code::InvalidRequest, error.message))?;
         Ok(Self::new(url.to_owned(), ServerOrigin::Elsewhere(transport), probe))
     }
 
-    /// A server that is started here when it is first needed, and kept running from then on. `name` is what logs call it.
+    /// Returns a server that this one starts with a command when it is first needed, and then keeps running. `name` is its name in logs.
     #[must_use]
     pub fn of_command(
         name: &str,
@@ -75,28 +75,28 @@ impl AgentServer {
         Arc::new(Self { url, origin, probe, breaker: RequestBreaker::default() })
     }
 
-    /// Starts a server that is started here. Returns at once.
+    /// Starts the server if it has a command. Returns at once.
     pub fn start(&self) {
         if let ServerOrigin::Here(process) = &self.origin {
             process.start();
         }
     }
 
-    /// Waits until a server that is started here answers; one elsewhere is not waited for.
+    /// Waits until a server with a command answers. Returns at once for a server elsewhere.
     pub async fn running(&self) {
         if let ServerOrigin::Here(process) = &self.origin {
             process.running().await;
         }
     }
 
-    /// Waits until a server that is started here answers, or could not be started; one elsewhere is not waited for.
+    /// Waits until a server with a command answers or could not be started. Returns at once for a server elsewhere.
     pub async fn settled(&self) {
         if let ServerOrigin::Here(process) = &self.origin {
             process.settled().await;
         }
     }
 
-    /// Its address: for a server that is started here the present one, or the one of its settings while it does not run.
+    /// Returns its address. For a server with a command, this is the current address, or the one in its settings while it does not run.
     #[must_use]
     pub fn url(&self) -> String {
         match &self.origin {
@@ -108,7 +108,7 @@ impl AgentServer {
         }
     }
 
-    /// The path of its address, without a slash at the end.
+    /// Returns the path of its address, without a slash at the end.
     #[must_use]
     pub fn path(&self) -> String {
         match &self.origin {
@@ -117,7 +117,7 @@ impl AgentServer {
         }
     }
 
-    /// Whether it can be used, as far as is known.
+    /// Returns whether it can be used, from its last known state.
     #[must_use]
     pub fn availability(&self) -> Availability {
         if let ServerOrigin::Here(process) = &self.origin {
@@ -135,12 +135,13 @@ impl AgentServer {
         }
     }
 
+    /// Checks that requests may be sent.
     /// Errors: `peer_unavailable` while it is known to be out of reach.
     pub fn check(&self) -> Result<()> {
         self.breaker.check(&self.url())
     }
 
-    /// Sends a request, and learns from it whether the server can be reached.
+    /// Sends a request, and updates the breaker with its outcome. Starts to probe the server if the breaker opens.
     pub(super) async fn send(
         self: &Arc<Self>,
         request: Request,
@@ -162,7 +163,7 @@ impl AgentServer {
                     tokio::spawn(probe(Arc::downgrade(self)));
                 }
             }
-            // It may have got the request: what that says of its health is not known.
+            // The server may have received the request, so this error shows neither that it is in reach nor that it is not.
             Err(_) => {}
         }
         sent
@@ -180,7 +181,7 @@ impl AgentServer {
     }
 }
 
-/// Probes a server out of reach until it answers, or nobody uses it any more.
+/// Probes a server out of reach until it answers or is dropped.
 async fn probe(server: Weak<AgentServer>) {
     let mut delay = PROBE_DELAY;
     loop {
@@ -194,7 +195,7 @@ async fn probe(server: Weak<AgentServer>) {
     }
 }
 
-/// The server has got nothing of the request.
+/// Returns the error of a request of which the server has received nothing.
 fn unreached(error: &Error) -> TransportError {
     TransportError {
         message: error.message().to_owned(),
@@ -206,7 +207,7 @@ fn unreached(error: &Error) -> TransportError {
 // === impl Probe ===
 
 impl Probe {
-    /// Its path, behind that of the server's address.
+    /// Returns its path, relative to the path of the server's address.
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Ping => "/ping",
@@ -214,7 +215,7 @@ impl Probe {
         }
     }
 
-    /// Whether the server answers within this time. A refusal is an answer; an error of the server or of a proxy is none.
+    /// Returns whether the server answers within `limit`. A refusal (4xx) counts as an answer. An error of the server or of a proxy (5xx) does not.
     pub(super) async fn is_answered(self, server: &HttpTransport, limit: Duration) -> bool {
         let (method, body) = match self {
             Self::Ping => (Method::Get, Bytes::new()),

@@ -1,4 +1,4 @@
-//! How the server of agents is started: a command that gets a port.
+//! The settings to start a server of agents: a command that gets a port.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,29 +9,29 @@ use trilogue_sdk::client::HttpTransport;
 
 use crate::child::{InvalidSetting, check_program};
 
-/// Stands for the port in arguments, variables and the address.
+/// The placeholder for the port in arguments, variables and the address.
 pub const PORT_PLACEHOLDER: &str = "{port}";
-/// The variable with the port.
+/// The environment variable with the port.
 pub const PORT_VARIABLE: &str = "PORT";
-/// The address of a server that its settings do not name.
+/// The address of a server without an address in its settings.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:{port}";
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ServerLaunch {
-    /// The program and its arguments, which may have [`PORT_PLACEHOLDER`].
+    /// The program and its arguments. They may contain [`PORT_PLACEHOLDER`].
     pub command: Vec<String>,
     pub cwd: PathBuf,
-    /// Variables, whose values may have [`PORT_PLACEHOLDER`].
+    /// Its environment variables. The values may contain [`PORT_PLACEHOLDER`].
     pub env: Vec<(String, String)>,
-    /// The server's own variables that it gets beside [`crate::child::INHERITED`].
+    /// The names of this server's variables that it gets in addition to [`crate::child::INHERITED`].
     pub inherit: Vec<String>,
-    /// Where it serves the protocol. Without [`PORT_PLACEHOLDER`] it always has this port.
+    /// The address where it serves the protocol. Without [`PORT_PLACEHOLDER`], its port is fixed.
     pub url: String,
-    /// How long it may take until it answers.
+    /// How long it may take to answer after its start.
     pub start_timeout: Duration,
 }
 
-/// A launch on one port.
+/// A launch with the placeholders replaced by one port.
 pub(super) struct LaunchOnPort {
     pub(super) command: Vec<String>,
     pub(super) env: Vec<(String, String)>,
@@ -41,7 +41,8 @@ pub(super) struct LaunchOnPort {
 // === impl ServerLaunch ===
 
 impl ServerLaunch {
-    /// Errors: the first setting with which no server could be started or reached.
+    /// Checks the settings.
+    /// Errors: the first setting that prevents the server from being started or reached.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         check_program(&self.command, &self.env, &self.inherit)?;
         let invalid = |why: String| InvalidSetting {
@@ -52,14 +53,14 @@ impl ServerLaunch {
         HttpTransport::to(&self.on(1).url).map(drop).map_err(|error| invalid(error.message))
     }
 
-    /// The path of the address.
+    /// Returns the path of the address.
     pub(super) fn path(&self) -> String {
         HttpTransport::to(&self.on(1).url).map(|it| it.path().to_owned()).unwrap_or_default()
     }
 
-    /// The port of the address, or a free one of this machine.
+    /// Returns the fixed port of the address, or a free port of this machine.
     ///
-    /// Another program can take a free port before the server listens there: then the server fails and is started again on another one.
+    /// Another program can take a free port before the server listens on it. Then the server fails and is started again on another port.
     pub(super) fn port(&self) -> io::Result<u16> {
         if self.url.contains(PORT_PLACEHOLDER) {
             return Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port());

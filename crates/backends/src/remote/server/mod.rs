@@ -1,6 +1,6 @@
-//! The servers of agents elsewhere: how they are started, reached and watched, whatever protocol they speak.
+//! Starts, reaches and watches the servers of remote agents, for all protocols.
 //!
-//! All agents here that are behind one server share it, with its connections.
+//! All agents of one server share it and its connections.
 
 mod agent_server;
 mod launch;

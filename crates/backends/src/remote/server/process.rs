@@ -1,4 +1,4 @@
-//! The process of a server with agents: started, watched and started again.
+//! Starts the process of a server of agents, watches it and restarts it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,18 +18,18 @@ use crate::child::{
     Breaker, Child, Children, Program, Started, count_failure, how_it_exited, output_tail,
 };
 
-/// How long one answer of a starting server is waited for.
+/// How long a starting server may take to answer one probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait before a starting server is asked again; doubles with each time.
+/// The delay before the second probe of a starting server. It doubles with each probe, up to [`MAX_PROBE_DELAY`].
 const PROBE_DELAY: Duration = Duration::from_millis(20);
 const MAX_PROBE_DELAY: Duration = Duration::from_millis(500);
-/// How long to wait before a server that has exited is started again; doubles with each exit that follows soon.
+/// The delay before a server is restarted. It doubles with each restart, up to [`MAX_RESTART_DELAY`], until the server runs for [`STABLE_TIME`].
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(10);
-/// A server that ran for so long is started again without a longer delay.
+/// The run time after which a server counts as stable and the restart delay is reset.
 const STABLE_TIME: Duration = Duration::from_secs(60);
 
-/// Starts a server, keeps it running, and says where it is. Dropping it stops the server.
+/// Starts a server, keeps it running and gives its address. Dropping it stops the server.
 pub(super) struct ServerProcess {
     supervisor: Arc<ProcessSupervisor>,
     state: watch::Sender<ServerState>,
@@ -38,15 +38,15 @@ pub(super) struct ServerProcess {
 
 #[derive(Clone, Debug)]
 pub(super) enum ServerState {
-    /// It is being started, for the first time or again after an exit.
+    /// The server is being started, for the first time or after an exit.
     Starting,
     Running(Box<HttpTransport>),
-    /// It could not be started. It is tried again.
+    /// The server could not be started. The start is retried.
     Failed(Error),
 }
 
 struct ProcessSupervisor {
-    /// What logs call it.
+    /// The server's name in logs.
     name: String,
     launch: ServerLaunch,
     children: Arc<Children>,
@@ -58,7 +58,7 @@ struct ProcessSupervisor {
 struct RunningServer {
     child: StopOnDrop,
     transport: HttpTransport,
-    /// Closed when it is stopped.
+    /// The server's standard input. Dropping it closes the input, so that the server can exit by itself.
     _input: ChildStdin,
 }
 
@@ -67,7 +67,7 @@ struct StopOnDrop(Child);
 // === impl ServerProcess ===
 
 impl ServerProcess {
-    /// Nothing is started yet.
+    /// Creates the handle. Does not start the server.
     pub(super) fn new(
         name: String,
         launch: ServerLaunch,
@@ -80,7 +80,7 @@ impl ServerProcess {
         Self { supervisor, state, task: OnceLock::new() }
     }
 
-    /// Starts the server, unless it was started before, and keeps it running from now on. Returns at once.
+    /// Starts the server and keeps it running. Does nothing if it was started before. Returns at once.
     pub(super) fn start(&self) {
         self.task.get_or_init(|| {
             let (supervisor, state) = (Arc::clone(&self.supervisor), self.state.clone());
@@ -96,13 +96,13 @@ impl ServerProcess {
         self.state.borrow().clone()
     }
 
-    /// Where the server is. Waits while it is being started, for as long as a start may take.
-    /// Errors: why it could not be started.
+    /// Returns a transport to the server. Starts it if needed, and waits for it at most `start_timeout`.
+    /// Errors: why it could not be started, or `peer_unavailable` if it is still starting.
     pub(super) async fn transport(&self) -> Result<HttpTransport> {
         self.start();
         let mut state = self.state.subscribe();
         let started = state.wait_for(|state| !matches!(state, ServerState::Starting));
-        // The next look shows whether it has started.
+        // The state below shows whether it has started, so ignore a timeout.
         drop(timeout(self.launch().start_timeout, started).await);
         match self.state() {
             ServerState::Running(transport) => Ok(*transport),
@@ -115,19 +115,19 @@ impl ServerProcess {
         }
     }
 
-    /// Waits until the server runs, which may be never.
+    /// Waits until the server runs. May wait forever.
     pub(super) async fn running(&self) {
         self.wait_for(|state| matches!(state, ServerState::Running(_))).await;
     }
 
-    /// Waits until the server runs, or could not be started.
+    /// Waits until the server runs or could not be started.
     pub(super) async fn settled(&self) {
         self.wait_for(|state| !matches!(state, ServerState::Starting)).await;
     }
 
     async fn wait_for(&self, is_there: impl FnMut(&ServerState) -> bool) {
         let mut state = self.state.subscribe();
-        // It fails only if the sender is dropped, which `self` is not.
+        // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(state.wait_for(is_there).await);
     }
 }
@@ -182,7 +182,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Waits while the server has failed too often to be started.
+    /// Waits while the breaker is open because the server failed too often.
     async fn pause(&self, state: &watch::Sender<ServerState>) {
         while let Some(pause) = self.breaker.pause() {
             if let Err(error) = self.breaker.check(self.subject()) {
@@ -192,7 +192,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Waits until the server exits, and stops what it has left. Returns how it exited.
+    /// Waits until the server exits, and stops its remaining descendants. Returns a message that says how it exited.
     async fn watch(&self, child: &Child) -> String {
         let exit = child.exited().await;
         child.stop().await;
@@ -242,7 +242,7 @@ impl ProcessSupervisor {
             _ = child.exited() => None,
             answered = timeout(limit, answer) => Some(answered),
         };
-        // Its standard error is about no thread yet.
+        // The message may show its output: a server that has not answered yet has received no data of a thread.
         let failed = |how: String| {
             let message = format!("{} {how}{}", self.subject(), output_tail(child));
             Error::new(Code::PeerUnavailable, message)

@@ -1,4 +1,4 @@
-//! A circuit breaker for requests: a server that could not be reached again and again is left alone until a probe reaches it.
+//! A circuit breaker for requests: after repeated failures to reach a server, no request is sent to it until a probe reaches it.
 
 use std::sync::Mutex;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 
-/// So many requests in a row that did not reach the server open the breaker.
+/// The number of consecutive requests that did not reach the server that opens the breaker.
 const MAX_FAILURES: u32 = 5;
 
-/// Requests that did not reach a server of agents.
+/// Counts requests that did not reach a server of agents.
 const UNREACHED: &str = "trilogue_remote_unreached_total";
 
 #[derive(Debug, Default)]
@@ -18,16 +18,16 @@ pub(super) struct RequestBreaker(Mutex<RequestFailures>);
 
 #[derive(Debug, Default)]
 struct RequestFailures {
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
-    /// Why the last one failed, and since when the server is left alone.
+    /// Why the breaker opened, and when. `None` while it is closed.
     open: Option<(String, Instant)>,
 }
 
 // === impl RequestBreaker ===
 
 impl RequestBreaker {
-    /// Passes unless the server is left alone.
+    /// Returns an error while the breaker is open.
     pub(super) fn check(&self, server: &str) -> Result<()> {
         let state = lock(&self.0);
         let Some((reason, since)) = &state.open else { return Ok(()) };
@@ -44,7 +44,7 @@ impl RequestBreaker {
         *lock(&self.0) = RequestFailures::default();
     }
 
-    /// Counts a request that did not reach the server. Returns whether the server is left alone from now on.
+    /// Counts a request that did not reach the server. Returns whether this failure opened the breaker.
     pub(super) fn failed(&self, reason: &str) -> bool {
         counter!(UNREACHED).increment(1);
         let mut state = lock(&self.0);

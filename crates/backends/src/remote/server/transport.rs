@@ -1,4 +1,4 @@
-//! Requests of one agent to its server.
+//! Sends the requests of an agent to its server.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use trilogue_sdk::client::{Credential, Options, Request, Response, Transport, Tr
 use super::agent_server::AgentServer;
 use crate::remote::Remote;
 
-/// Carries requests to a server with a credential. Cheap to clone.
+/// Sends requests to a server with a credential. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RemoteTransport {
     pub server: Arc<AgentServer>,
@@ -19,12 +19,12 @@ pub struct RemoteTransport {
 // === impl RemoteTransport ===
 
 impl RemoteTransport {
-    /// How a client of the server behaves.
+    /// Returns the options for a client of the server: its base path.
     pub(crate) fn options(&self) -> Options {
         Options::at(&self.server.path())
     }
 
-    /// The agent with this name or id at the server.
+    /// Returns the agent with this name or id at the server.
     pub(crate) fn agent(&self, agent: &str) -> Remote {
         let (server, credential) = (Arc::clone(&self.server), self.credential.clone());
         Remote { server, agent: agent.to_owned(), credential }
