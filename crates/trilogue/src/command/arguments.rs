@@ -96,7 +96,7 @@ pub(crate) enum CliCommand {
     ///
     /// All threads, runs, questions and work that waits keep their ids and states; tokens too with --with-tokens. It is one transaction: an interrupted copy leaves nothing.
     ///
-    /// A server that uses FROM goes on meanwhile, and what it stores after the copy began stays behind: stop it first for a final copy.
+    /// A server that uses FROM can keep running, but data that it stores after the copy began is not copied. For a final copy, stop the server first.
     Copy(copy::CopyCommand),
     /// Show what each protocol carries, or what comes through from one to another. Needs no server.
     Fidelity(fidelity::FidelityCommand),

@@ -22,7 +22,7 @@ pub(crate) struct Logs {
     /// Print at most this many lines of the log's end.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
     lines: usize,
-    /// Go on with new lines until Ctrl-C.
+    /// Print new lines as they arrive, until Ctrl-C.
     #[arg(long, short)]
     follow: bool,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Run {
     /// Attach a file or an address to the message. May be given several times.
     #[arg(long, value_name = "FILE|URL")]
     attach: Vec<String>,
-    /// Also attach the files that the text names as `@path`. Only for a text that you wrote yourself: whoever wrote it chooses the files.
+    /// Also attach the files that the text names as `@path`. Use this only for a text that you wrote yourself: the author of the text chooses the files.
     #[arg(long)]
     at_files: bool,
     /// Start the run, print its id and leave.

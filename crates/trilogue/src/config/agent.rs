@@ -121,13 +121,13 @@ pub struct Agent {
     /// `agent-client` only: whether the agent may run commands in its working directory through the server.
     #[serde(default)]
     pub terminals: bool,
-    /// `agent-client` only: with `"forward"`, the agent uses the client's files and terminals in place of the server's, as far as the client has them. The client is the one that prompted last, or if there is none, the one that opened the session. This also holds for a turn that another protocol started.
+    /// `agent-client` only: with `"forward"`, the agent uses the client's files and terminals in place of the server's, if the client has them. The client is the one that prompted last, or the one that opened the session if no client has prompted yet. This also holds for a turn that another protocol started.
     #[serde(default)]
     pub client_tools: ClientTools,
-    /// `agent-client` only: the agent's authentication method to use when it asks for one. Not set: the one that somebody used before, or one whose key is in a variable that the agent gets. Otherwise runs fail and say how to sign in.
+    /// `agent-client` only: the agent's authentication method to use when it asks for one. Not set: the method of an earlier sign-in, or one whose key is in a variable that the agent gets. Otherwise runs fail and say how to sign in.
     #[serde(default)]
     pub auth_method: Option<String>,
-    /// `agent-client` only: whether the agent's questions wait forever. Otherwise `runtime.interrupt_deadline` applies while nobody who can answer is connected.
+    /// `agent-client` only: whether the agent's questions wait forever. Otherwise `runtime.interrupt_deadline` applies while no client that can answer is connected.
     #[serde(default)]
     pub hold: bool,
     /// `agent-client` only: what happens when a thread goes back to an earlier point than the agent knows: `refuse` refuses the run; `prime` starts the agent again and gives it the conversation up to that point.

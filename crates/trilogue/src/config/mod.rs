@@ -280,7 +280,7 @@ pub enum Durability {
 pub struct Runtime {
     /// How long a question that is lost on a restart waits while no client that can answer it is connected, counted from when the last such client left. An editor counts until it has sent nothing for this time.
     pub interrupt_deadline: Span,
-    /// How long a question with a deadline waits at most, also while somebody who can answer it is connected.
+    /// How long a question with a deadline waits at most, also while a client that can answer it is connected.
     pub attended_deadline: Span,
     /// How long a cancelled agent has to stop on its own.
     pub cancel_grace: Span,
