@@ -70,7 +70,7 @@ impl RequestTurn {
         drop(lock(&self.held).take());
     }
 
-    /// Does the work of a turn. The other tasks of this thread go on in another thread meanwhile.
+    /// Does the work of a turn. On a multi-threaded runtime, the worker's other tasks move to another thread meanwhile.
     pub(crate) fn work<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_multi_thread = Handle::try_current()
             .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);

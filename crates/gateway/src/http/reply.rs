@@ -99,8 +99,8 @@ impl Reply {
             .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox"))
     }
 
-    /// Counts what the client has not taken yet of the response. A piece without room aborts the body.
-    /// Errors: `overloaded` if there is no room for a body that is sent whole.
+    /// Counts the bytes of the response that the client has not taken yet. A piece that exceeds the budget aborts the body.
+    /// Errors: `overloaded` if a body that is sent whole exceeds the budget.
     pub(crate) fn counted(self, budget: &Arc<BodyBudget>, principal: &Principal) -> Result<Self> {
         let (head, body) = self.0.into_parts();
         let body = match body {

@@ -531,7 +531,7 @@ async fn what_one_principal_leaves_unread_has_a_budget_on_each_protocol() {
         };
         assert_eq!(refused, "HTTP/1.1 429", "{path}: {} responses are held", kept.len());
         assert!((1..=64 * MIB).contains(&held().await), "{path}");
-        // Somebody else has the other half.
+        // Another principal can use the other half of the budget.
         let other = rig.as_("alpha", "bob").get(&path).await.unwrap();
         assert_eq!(other.status, 200, "{path}");
         assert!(other.body.len() > TEXT, "{path}");

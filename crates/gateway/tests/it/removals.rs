@@ -67,7 +67,7 @@ async fn what_another_principal_made_is_removed_only_with_the_right_admin() {
     for run in [ended, &at_work] {
         assert_eq!(alice.get(&format!("/api/v1/runs/{run}")).await.unwrap().status, 200);
     }
-    // Everybody removes what is their own, and an administrator what others made.
+    // Users can remove their own runs, and an administrator can also remove those of others.
     for client in [&bob, &alice] {
         for number in 0..4 {
             let thread = format!("of-bob-{number}");

@@ -27,7 +27,7 @@ pub(super) struct FileLock {
     _file: File,
 }
 
-/// A file that holds room free on the disk, to be given up when there is none left.
+/// A file that reserves disk space. The store deletes it when the disk is full.
 #[derive(Debug)]
 pub(super) struct Reserve {
     path: PathBuf,

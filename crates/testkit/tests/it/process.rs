@@ -65,7 +65,7 @@ async fn refusal(folder: &Path, store: &Path) -> String {
     format!("{:#}", refused.unwrap_err())
 }
 
-/// Nobody answers a server that stops: a hosted agent's permission does not hold the stop up to its deadline.
+/// A server that stops does not wait until the deadline of a hosted agent's permission, because no client can answer it any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pending_permission_does_not_hold_a_stop_up() {
     let (dir, store) = (Folder::new().unwrap(), Folder::new().unwrap());
