@@ -26,6 +26,8 @@ pub(super) fn is_of_agent(pid: u32, children: &[Child]) -> Option<bool> {
             return Some(true);
         }
         match platform::status(pid) {
+            // A child leads a group, which its programs keep when they lose their variables and their parents.
+            Some(status) if is_in_group(status.group, children) => return Some(true),
             // The first process has started none of our children.
             Some(status) if status.parent <= 1 => return Some(false),
             Some(status) => pid = status.parent,

@@ -50,6 +50,13 @@ impl AgentCheck {
         *self.found.get_or_init(|| self.look(headers)).await
     }
 
+    /// The same, but looks at processes only if this server has agents. For requests that decide nothing for a person: the look costs
+    /// more than most of them, and a server without agents can only meet those of other servers.
+    pub(crate) async fn is_of_known_agent(&self, headers: &HeaderMap) -> bool {
+        let is_forwarded = headers.contains_key(FORWARDED_CALLER);
+        (is_forwarded || self.agents.counts().0 > 0) && self.is_of_agent(headers).await
+    }
+
     /// Whether an earlier check found that a program of an agent sent the request.
     pub(crate) fn was_of_agent(&self) -> bool {
         self.found.get().is_some_and(|found| *found)
@@ -63,10 +70,6 @@ impl AgentCheck {
         let Some(forwarded) = forwarded(headers) else { return true };
         if forwarded.contains(&ForwardedCaller::Agent) {
             return true;
-        }
-        // Without agents there is nothing to find, and no need for another thread.
-        if self.agents.counts().0 == 0 {
-            return false;
         }
         let (ends, agents) = (self.ends, Arc::clone(&self.agents));
         // The check reads files of the system, so it must not block the runtime.
@@ -86,7 +89,8 @@ impl AgentCheck {
 
     /// Tells the next node what this one knows. A request that only reads needs no look at processes.
     pub(crate) async fn tell_next(&self, headers: &mut HeaderMap, only_reads: bool) {
-        let word = if !only_reads && self.is_of_agent(headers).await {
+        // The next node looks again where it matters: it gets both ends of the connection.
+        let word = if !only_reads && self.is_of_known_agent(headers).await {
             Some(AGENT.to_owned())
         } else {
             let machine = self.agents.machine();

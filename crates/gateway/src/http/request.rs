@@ -83,12 +83,17 @@ impl Request {
     /// Fails with `forbidden` if a program of an agent asks for a run that removes others.
     pub(crate) async fn identified(&self, new: RunRequest) -> Result<RunRequest> {
         let removes = new.strategy == Strategy::Rollback;
+        // Settings can decide for a person. Without any, the source is only for the audit entry.
+        let is_agent = match new.config {
+            Some(_) => self.agent_check.is_of_agent(&self.headers).await,
+            None => self.agent_check.is_of_known_agent(&self.headers).await,
+        };
         if removes {
             self.require_person().await?;
         }
         Ok(RunRequest {
             token: self.caller.token.clone(),
-            source: self.source().await,
+            source: if is_agent { RequestSource::Agent } else { RequestSource::Network },
             folders: self.opened_folders.of(self.principal()),
             may_remove_of_others: removes && self.require_removal_of(None).await.is_ok(),
             ..new
