@@ -107,6 +107,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     let instance = call.param("configuration_id");
     let _turn = call.state.common.config_turns.turn(&call.principal().tenant, instance).await;
     let (card, mut row) = named(&call).await?;
+    call.require_removal_of(Some(&row.owner)).await?;
     let now = call.state.clock.now();
     let mut warnings = Vec::new();
     if let Some(config) = &body.config {
@@ -131,6 +132,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
     let (_, row) = named(&call).await?;
+    call.require_removal_of(Some(&row.owner)).await?;
     let port = &call.state.configurations;
     if !port.remove_configuration(&call.scope(), &row.id).await? {
         return Err(look_up::no_configuration(row.id.as_str()));
