@@ -1,7 +1,9 @@
 //! The files around a working folder. They may come from a stranger, so no program is started by name from there.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+use percent_encoding::percent_decode_str;
 
 use trilogue_backends::child::{find_program, join_folders, search_folders};
 
@@ -99,13 +101,17 @@ impl Checkout {
     #[must_use]
     pub fn is_loaded_from(&self, name: &str, value: &str) -> bool {
         let name = name.to_ascii_uppercase();
+        // An address of a file can have encoded letters.
+        let decoded = percent_decode_str(value).decode_utf8_lossy();
         let is_inside = |path: &str| {
             let is_relative = path == "." || path.starts_with("./") || path.starts_with("../");
-            is_relative || (path.starts_with('/') && self.has(Path::new(path)))
+            let normal = || without_dots(Path::new(path));
+            is_relative
+                || (path.starts_with('/') && (self.has(Path::new(path)) || self.has(&normal())))
         };
         self.root.is_some()
             && LOADERS.iter().any(|loader| name.starts_with(loader))
-            && value.split(SEPARATORS).any(is_inside)
+            && [value, &decoded].iter().any(|value| value.split(SEPARATORS).any(is_inside))
     }
 
     /// The names of the variables of this process from which programs load code or settings of the checkout.
@@ -133,6 +139,18 @@ impl Checkout {
 /// The path behind all links, as far as it exists.
 fn resolve(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The path without `.` and `..`, as programs read one that does not exist.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut normal, part| {
+        match part {
+            Component::ParentDir => drop(normal.pop()),
+            Component::CurDir => {}
+            part => normal.push(part),
+        }
+        normal
+    })
 }
 
 #[cfg(test)]
@@ -175,6 +193,11 @@ mod tests {
             ("NODE_OPTIONS", format!("--trace-warnings --require={inside}")),
             ("NODE_OPTIONS", format!("--import \"file://{inside}\"")),
             ("NODE_PATH", format!("{outside}:{inside}")),
+            (
+                "NODE_OPTIONS",
+                format!("--import=file://{}", inside.replace("checkout", "%63heckout")),
+            ),
+            ("NODE_OPTIONS", format!("--require={}", at("none/../checkout/x"))),
             ("npm_config_script_shell", inside.clone()),
             ("LD_PRELOAD", "./x.so".to_owned()),
         ] {
