@@ -33,10 +33,15 @@ const PATH_NAMES: [&str; 14] = [
     "destination",
 ];
 /// The suffixes of member names with a command.
-const COMMAND_NAMES: [&str; 10] = [
+const COMMAND_NAMES: [&str; 15] = [
     "command",
     "commands",
     "commandline",
+    "cmdline",
+    "program",
+    "executable",
+    "bash",
+    "run",
     "cmd",
     "cmds",
     "script",
@@ -46,7 +51,7 @@ const COMMAND_NAMES: [&str; 10] = [
     "code",
 ];
 /// The suffixes of member names with arguments of a command, or of anything else. They belong to a command if they are texts.
-const ARGUMENT_NAMES: [&str; 1] = ["args"];
+const ARGUMENT_NAMES: [&str; 2] = ["args", "arguments"];
 /// The suffixes of member names with a command's working directory.
 const FOLDER_NAMES: [&str; 3] = ["cwd", "workdir", "workingdirectory"];
 /// What separates the words of a command.
@@ -88,8 +93,11 @@ pub fn subject(params: &RequestPermissionRequest) -> ToolSubject {
         subject.add_path(&location.path);
     }
     for item in call.content.iter().flatten() {
-        if let ToolCallContent::Diff(diff) = item {
-            subject.add_path(&diff.path);
+        match item {
+            ToolCallContent::Diff(diff) => subject.add_path(&diff.path),
+            // Something runs in it.
+            ToolCallContent::Terminal(_) => subject.runs_command = true,
+            _ => {}
         }
     }
     match call.raw_input.as_ref().map(|input| serde_json::from_str(input.as_str())) {
@@ -235,11 +243,8 @@ impl Meaning {
 
 /// Whether a member's name ends with one of these.
 fn is_named(name: &str, ends: &[&str]) -> bool {
-    let plain: String = name
-        .chars()
-        .filter(|it| !matches!(it, '_' | '-'))
-        .map(|it| it.to_ascii_lowercase())
-        .collect();
+    let plain: String =
+        name.chars().filter(|it| it.is_alphanumeric()).map(|it| it.to_ascii_lowercase()).collect();
     ends.iter().any(|end| plain.ends_with(end))
 }
 
@@ -280,6 +285,10 @@ mod tests {
             serde_json::json!({ "commandLine": "rm" }),
             serde_json::json!({ "args": ["rm"] }),
             serde_json::json!({ "exec": "rm" }),
+            serde_json::json!({ "cmdline": "rm" }),
+            serde_json::json!({ "program": "rm", "arguments": ["-rf"] }),
+            serde_json::json!({ "arguments": "rm" }),
+            serde_json::json!({ "command ": "rm" }),
             serde_json::json!({ "code": "rm" }),
             serde_json::json!({ "shell": { "text": "rm" } }),
         ] {
