@@ -34,10 +34,15 @@ pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
                 let FileChange { title, lines: changed } = FileChange::whole(item);
                 lines.push(title);
                 lines.extend(changed.into_iter().map(|line| line.text));
+                lines.extend(others_of(item, &["type", "path", "oldText", "newText"]));
             }
             _ => lines.push(format!("content: {}", safe::visible(&text_or_json(item)))),
         }
     }
+    let places = call.get("locations").and_then(Value::as_array).into_iter().flatten();
+    lines.extend(places.filter_map(|place| others_of(place, &["path", "line"])));
+    let options = payload.get("options").and_then(Value::as_array).into_iter().flatten();
+    lines.extend(options.filter_map(|option| others_of(option, &["optionId", "name", "kind"])));
     let others = call.iter().filter(|(name, _)| !KNOWN_MEMBERS.contains(&name.as_str()));
     let meta = payload.get("_meta").map(|meta| ("_meta", meta));
     let others = others.map(|(name, value)| (name.as_str(), value)).chain(meta);
@@ -45,6 +50,18 @@ pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
         lines.push(format!("{}: {}", safe::visible(name), safe::visible(&value.to_string())));
     }
     Some(lines)
+}
+
+/// A line with the members of an object that are not in `known`; `None` without any.
+fn others_of(object: &Value, known: &[&str]) -> Option<String> {
+    let others: serde_json::Map<_, _> = object
+        .as_object()?
+        .iter()
+        .filter(|(name, value)| !known.contains(&name.as_str()) && !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let shown = || format!("more: {}", safe::visible(&Value::Object(others.clone()).to_string()));
+    (!others.is_empty()).then(shown)
 }
 
 /// The text of a content item, or the whole item if it is not a text.
@@ -98,7 +115,7 @@ mod tests {
             "content": [
                 { "type": "content", "content": { "type": "text", "text": "no change" } },
                 { "type": "diff", "path": "/c", "oldText": "one\ntwo\nthree\n", "newText": "one\r\ntwo\n\u{1b}]0;x\u{7}\n" },
-                { "type": "diff", "path": "/new", "newText": "all" },
+                { "type": "diff", "path": "/new", "newText": "all", "_meta": { "d": 1 } },
                 { "type": "terminal", "terminalId": "t" },
             ],
             "_meta": { "y": 2 }, "sandbox\u{1b}": false,
@@ -123,6 +140,7 @@ mod tests {
                 "| + \\u{1b}]0;x\\u{7}",
                 "creates /new",
                 "| + all",
+                "more: {\"_meta\":{\"d\":1}}",
                 "content: {\"terminalId\":\"t\",\"type\":\"terminal\"}",
                 "_meta: {\"y\":2}",
                 "sandbox\\u{1b}: false",
