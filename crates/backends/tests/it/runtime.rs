@@ -52,9 +52,10 @@ async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
     assert_eq!(run.status, RunStatus::Completed);
     assert_eq!(agent.outbox().len(), 1);
 
-    let run = house.settle("mailcomposer", said("What was the first thing I said?")).await;
+    house.settle("mailcomposer", said("My name is Ada.")).await;
+    let run = house.settle("mailcomposer", said("What is my name?")).await;
     let reply = house.result(&run).await.unwrap()["message"].as_str().unwrap().to_owned();
-    assert!(reply.contains(order), "{reply}");
+    assert!(reply.contains("Ada"), "{reply}");
 }
 
 #[tokio::test]
