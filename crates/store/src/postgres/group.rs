@@ -175,11 +175,11 @@ async fn outcome(
         AppendVerdict::Uncertain => verdict_of_frames(is_in_log(conn, batch).await?),
         verdict => verdict,
     };
-    // What the writer has of the log was acknowledged: it cannot end before that.
-    let lost = end.and_then(|end| {
-        let known = LogEnd { epoch: batch.epoch, last: batch.expected_last, stamp: end.stamp };
-        LostEvents::between(batch.thread, known, end)
-    });
+    // A writer that expects more than the log has is late or wrong. Only an end that was acknowledged proves that events are lost.
+    let acknowledged = database.acknowledged.end(batch.thread);
+    let lost = acknowledged
+        .zip(end)
+        .and_then(|(known, end)| LostEvents::between(batch.thread, known, end));
     if let (AppendVerdict::Late, Some(lost)) = (verdict, lost) {
         return Ok(Err(database.close_thread(conn, lost).await?));
     }
