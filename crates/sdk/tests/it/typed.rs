@@ -102,7 +102,7 @@ fn what_is_read_may_leave_out_what_is_written() {
     assert_eq!(given(&card.output_schema)["required"], json!(["count", "note"]));
     let state = given(&card.state_schema);
     assert_eq!(state["required"], json!(["name"]));
-    assert_eq!(state["properties"]["reports"]["description"], "Who is below.");
+    assert_eq!(state["properties"]["reports"]["description"], "The people below this one.");
     let payload = card.interrupts[0].payload_schema.to_value();
     assert_eq!(payload["required"], json!(["name", "reports", "address"]));
     assert_eq!(card.interrupts[0].answer_schema.to_value()["type"], "boolean");
