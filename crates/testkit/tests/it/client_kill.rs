@@ -40,7 +40,8 @@ async fn serve_stubborn(dir: &Folder, store: &Folder, mark: &str) -> Server {
     let command = shell.into_iter().chain(agent).collect();
     let mut settings = hosted(&[("stubborn", command)]);
     settings.push_str(&format!(
-        "max_processes = {AGENTS}\n\n[agents.stubborn.env]\n{MARK} = \"{mark}\"\n"
+        "max_processes = {}\n\n[agents.stubborn.env]\n{MARK} = \"{mark}\"\n",
+        2 * AGENTS
     ));
     let options = ServerOptions { settings, ..ServerOptions::default() };
     Server::start(dir.path(), &options).await.unwrap()
