@@ -109,6 +109,33 @@ static IDEMPOTENCY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// What followed the rows of a group so far.
+#[derive(Debug, Default)]
+pub(super) struct FollowedRows<'a> {
+    agents: HashSet<(ThreadKey, &'a AgentName)>,
+    /// The rows whose search rows are rewritten, by kind and key.
+    rewritten: HashSet<(i64, i64)>,
+}
+
+// === impl FollowedRows ===
+
+impl FollowedRows<'_> {
+    /// Returns the sum of the metadata that a row's search rows are made from, as the row's statement found it. An earlier write of the row
+    /// in the same group may rewrite them later, so the sum is then unknown: the last write must rewrite them again.
+    fn searched(&self, key: (i64, i64), rows: &[Row]) -> i64 {
+        match self.rewritten.contains(&key) {
+            true => search::UNKNOWN_SUM,
+            false => rows.first().map_or(0, |found| found.get(0)),
+        }
+    }
+
+    fn note_rewrite(&mut self, key: (i64, i64), follow: &[RowStatement<'_>]) {
+        if !follow.is_empty() {
+            self.rewritten.insert(key);
+        }
+    }
+}
+
 // === impl Change ===
 
 impl Change {
@@ -136,7 +163,7 @@ pub(super) async fn in_order(
 ) -> Result<(), PostgresError> {
     // A thread's first row must precede its blob references, and these must precede a removal.
     let mut references = Some(blob::references(database.keys.opening, batch));
-    let mut noted = HashSet::new();
+    let mut noted = FollowedRows::default();
     for change in &batch.changes {
         if matches!(change, Change::RemoveRun(_) | Change::RemoveThread) {
             for statement in references.take().into_iter().flatten() {
@@ -175,7 +202,7 @@ async fn write_alias(
     let Some(row) = found else { return Ok(()) };
     let row = MessageRow { alias: Some(alias.clone()), ..row };
     let statement = RowStatement::row(&MESSAGE, &row, row.columns().as_ref(), WrittenRow::Other);
-    statement.run(conn, &mut HashSet::new()).await
+    statement.run(conn, &mut FollowedRows::default()).await
 }
 
 pub(super) async fn write_checkpoint(
@@ -184,7 +211,7 @@ pub(super) async fn write_checkpoint(
 ) -> Result<(), PostgresError> {
     let statement =
         RowStatement::row(&CHECKPOINT, row, row.columns().as_ref(), WrittenRow::Checkpoint(row));
-    statement.run(conn, &mut HashSet::new()).await
+    statement.run(conn, &mut FollowedRows::default()).await
 }
 
 // === impl RowStatement ===
@@ -272,22 +299,25 @@ impl<'a> RowStatement<'a> {
         }
     }
 
-    /// The statements that must follow it. Fails if it wrote no row but had to. `noted` has the agents of threads that are already noted.
+    /// The statements that must follow it. Fails if it wrote no row but had to. `noted` has what followed earlier rows.
     pub(super) fn follow(
         &self,
         rows: &[Row],
-        noted: &mut HashSet<(ThreadKey, &'a AgentName)>,
+        noted: &mut FollowedRows<'a>,
     ) -> Result<Vec<RowStatement<'a>>, PostgresError> {
         match self.row {
             WrittenRow::Thread(row) => {
-                let searched = rows.first().map_or(0, |found| found.get(0));
-                Ok(search::of_thread(row, searched))
+                let key = (search::THREADS, row.key.0);
+                let follow = search::of_thread(row, noted.searched(key, rows));
+                noted.note_rewrite(key, &follow);
+                Ok(follow)
             }
             WrittenRow::Run(row) => {
-                let searched = rows.first().map_or(0, |found| found.get(0));
-                let mut follow = search::of_run(row, searched);
+                let key = (search::RUNS, row.key.0);
+                let mut follow = search::of_run(row, noted.searched(key, rows));
+                noted.note_rewrite(key, &follow);
                 let is_new = rows.first().is_some_and(|found| found.get(1));
-                if is_new && !row.stateless && noted.insert((row.thread, &row.agent)) {
+                if is_new && !row.stateless && noted.agents.insert((row.thread, &row.agent)) {
                     follow.push(search::note_agent(row.thread, &row.agent));
                 }
                 Ok(follow)
@@ -308,7 +338,7 @@ impl<'a> RowStatement<'a> {
     async fn run(
         &self,
         conn: &Connection,
-        noted: &mut HashSet<(ThreadKey, &'a AgentName)>,
+        noted: &mut FollowedRows<'a>,
     ) -> Result<(), PostgresError> {
         let rows = row::query(conn, self.sql, &refs(&self.params)).await;
         let rows = rows.map_err(|fail| self.blame(fail))?;

@@ -6,7 +6,7 @@
 //!
 //! A group without rows is one statement, which commits by itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::task::Poll;
 
 use futures_util::FutureExt;
@@ -16,7 +16,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 
 use super::acknowledged::LostEvents;
-use super::change::{self, RowStatement};
+use super::change::{self, FollowedRows, RowStatement};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -218,7 +218,7 @@ async fn write_rows<'a>(
     }
     let results = send(conn, statements.iter().map(|(_, statement)| statement)).await;
     let results = results.map_err(GroupFailure::Whole)?;
-    let (mut follow, mut noted) = (Vec::new(), HashSet::new());
+    let (mut follow, mut noted) = (Vec::new(), FollowedRows::default());
     for ((index, statement), rows) in statements.into_iter().zip(results) {
         let rows = match rows {
             Ok(rows) => rows,

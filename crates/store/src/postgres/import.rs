@@ -1,13 +1,12 @@
 //! Writes a copy of another engine: one transaction into an empty store, compared before it is committed.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
 
-use super::change::RowStatement;
+use super::change::{FollowedRows, RowStatement};
 use super::connection::Connection;
 use super::database::{Database, KeyBlock, OpenTransaction};
 use super::error::{PostgresError, Remedy};
@@ -217,7 +216,7 @@ async fn write_rows(conn: &Connection, changes: &[Change]) -> Result<(), Postgre
     pass_key(conn, changes).await?;
     let statements: Vec<_> = changes.iter().filter_map(RowStatement::of).collect();
     let results = send(conn, statements.iter()).await?;
-    let (mut follow, mut noted) = (Vec::new(), HashSet::new());
+    let (mut follow, mut noted) = (Vec::new(), FollowedRows::default());
     for (statement, rows) in statements.iter().zip(results) {
         let rows = rows.map_err(|fail| statement.blame(fail))?;
         follow.extend(statement.follow(&rows, &mut noted)?);

@@ -11,6 +11,8 @@ use crate::rows::{RunRow, ThreadRow};
 
 pub(super) const THREADS: i64 = 1;
 pub(super) const RUNS: i64 = 2;
+/// No sum of metadata has this value.
+pub(super) const UNKNOWN_SUM: i64 = -1;
 
 /// Makes the search rows of a row match its metadata. Rows that stay are not touched, because one statement cannot add a row that it removes.
 macro_rules! rewrite {
