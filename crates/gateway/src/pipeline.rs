@@ -27,7 +27,7 @@ use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
-use crate::core::turns::{RequestTurn, Turns};
+use crate::core::render_turns::{RenderTurns, RequestTurn};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
@@ -63,8 +63,8 @@ pub(crate) struct Pipeline {
     pub(crate) opened_folders: OpenedFolders,
     pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) response_budget: Arc<BodyBudget>,
-    /// Turns to render large responses.
-    pub(crate) turns: Arc<Turns>,
+    /// RenderTurns to render large responses.
+    pub(crate) turns: Arc<RenderTurns>,
     /// The requests in progress of each principal.
     pub(crate) requests: Arc<Shares>,
     /// Set if several nodes share the store.

@@ -27,8 +27,8 @@ use crate::core::meters::{self, Meters};
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
+use crate::core::render_turns::RenderTurns;
 use crate::core::scheme::Scheme;
-use crate::core::turns::Turns;
 use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection::{self, ConnectionServer};
@@ -349,7 +349,7 @@ fn pipeline(
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
         response_budget: Arc::clone(response_budget),
-        turns: Turns::new(MAX_LARGE_RESPONSES),
+        turns: RenderTurns::new(MAX_LARGE_RESPONSES),
         requests: Shares::new(options.max_requests_each()),
         forwarder: services.forwarder.clone(),
         admin: Arc::clone(&ports.admin),

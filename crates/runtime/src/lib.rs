@@ -26,6 +26,7 @@ mod external_ports;
 pub mod handle;
 mod handover;
 mod history;
+mod in_place;
 mod monitor;
 mod owner;
 mod part;
@@ -52,6 +53,7 @@ pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::{Runtime, cancel_open_runs};
 pub use history::{ConversationReader, NewestMessages, ReferenceReader, StateAt, StateReader};
+pub use in_place::work_in_place;
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::{ActivePresence, Presence};
 pub use request::{

@@ -311,7 +311,8 @@ impl Settled {
 
 impl Options {
     pub(crate) fn max_running_each(&self) -> usize {
-        self.max_running_per_principal.unwrap_or((self.max_running - self.max_running / 4).max(1))
+        self.max_running_per_principal
+            .unwrap_or_else(|| crate::shares::default_share(self.max_running))
     }
 }
 

@@ -24,6 +24,12 @@ pub struct HeldShare {
     permit: Option<OwnedSemaphorePermit>,
 }
 
+/// The share of one principal without a setting: three quarters, rounded up, so that others get some too.
+#[must_use]
+pub fn default_share(all: usize) -> usize {
+    (all - all / 4).max(1)
+}
+
 // === impl Shares ===
 
 impl Shares {

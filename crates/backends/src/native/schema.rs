@@ -2,9 +2,9 @@ use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use trilogue_domain::error::Violation;
 use trilogue_domain::{Json, limits};
+use trilogue_runtime::work_in_place;
 
 use super::schema_steps::{STEP, StepCounter, with_steps, within_steps};
 
@@ -121,14 +121,9 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Does work on text of this length. If the text is long, the runtime first moves the other tasks of this thread elsewhere.
+/// Does work on text of this length, beside other tasks if the text is long.
 fn beside_other_tasks<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    let can_move = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
-    if bytes > MAX_INLINE_BYTES && Handle::try_current().is_ok_and(|it| can_move(&it)) {
-        tokio::task::block_in_place(work)
-    } else {
-        work()
-    }
+    if bytes > MAX_INLINE_BYTES { work_in_place(work) } else { work() }
 }
 
 fn violation(error: &ValidationError<'_>) -> Violation {

@@ -15,5 +15,5 @@ pub(crate) mod opened_folders;
 pub(crate) mod options;
 pub(crate) mod ports;
 pub(crate) mod process_usage;
+pub(crate) mod render_turns;
 pub(crate) mod scheme;
-pub(crate) mod turns;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use trilogue_domain::{AgentName, Principal, limits};
+use trilogue_runtime::shares::default_share;
 use trilogue_wire::json::DEFAULT_MAX_TREE_BYTES;
 
 use super::callback_secrets::CallbackSecrets;
@@ -106,12 +107,11 @@ impl Options {
     }
 
     pub(crate) fn max_streams_each(&self) -> usize {
-        self.max_streams_per_principal.unwrap_or((self.max_streams - self.max_streams / 4).max(1))
+        self.max_streams_per_principal.unwrap_or_else(|| default_share(self.max_streams))
     }
 
     pub(crate) fn max_requests_each(&self) -> usize {
-        self.max_requests_per_principal
-            .unwrap_or((self.max_connections - self.max_connections / 4).max(1))
+        self.max_requests_per_principal.unwrap_or_else(|| default_share(self.max_connections))
     }
 
     /// Returns the server's address for clients, without a trailing slash: the configured one, or the first listener's.

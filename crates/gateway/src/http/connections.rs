@@ -13,7 +13,7 @@ use trilogue_domain::{Code, Error, Principal, lock};
 use super::activity::Activity;
 use crate::core::exposure::{Exposure, Proxies};
 use crate::core::options::Options;
-use trilogue_runtime::shares::Shares;
+use trilogue_runtime::shares::{Shares, default_share};
 
 /// How long a new connection waits before it makes another one give way.
 const GIVE_WAY_PAUSE: Duration = Duration::from_millis(100);
@@ -69,10 +69,10 @@ pub(crate) struct ConnectionUse {
 impl Connections {
     /// The connections of a server that can have `max` of them.
     pub(crate) fn new(max: usize, options: &Options) -> Arc<Self> {
-        let quarters = |all: usize| (all * 3).div_ceil(4);
         // One peer must not take every place, and one principal not every place of its peer.
-        let max_per_peer = options.max_connections_per_peer.unwrap_or(quarters(max)).min(max);
-        let fewer = quarters(max_per_peer).min(max_per_peer.saturating_sub(1)).max(1);
+        let max_per_peer =
+            options.max_connections_per_peer.unwrap_or_else(|| default_share(max)).min(max);
+        let fewer = default_share(max_per_peer).min(max_per_peer.saturating_sub(1)).max(1);
         let max_per_principal = options.max_connections_per_principal.unwrap_or(fewer);
         let proxies = match &options.exposure {
             Exposure::BehindProxy(proxies) => {

@@ -21,7 +21,7 @@ use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
 use crate::core::opened_folders::OpenedFolders;
-use crate::core::turns::RequestTurn;
+use crate::core::render_turns::RequestTurn;
 
 /// A response of more output needs a turn, in bytes.
 const LARGE_BYTES: usize = 1024 * 1024;
@@ -93,7 +93,7 @@ impl Request {
         }
         Ok(RunRequest {
             token: self.caller.token.clone(),
-            source: if is_agent { RequestSource::Agent } else { RequestSource::Network },
+            source: source_of(is_agent),
             folders: self.opened_folders.of(self.principal()),
             may_remove_of_others: removes && self.require_removal_of(None).await.is_ok(),
             ..new
@@ -108,15 +108,9 @@ impl Request {
         config: &Json,
     ) -> Result<()> {
         let folders = self.opened_folders.of(self.principal());
-        let caller = RunCaller::new(self.principal(), self.source().await, &folders);
+        let source = source_of(self.agent_check.is_of_agent(&self.headers).await);
+        let caller = RunCaller::new(self.principal(), source, &folders);
         runtime.authorize_config(&caller, agent, config).await
-    }
-
-    async fn source(&self) -> RequestSource {
-        match self.agent_check.is_of_agent(&self.headers).await {
-            true => RequestSource::Agent,
-            false => RequestSource::Network,
-        }
     }
 
     /// Fails with `forbidden` if a program of a hosted agent sent the request: for routes of which only a part is for people.
@@ -268,4 +262,8 @@ impl Request {
         });
         conditions.collect()
     }
+}
+
+fn source_of(is_agent: bool) -> RequestSource {
+    if is_agent { RequestSource::Agent } else { RequestSource::Network }
 }

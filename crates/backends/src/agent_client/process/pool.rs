@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{ThreadKey, lock};
+use trilogue_runtime::shares::default_share;
 
 use super::greeting::GreetingCache;
 use super::lease::ProcessLease;
@@ -333,7 +334,7 @@ impl Pool {
             return Error::new(Code::Overloaded, message)
                 .hint("wait until one is idle, or raise `max_processes`");
         }
-        let share = share_of(most);
+        let share = default_share(most);
         let message = format!(
             "{share} of the {most} processes of the agent '{agent}' are in use by you, which is the most for one principal"
         );
@@ -346,11 +347,6 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("agent", &self.agent).finish_non_exhaustive()
     }
-}
-
-/// The most processes of one principal: three quarters, so that others get one too.
-fn share_of(most: usize) -> usize {
-    most - most / 4
 }
 
 /// Returns once a process has been idle for this long. The process then gives no more leases. An agent that cannot reopen its sessions gets the
@@ -422,7 +418,7 @@ impl ProcessTable {
     fn has_share(&self, most: usize, principal: &PrincipalKey) -> bool {
         let running = self.running.iter().map(|entry| entry.process.principal());
         let own = running.chain(&self.starting).filter(|it| *it == principal).count();
-        own < share_of(most)
+        own < default_share(most)
     }
 
     /// The process that has been idle longest, which then gives no more leases. Processes whose sessions can be reopened come first.

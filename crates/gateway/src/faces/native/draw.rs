@@ -11,7 +11,7 @@ use trilogue_inspector::draw::{self, WorkLimit};
 use trilogue_wire::native::{Draw, Drawing, Drawn, List};
 
 use super::{NativeCall, NativeRoute};
-use crate::core::turns::Turns;
+use crate::core::render_turns::RenderTurns;
 use crate::http::reply::Reply;
 use crate::route::{Verb, json_response, of};
 
@@ -44,7 +44,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[BASE];
 /// What the drawings of all callers share: a cache, and a limit of processors.
 #[derive(Debug)]
 pub(crate) struct Drawings {
-    turns: Arc<Turns>,
+    turns: Arc<RenderTurns>,
     kept: Mutex<KeptDrawings>,
 }
 
@@ -108,7 +108,7 @@ fn digest(item: &Drawing) -> Digest {
 
 impl Drawings {
     pub(crate) fn new() -> Arc<Self> {
-        let turns = Turns::new(MAX_DRAWINGS_PER_PRINCIPAL);
+        let turns = RenderTurns::new(MAX_DRAWINGS_PER_PRINCIPAL);
         Arc::new(Self { turns, kept: Mutex::default() })
     }
 

@@ -3,15 +3,14 @@
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trilogue_domain::{Principal, lock};
-
 use trilogue_runtime::shares::{HeldShare, Shares};
+use trilogue_runtime::work_in_place;
 
 /// The turns of all principals.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct RenderTurns {
     shares: Arc<Shares>,
     processors: Arc<Semaphore>,
 }
@@ -26,13 +25,13 @@ pub(crate) struct HeldTurn {
 /// The turn of one request to render a large response, once it has one.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestTurn {
-    turns: Arc<Turns>,
+    turns: Arc<RenderTurns>,
     held: Arc<Mutex<Option<HeldTurn>>>,
 }
 
-// === impl Turns ===
+// === impl RenderTurns ===
 
-impl Turns {
+impl RenderTurns {
     /// One principal has at most `max_each` turns at once; all together have one for each processor, and at least two.
     pub(crate) fn new(max_each: usize) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(2, NonZero::get).max(2);
@@ -54,7 +53,7 @@ impl Turns {
 // === impl RequestTurn ===
 
 impl RequestTurn {
-    pub(crate) fn new(turns: &Arc<Turns>) -> Self {
+    pub(crate) fn new(turns: &Arc<RenderTurns>) -> Self {
         Self { turns: Arc::clone(turns), held: Arc::default() }
     }
 
@@ -70,14 +69,9 @@ impl RequestTurn {
         drop(lock(&self.held).take());
     }
 
-    /// Does the work of a turn. On a multi-threaded runtime, the worker's other tasks move to another thread meanwhile.
+    /// Does the work of a turn, beside other tasks if the request has one.
     pub(crate) fn work<T>(&self, work: impl FnOnce() -> T) -> T {
-        let is_multi_thread = Handle::try_current()
-            .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-        match self.is_held() && is_multi_thread {
-            true => tokio::task::block_in_place(work),
-            false => work(),
-        }
+        if self.is_held() { work_in_place(work) } else { work() }
     }
 
     fn is_held(&self) -> bool {
