@@ -16,7 +16,7 @@ use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use trilogue_domain::error::{Code, Error, Result};
 
-use super::sessions::{PrimaryConnect, Sessions};
+use super::primary_sessions::{PrimaryConnect, PrimarySessions};
 use crate::options::{Durability, Options};
 
 pub(super) type Connection = Object;
@@ -37,7 +37,7 @@ pub(super) struct Pools {
     pub(super) pool: Pool,
     /// The one for signs of life, which look-ups must not hold up.
     pub(super) sign_pool: Pool,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<PrimarySessions>,
 }
 
 /// What a URL says, checked.
@@ -159,7 +159,7 @@ impl Address {
                 Some(MakeRustlsConnect::new(client_config(authorities.as_ref())?))
             }
         };
-        let sessions = Arc::<Sessions>::default();
+        let sessions = Arc::<PrimarySessions>::default();
         let pool = |size: usize| {
             let (config, recycling) = (config.clone(), RecyclingMethod::Fast);
             let recycling = ManagerConfig { recycling_method: recycling };

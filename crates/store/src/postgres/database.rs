@@ -21,7 +21,7 @@ use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes}
 use super::news::{LogRemoval, News, ToldAppend};
 use super::node::Node;
 use super::outage::{Outage, Retries};
-use super::sessions::Sessions;
+use super::primary_sessions::PrimarySessions;
 use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
@@ -40,7 +40,7 @@ pub(super) struct Database {
     pub(super) pool: Pool,
     /// The connection for signs of life.
     pub(super) sign_pool: Pool,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<PrimarySessions>,
     pub(super) acknowledged: AcknowledgedLogs,
     /// What this store and no other is known by.
     pub(super) id: String,

@@ -48,6 +48,7 @@ mod news;
 mod node;
 mod open;
 mod outage;
+mod primary_sessions;
 mod queue;
 mod read;
 mod remove;
@@ -55,7 +56,6 @@ mod retention;
 mod row;
 mod schema;
 mod search;
-mod sessions;
 mod short_id;
 mod sign_in;
 #[cfg(test)]

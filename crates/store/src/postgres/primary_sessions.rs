@@ -20,7 +20,7 @@ const TIMELINE: &str = concat!(
 
 /// The open sessions of a store, and the newest primary that one of them led to.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<SessionTable>);
+pub(super) struct PrimarySessions(Mutex<SessionTable>);
 
 #[derive(Debug, Default)]
 struct SessionTable {
@@ -40,7 +40,7 @@ struct OpenSession {
 /// Connects to the primary: tries all hosts of an address at once, so that a server that stands still does not hide the one that has taken its place.
 pub(super) struct PrimaryConnect {
     pub(super) to_host: Box<dyn Connect>,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<PrimarySessions>,
 }
 
 type Session = (Client, JoinHandle<()>);
@@ -119,9 +119,9 @@ fn each_host(config: &Config) -> Vec<Config> {
     config.get_hosts().iter().enumerate().map(|(index, host)| only(index, host)).collect()
 }
 
-// === impl Sessions ===
+// === impl PrimarySessions ===
 
-impl Sessions {
+impl PrimarySessions {
     /// Notes a new session. `false` if its server was the primary before another one.
     fn admit(&self, timeline: u32, task: AbortHandle) -> bool {
         let mut table = lock(&self.0);
@@ -198,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_timeline_ends_the_sessions_of_the_old_one_and_keeps_them_out() {
-        let sessions = Sessions::default();
+        let sessions = PrimarySessions::default();
         let session = || tokio::spawn(std::future::pending::<()>());
         let (unknown, first, second) = (session(), session(), session());
         assert!(sessions.admit(0, unknown.abort_handle()));
