@@ -37,16 +37,13 @@ pub(super) fn is_of_agent(pid: u32, children: &[Child]) -> Option<bool> {
     Some(true)
 }
 
-/// Returns whether a process that protects itself from being read may belong to a child.
+/// Returns whether a process that protects itself from being read may belong to a child, although [`is_of_agent`] does not find it.
 ///
 /// Its variables cannot be read. It does not belong to a child if it is older than this server, or if the leader of its session runs and
 /// does not belong to a child: a process can only be in its parent's session or in a new one.
 pub(super) fn may_be_of(pid: u32, children: &[Child]) -> bool {
     // A process that is gone holds no connection.
     let Some(status) = platform::status(pid) else { return false };
-    if is_of_agent(pid, children) == Some(true) || is_in_group(status.group, children) {
-        return true;
-    }
     let Some(server) = platform::status(std::process::id()) else { return true };
     if status.start < server.start {
         return false;
