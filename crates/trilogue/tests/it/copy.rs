@@ -62,7 +62,7 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
 fn a_copy_that_cannot_be_made_says_why() {
     let home = Home::new();
     let help = home.run(&["copy", "--help"]).expect(0).out;
-    assert!(help.contains("stop it first for a final copy"), "{help}");
+    assert!(help.contains("For a final copy, stop the server first"), "{help}");
     let unreachable = "postgres://me:sesame@127.0.0.1:1/db";
     home.write("t.toml", "[store]\nurl = \"memory:\"\npassword_env = \"NO_SUCH_VARIABLE\"\n");
     home.run(&["copy", "sqlite:t.db", unreachable]).complains(2, "t.db");
