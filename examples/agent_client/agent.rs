@@ -58,9 +58,9 @@ struct Turn<'a> {
 async fn main() {
     let agent = Arc::new(Keeper::default());
     let peer = Peer::start(tokio::io::stdin(), tokio::io::stdout(), agent, Options::agent());
-    peer.ended().await;
+    peer.wait_for_end().await;
     peer.close();
-    peer.flushed().await;
+    peer.wait_for_flush().await;
     // Exits directly: the blocking read of standard input cannot be cancelled, and the runtime would wait for it.
     std::process::exit(0);
 }
@@ -172,7 +172,7 @@ impl Turn<'_> {
     async fn answer(&self, prompt: &[ContentBlock]) {
         // One message: its chunks have the same id.
         let first = uuid::Uuid::new_v4().to_string();
-        let text: Vec<String> = prompt.iter().map(described).collect();
+        let text: Vec<String> = prompt.iter().map(describe).collect();
         self.say(&first, ContentBlock::text("I was given ")).await;
         self.say(&first, ContentBlock::text(text.join(", "))).await;
         self.say(&first, ContentBlock::text(".")).await;
@@ -198,12 +198,12 @@ impl Turn<'_> {
             locations: vec![ToolCallLocation::new(&*path)],
             ..ToolCall::new(&*id, "Keep it in a file")
         };
-        self.tell(SessionUpdate::ToolCall(Box::new(call.clone()))).await;
-        let allowed = self.may(call).await;
+        self.send_and_store(SessionUpdate::ToolCall(Box::new(call.clone()))).await;
+        let allowed = self.request_permission(call).await;
         let done = allowed && self.write_file(&path, text).await;
         let status = if done { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
         let end = ToolCallUpdate { status: Some(status), ..ToolCallUpdate::new(id) };
-        self.tell(SessionUpdate::ToolCallUpdate(Box::new(end))).await;
+        self.send_and_store(SessionUpdate::ToolCallUpdate(Box::new(end))).await;
         match (allowed, done) {
             (true, true) => "I kept it.",
             (true, false) => "I was allowed to keep it, and have no files.",
@@ -211,7 +211,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn may(&self, call: ToolCall) -> bool {
+    async fn request_permission(&self, call: ToolCall) -> bool {
         let options = vec![
             PermissionOption::new("yes", "Keep it", PermissionOptionKind::AllowOnce),
             PermissionOption::new("no", "Do not", PermissionOptionKind::RejectOnce),
@@ -234,11 +234,11 @@ impl Turn<'_> {
     }
 
     async fn say(&self, message: &str, block: ContentBlock) {
-        self.tell(SessionUpdate::AgentMessageChunk(chunk(message, block))).await;
+        self.send_and_store(SessionUpdate::AgentMessageChunk(chunk(message, block))).await;
     }
 
     /// Sends an update to the client, and stores it for a replay.
-    async fn tell(&self, update: SessionUpdate) {
+    async fn send_and_store(&self, update: SessionUpdate) {
         self.keep(update.clone());
         self.send(update).await;
     }
@@ -271,7 +271,7 @@ fn aside(text: &str) -> ContentBlock {
 }
 
 /// A textual description of a block.
-fn described(block: &ContentBlock) -> String {
+fn describe(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => format!("the words “{}”", text.text),
         ContentBlock::Image(image) => format!("an image ({})", image.mime_type),

@@ -18,8 +18,8 @@ use trilogue_sdk::agent_client::wire::{
 };
 use trilogue_sdk::agent_client::{
     Attachment, Client, ClientHandler, Command, ContentBlock, Error, ErrorCode, ErrorObject,
-    Options, Prompt, Session, SessionOptions, SessionUpdate, Speaker, TurnEnd, Update,
-    allowing_once, rejecting,
+    Options, Prompt, Session, SessionOptions, SessionUpdate, Speaker, TurnEnd, Update, allow_once,
+    reject,
 };
 use trilogue_sdk::async_trait;
 
@@ -84,7 +84,7 @@ async fn prompt(arguments: &Arguments) -> Result<(), Error> {
     let decisions = Decisions::default();
     let host = Host { folder, allow: arguments.allow, decisions: Arc::clone(&decisions) };
     let client = Client::launch(command, host, Options::default()).await?;
-    let session = client.new_session(SessionOptions::at(&*here)).await?;
+    let session = client.new_session(SessionOptions::new(&*here)).await?;
 
     let mut prompt = Prompt::from(&*arguments.text);
     if let Some(path) = &arguments.attach {
@@ -110,7 +110,7 @@ async fn load(
     cwd: &str,
     screen: &mut Screen,
 ) -> Result<(), Error> {
-    let opening = SessionOptions::at(cwd).knowing(session.user_messages());
+    let opening = SessionOptions::new(cwd).user_messages(session.user_messages());
     let mut loading = client.load_session(session.id(), opening).await?;
     show("\nloaded again:");
     screen.message = 0;
@@ -146,7 +146,7 @@ impl ClientHandler for Host {
                 text += &format!("\n  {}: {} bytes", diff.path, diff.new_text.len());
             }
         }
-        let answer = if self.allow { allowing_once(&request) } else { rejecting(&request) };
+        let answer = if self.allow { allow_once(&request) } else { reject(&request) };
         let chosen = request.chosen(&answer).map_or("nothing", |option| &*option.name);
         text += &format!("\n  answered: {chosen}");
         if let Ok(mut decisions) = self.decisions.lock() {

@@ -19,5 +19,5 @@ impl Agent for Cleaner {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Cleaner, trilogue::Serve::from_args()?).await
+    trilogue::serve(Cleaner, trilogue::ServeOptions::from_args()?).await
 }

@@ -39,5 +39,5 @@ async fn main() -> Result<(), trilogue::Error> {
         .with(Editor)
         .with(agent_fn("writer", "Writes about a subject.", write))
         .with(agent_fn("reviewer", "Asks whether a text is good.", review));
-    trilogue::serve(agents, trilogue::Serve::from_args()?).await
+    trilogue::serve(agents, trilogue::ServeOptions::from_args()?).await
 }

@@ -34,5 +34,5 @@ impl Agent for Linter {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Linter, trilogue::Serve::from_args()?).await
+    trilogue::serve(Linter, trilogue::ServeOptions::from_args()?).await
 }

@@ -11,7 +11,7 @@ pub(crate) async fn explain(
     file: &Path,
 ) -> Result<Vec<String>, Error> {
     let client = Client::launch(agent, RejectAll, Options::default()).await?;
-    let session = client.new_session(SessionOptions::at(folder)).await?;
+    let session = client.new_session(SessionOptions::new(folder)).await?;
 
     let question = Prompt::from("What is this?").attach(Attachment::read(file).await?);
     let (ended, messages) = session.prompt(question).await?.collect().await?;

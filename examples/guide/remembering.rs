@@ -36,5 +36,5 @@ impl Agent for Counter {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Counter, trilogue::Serve::from_args()?).await
+    trilogue::serve(Counter, trilogue::ServeOptions::from_args()?).await
 }

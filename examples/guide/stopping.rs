@@ -21,5 +21,5 @@ impl Agent for Waiter {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Waiter, trilogue::Serve::from_args()?).await
+    trilogue::serve(Waiter, trilogue::ServeOptions::from_args()?).await
 }

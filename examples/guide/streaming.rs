@@ -31,5 +31,5 @@ impl Agent for Weather {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Weather, trilogue::Serve::from_args()?).await
+    trilogue::serve(Weather, trilogue::ServeOptions::from_args()?).await
 }

@@ -43,5 +43,5 @@ impl Agent for Buyer {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Buyer, trilogue::Serve::from_args()?).await
+    trilogue::serve(Buyer, trilogue::ServeOptions::from_args()?).await
 }

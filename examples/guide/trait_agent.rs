@@ -16,5 +16,5 @@ impl Agent for Echo {
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Echo, trilogue::Serve::from_args()?).await
+    trilogue::serve(Echo, trilogue::ServeOptions::from_args()?).await
 }

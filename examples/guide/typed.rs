@@ -67,5 +67,5 @@ fn sights(city: &str, outdoors: bool) -> Result<[&'static str; 2], UnknownCity> 
 
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Planner, trilogue::Serve::from_args()?).await
+    trilogue::serve(Planner, trilogue::ServeOptions::from_args()?).await
 }

@@ -12,7 +12,7 @@ pub(crate) struct LossLog(BTreeSet<FidelityLoss>);
 // === impl LossLog ===
 
 impl LossLog {
-    pub(crate) async fn tell(
+    pub(crate) async fn log(
         &mut self,
         losses: impl IntoIterator<Item = FidelityLoss>,
         context: &RunContext,

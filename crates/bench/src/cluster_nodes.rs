@@ -78,10 +78,10 @@ impl DatabaseSize {
 /// Measures the resident memory of two servers before and after many threads that had a run each. Returns the memory of an idle thread, in bytes.
 pub(crate) async fn idle(report: &mut Report, servers: &[Server]) -> Result<f64> {
     make_threads(servers, 0..WARM_UP).await?;
-    let before = settled(servers, u64::MAX).await?;
+    let before = wait_for_memory(servers, u64::MAX).await?;
     make_threads(servers, WARM_UP..WARM_UP + IDLE_THREADS).await?;
     let most = before.iter().max().copied().unwrap_or_default() + MORE_KIB;
-    let after = settled(servers, most).await?;
+    let after = wait_for_memory(servers, most).await?;
     let more: Vec<u64> =
         after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).collect();
     let most = more.iter().max().copied().unwrap_or_default();
@@ -117,7 +117,7 @@ async fn make_threads(servers: &[Server], numbers: std::ops::Range<u64>) -> Resu
 }
 
 /// The resident memory of each server, in KiB, once none has more than `most` or the time is over.
-async fn settled(servers: &[Server], most: u64) -> Result<Vec<u64>> {
+async fn wait_for_memory(servers: &[Server], most: u64) -> Result<Vec<u64>> {
     let all = || servers.iter().map(resident).collect::<Result<Vec<u64>>>();
     let fits = until("memory to settle", SETTLE, || async {
         all().ok().filter(|all| all.iter().all(|one| *one <= most))

@@ -56,7 +56,7 @@ pub(crate) async fn print_allocations(
     work: impl AsyncFn(&Server, u64) -> Result<()>,
 ) -> Result<()> {
     let dir = tempfile::tempdir_in(report::folder())?;
-    let binary = Some(beside(COUNTING_SERVER)?);
+    let binary = Some(sibling_path(COUNTING_SERVER)?);
     let options = ServerOptions { binary, ..report::server_options(store)? };
     let server = Server::start(dir.path(), &options).await?;
     work(&server, WARM_UP).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn allocations(server: &Server) -> Result<u64> {
 }
 
 /// Returns the path of a program in this program's folder.
-pub(crate) fn beside(program: &str) -> Result<PathBuf> {
+pub(crate) fn sibling_path(program: &str) -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     Ok(me.parent().context("the program lies in no folder")?.join(program))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tokio::time::timeout;
 
-use crate::load::{Connection, Done, post};
+use crate::load::{Connection, LoadResult, post};
 
 /// One piece of work: a request, and perhaps a second one that its answer leads to.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ fn member<'a>(body: &'a [u8], mark: &str) -> Option<&'a str> {
 }
 
 /// Does a piece of work over `connections` connections until it was done `total` times.
-pub(crate) async fn times(flow: &Flow, connections: usize, total: u64) -> Result<Done> {
+pub(crate) async fn times(flow: &Flow, connections: usize, total: u64) -> Result<LoadResult> {
     let next = Arc::new(AtomicU64::new(0));
     let mut open = Vec::new();
     for _ in 0..connections {
@@ -96,12 +96,16 @@ pub(crate) async fn times(flow: &Flow, connections: usize, total: u64) -> Result
     for task in tasks {
         task.await??;
     }
-    Ok(Done { requests: total, elapsed: begun.elapsed() })
+    Ok(LoadResult { requests: total, elapsed: begun.elapsed() })
 }
 
 /// Repeats a piece of work over `connections` connections for this long; returns the number of
 /// completed pieces.
-pub(crate) async fn for_time(flow: &Flow, connections: usize, time: Duration) -> Result<Done> {
+pub(crate) async fn for_time(
+    flow: &Flow,
+    connections: usize,
+    time: Duration,
+) -> Result<LoadResult> {
     let mut open = Vec::new();
     for _ in 0..connections {
         open.push(Connection::open(flow.address).await?);
@@ -126,5 +130,5 @@ pub(crate) async fn for_time(flow: &Flow, connections: usize, time: Duration) ->
     for task in tasks {
         requests += task.await??;
     }
-    Ok(Done { requests, elapsed: begun.elapsed() })
+    Ok(LoadResult { requests, elapsed: begun.elapsed() })
 }

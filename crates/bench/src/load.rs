@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 
 /// The result of a load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct LoadResult {
     pub(crate) requests: u64,
     pub(crate) elapsed: Duration,
 }
@@ -107,9 +107,9 @@ impl Connection {
     }
 }
 
-// === impl Done ===
+// === impl LoadResult ===
 
-impl Done {
+impl LoadResult {
     pub(crate) fn per_second(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64()
     }
@@ -168,7 +168,7 @@ pub(crate) async fn hammer(
     request: Vec<u8>,
     connections: usize,
     total: u64,
-) -> Result<Done> {
+) -> Result<LoadResult> {
     let request: Arc<[u8]> = request.into();
     let left = Arc::new(AtomicU64::new(total));
     let mut tasks = Vec::new();
@@ -193,7 +193,7 @@ pub(crate) async fn hammer(
     for task in tasks {
         task.await??;
     }
-    Ok(Done { requests: total, elapsed: begun.elapsed() })
+    Ok(LoadResult { requests: total, elapsed: begun.elapsed() })
 }
 
 /// Sends the same request over `connections` connections for this long; returns the number of responses.
@@ -202,7 +202,7 @@ pub(crate) async fn hammer_for(
     request: Vec<u8>,
     connections: usize,
     time: Duration,
-) -> Result<Done> {
+) -> Result<LoadResult> {
     let request: Arc<[u8]> = request.into();
     let mut open = Vec::new();
     for _ in 0..connections {
@@ -229,7 +229,7 @@ pub(crate) async fn hammer_for(
     for task in tasks {
         requests += task.await??;
     }
-    Ok(Done { requests, elapsed: begun.elapsed() })
+    Ok(LoadResult { requests, elapsed: begun.elapsed() })
 }
 
 /// Lets this process and its children open as many files as the system allows.

@@ -49,7 +49,7 @@ struct Parts {
 }
 
 /// A runtime with that agent over SQLite.
-struct House {
+struct PartsRuntime {
     runtime: Runtime,
     store: Arc<dyn Store>,
     emitted: Arc<Mutex<Vec<Instant>>>,
@@ -58,7 +58,7 @@ struct House {
 }
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
-    let house = House::open().await?;
+    let house = PartsRuntime::open().await?;
     let (mut few, mut many, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..report.runs {
         let short = house.stream(FEW).await?.as_secs_f64();
@@ -96,7 +96,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 
 /// How long a run of this many parts takes in the core, the median of several.
 pub(crate) async fn time_of(parts: u64, runs: usize) -> Result<Duration> {
-    let house = House::open().await?;
+    let house = PartsRuntime::open().await?;
     let mut times = Vec::new();
     for _ in 0..runs {
         times.push(house.stream(parts).await?.as_secs_f64());
@@ -104,9 +104,9 @@ pub(crate) async fn time_of(parts: u64, runs: usize) -> Result<Duration> {
     Ok(Duration::from_secs_f64(median(times)))
 }
 
-// === impl House ===
+// === impl PartsRuntime ===
 
-impl House {
+impl PartsRuntime {
     async fn open() -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
         let url = format!("sqlite:{}", dir.path().join("stream.db").display());
@@ -199,7 +199,9 @@ impl Backend for Parts {
     }
 
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
-        let Turn::Start { input: Input::Value(input) } = turn else { return Err(failed("input")) };
+        let Turn::Start { input: Input::Value(input) } = turn else {
+            return Err(agent_failure("input"));
+        };
         let input = input.to_value();
         let paced = input["paced"] == true;
         let text: Arc<str> = Arc::from("x".repeat(TEXT));
@@ -218,13 +220,13 @@ impl Backend for Parts {
                 extra: None,
             };
             let body = Body::Message(MessageEvent::Part { message: message.clone(), part });
-            context.emit(body, None).await.map_err(|error| failed(&error.to_string()))?;
+            context.emit(body, None).await.map_err(|error| agent_failure(&error.to_string()))?;
         }
         Ok(Ending::Completed)
     }
 }
 
-fn failed(message: &str) -> Failure {
+fn agent_failure(message: &str) -> Failure {
     Failure {
         code: "agent_failed".to_owned(),
         message: message.to_owned(),

@@ -43,7 +43,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Fountain;
 
 /// Our server with that agent, in a process of its own. Killed when dropped.
-struct Ours {
+struct PartsServerProcess {
     child: Child,
     address: SocketAddr,
 }
@@ -52,7 +52,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let (mut ours, mut theirs, mut ratios, mut growths) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..report.runs {
-        let server = Ours::start().await?;
+        let server = PartsServerProcess::start().await?;
         let before = resident(&server.child)?;
         let (us, event) = deliver(&server).await?;
         growths.push(resident(&server.child)?.saturating_sub(before) as f64);
@@ -89,7 +89,7 @@ pub(crate) async fn serve(address: &str) -> Result<()> {
 }
 
 /// One run to all readers; gives the delivered events a second, and the bytes of one event on the wire.
-async fn deliver(server: &Ours) -> Result<(f64, Vec<u8>)> {
+async fn deliver(server: &PartsServerProcess) -> Result<(f64, Vec<u8>)> {
     let client = Client::new(server.address);
     let request = json!({"agent": "fountain", "input": {"parts": EVENTS}, "mode": "async"});
     let run = client.post("/api/v1/runs", &request).await?.ok()?;
@@ -186,9 +186,9 @@ async fn read_marks(mut stream: TcpStream) -> Result<()> {
     Ok(())
 }
 
-// === impl Ours ===
+// === impl PartsServerProcess ===
 
-impl Ours {
+impl PartsServerProcess {
     async fn start() -> Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;

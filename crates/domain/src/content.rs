@@ -220,7 +220,7 @@ impl Part {
 
     /// Makes the part an artifact with this name.
     #[must_use]
-    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }

@@ -63,7 +63,7 @@ pub struct Rights(u8);
 impl Scope {
     /// Returns `true` if a resource of this tenant and creator is visible.
     #[must_use]
-    pub fn sees(&self, tenant: &TenantId, creator: &PrincipalId) -> bool {
+    pub fn can_see(&self, tenant: &TenantId, creator: &PrincipalId) -> bool {
         self.tenant == *tenant && self.owner.as_ref().is_none_or(|owner| owner == creator)
     }
 
@@ -181,7 +181,7 @@ impl Rights {
     }
 
     /// Returns the rights of this set that the other one lacks, in the order of [`Right::ALL`].
-    pub fn beyond(self, other: Self) -> impl Iterator<Item = Right> {
+    pub fn difference(self, other: Self) -> impl Iterator<Item = Right> {
         self.iter().filter(move |right| !other.has(*right))
     }
 

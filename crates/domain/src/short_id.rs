@@ -51,7 +51,7 @@ impl ShortId {
 
     /// Returns `true` if the text abbreviates this id.
     #[must_use]
-    pub fn means(&self, id: &str) -> bool {
+    pub fn matches(&self, id: &str) -> bool {
         id.starts_with(&self.text)
             || last_group(id).is_some_and(|group| group.starts_with(&self.lower))
     }
@@ -91,7 +91,7 @@ mod tests {
             ("3f9c", "0199f3a2-1b2c-7abc-8defx3f9c45a01b2d", false),
             ("3f9c", "0199f3a2-1b2c-7abc-8dex-3f9c45a01b2d", false),
         ] {
-            assert_eq!(ShortId::parse(text).unwrap().means(id), means, "{text} {id}");
+            assert_eq!(ShortId::parse(text).unwrap().matches(id), means, "{text} {id}");
         }
         assert_eq!(ShortId::parse("3f9"), None);
         assert_eq!(ShortId::parse(""), None);

@@ -116,7 +116,7 @@ mod tests {
         let message = MessageId::generate();
         let delta =
             |text: &str| MessageEvent::Delta { message: message.clone(), text: Arc::from(text) };
-        let part = Part::bytes("image/png", "x").named("a.png");
+        let part = Part::bytes("image/png", "x").with_name("a.png");
         let messages = fold(vec![
             MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None },
             delta("a"),

@@ -186,7 +186,7 @@ async fn within<T>(
     };
     match done {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(told(&error, host, options)),
+        Ok(Err(error)) => Err(to_error(&error, host, options)),
         Err(_) => Err(Error::TimedOut {
             host: host.to_owned(),
             limit: options.total_timeout.unwrap_or_default(),
@@ -196,7 +196,7 @@ async fn within<T>(
 }
 
 /// Converts the error. Finds our own refusal inside the HTTP client's error.
-fn told(error: &reqwest::Error, host: &str, options: &Options) -> Error {
+fn to_error(error: &reqwest::Error, host: &str, options: &Options) -> Error {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {
         if let Some(refused) = inner.downcast_ref::<Error>() {

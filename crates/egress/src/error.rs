@@ -19,7 +19,7 @@ pub enum Error {
         /// The name.
         host: String,
     },
-    /// The name cannot be resolved. A caller must not be able to distinguish this from [`Error::RefusedName`]: see [`Error::concealed`].
+    /// The name cannot be resolved. A caller must not be able to distinguish this from [`Error::RefusedName`]: see [`Error::conceal`].
     #[error("'{host}' could not be reached: {reason}")]
     UnknownName { host: String, reason: String },
     /// The client does not accept this URL.
@@ -67,7 +67,7 @@ impl Error {
 
     /// Returns the error for a caller that must not learn which names the server's network has. An unknown name becomes a refused one.
     #[must_use]
-    pub fn concealed(self) -> Self {
+    pub fn conceal(self) -> Self {
         match self {
             Self::UnknownName { host, .. } => Self::RefusedName { host },
             other => other,

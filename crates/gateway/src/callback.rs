@@ -94,7 +94,7 @@ pub(crate) fn outcome<'a>(
 
 impl Undelivered {
     /// Creates the failure of a delivery that must not be retried.
-    pub(crate) fn refused(reason: String) -> Self {
+    pub(crate) fn permanent(reason: String) -> Self {
         Self { reason, retry: false, after: None }
     }
 }
@@ -143,7 +143,7 @@ impl Sender {
             self.client.send(self.request(callback, now)?).await.map_err(|error| Undelivered {
                 retry: !error.is_refusal(),
                 // The client sees the reason in the list of dead letters.
-                reason: error.concealed().to_string(),
+                reason: error.conceal().to_string(),
                 after: None,
             })?;
         if status.is_success() {
@@ -173,7 +173,9 @@ impl Sender {
             .header(TIMESTAMP, seconds)
             .header(SIGNATURE, signatures.join(" "))
             .body(callback.body.clone())
-            .map_err(|error| Undelivered::refused(format!("the callback cannot be sent: {error}")))
+            .map_err(|error| {
+                Undelivered::permanent(format!("the callback cannot be sent: {error}"))
+            })
     }
 }
 

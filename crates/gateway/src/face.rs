@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{AgentName, Code, Error, Principal, lock};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 
 use crate::access::authenticator::Authenticator;
 pub use crate::access::schemes::Challenge;
@@ -63,14 +63,14 @@ pub trait Face: fmt::Debug + Send + Sync {
     }
     /// Returns the error for a path without a route.
     fn unknown_path(&self, path: &str) -> Error {
-        Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
+        Error::new(Code::NotFound, format!("there is no route '{}'", escape_for_message(path)))
     }
     /// Whether the server's own pages authenticate to it with their session cookie.
     fn takes_cookies(&self) -> bool {
         false
     }
     /// Returns the path after the mount's prefix in the form that routes are matched with.
-    fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
+    fn normalize_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(path)
     }
     /// Returns the agent that an unauthenticated request names, if any: the refusal says which schemes that agent accepts.

@@ -46,6 +46,6 @@ pub use crate::faces::communication::{CommunicationOptions, HistoryFetch};
 pub use crate::faces::connect::{CallbackDelivery, ConnectOptions, ErrorBody};
 pub use crate::faces::native::openapi_document;
 pub use crate::mounts::{Mount, check_mounts, protocols};
-pub use crate::notify::{NoticeDelivery, Tell, TellAddress};
+pub use crate::notify::{AddressNotifier, NoticeDelivery, Notifier};
 pub use crate::otlp::{TraceCollector, TraceExporter, TraceOptions};
 pub use crate::server::{Server, ShutdownReport};

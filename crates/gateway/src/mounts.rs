@@ -7,7 +7,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, ThreadId};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_runtime::Runtime;
 use trilogue_store::rows::RunRow;
 
@@ -320,7 +320,7 @@ impl Router {
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Match<'_>, Miss> {
         let (place, rest) = self.place(path);
         let face = &place.face;
-        let rest = face.tidied(rest);
+        let rest = face.normalize_path(rest);
         let Ok(found) = place.paths.at(&rest) else {
             return Err(Miss { error: face.unknown_path(path), allow: None });
         };
@@ -329,10 +329,10 @@ impl Router {
         else {
             let allow: Vec<_> = found.value.iter().map(|it| it.endpoint.verb.as_str()).collect();
             let allow = allow.join(", ");
-            let method = shown(method.as_str());
+            let method = escape_for_message(method.as_str());
             let error = Error::new(
                 Code::MethodNotAllowed,
-                format!("the route '{}' has no method {method}", shown(path)),
+                format!("the route '{}' has no method {method}", escape_for_message(path)),
             )
             .hint(format!("it has: {allow}"));
             return Err(Miss { error, allow: Some(allow) });

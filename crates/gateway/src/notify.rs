@@ -23,16 +23,16 @@ const TITLES: [&str; 4] = ["/toolCall/title", "/title", "/message", "/tool"];
 
 /// A receiver of notifications.
 #[async_trait]
-pub trait Tell: Send + Sync + fmt::Debug {
+pub trait Notifier: Send + Sync + fmt::Debug {
     /// Sends one notification; `id` is the same for each attempt. It takes less than a minute.
     ///
     /// # Errors
     /// [`Undelivered`], which says whether to retry.
-    async fn tell(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered>;
+    async fn notify(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered>;
 }
 
 /// An address that receives notifications, signed like callbacks.
-pub struct TellAddress {
+pub struct AddressNotifier {
     url: String,
     owner: CallbackOwner,
     sender: Sender,
@@ -43,7 +43,7 @@ pub struct TellAddress {
 #[derive(Debug)]
 pub struct NoticeDelivery {
     read: Arc<dyn Read>,
-    to: Arc<dyn Tell>,
+    to: Arc<dyn Notifier>,
 }
 
 /// The queue's reference to an interrupt.
@@ -65,9 +65,9 @@ struct Notice<'a> {
     answer: String,
 }
 
-// === impl TellAddress ===
+// === impl AddressNotifier ===
 
-impl TellAddress {
+impl AddressNotifier {
     /// Creates the receiver at an address, signing with this owner's key.
     #[must_use]
     pub fn new(url: String, owner: CallbackOwner, sender: Sender, ports: &Ports) -> Self {
@@ -76,15 +76,15 @@ impl TellAddress {
 }
 
 #[async_trait]
-impl Tell for TellAddress {
-    async fn tell(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
+impl Notifier for AddressNotifier {
+    async fn notify(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
         let (url, owner) = (self.url.clone(), self.owner.clone());
         let callback = Callback { id: id.clone(), url, owner, body: notice };
         self.sender.send(&callback, self.clock.now()).await
     }
 }
 
-impl fmt::Debug for TellAddress {
+impl fmt::Debug for AddressNotifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // An address can contain a secret.
         f.debug_struct("TellAddress").finish_non_exhaustive()
@@ -95,13 +95,15 @@ impl fmt::Debug for TellAddress {
 
 impl NoticeDelivery {
     #[must_use]
-    pub fn new(ports: &Ports, to: Arc<dyn Tell>) -> Self {
+    pub fn new(ports: &Ports, to: Arc<dyn Notifier>) -> Self {
         Self { read: Arc::clone(&ports.read), to }
     }
 
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
         let reference: InterruptRef = serde_json::from_slice(delivery.reference.as_bytes())
-            .map_err(|error| Undelivered::refused(format!("the notice names nothing: {error}")))?;
+            .map_err(|error| {
+                Undelivered::permanent(format!("the notice names nothing: {error}"))
+            })?;
         let interrupt = InterruptId::parse(&reference.interrupt)?;
         let scope = Scope::of_tenant(&delivery.tenant);
         let row = self.read.interrupt(&scope, &interrupt).await?;
@@ -118,10 +120,10 @@ impl NoticeDelivery {
             answer: format!("trilogue approve {}", quoted(row.interrupt.id.as_str())),
         };
         let notice = serde_json::to_vec(&notice).map_err(|error| {
-            Undelivered::refused(format!("the notice cannot be written: {error}"))
+            Undelivered::permanent(format!("the notice cannot be written: {error}"))
         })?;
         let id = DeliveryId::parse(&delivery.id)?;
-        self.to.tell(&id, notice.into()).await
+        self.to.notify(&id, notice.into()).await
     }
 }
 

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::Admin;
 
 use crate::access::agent_check::{AgentCheck, ConnectionEnds, refused_agent};
@@ -30,7 +30,7 @@ use crate::core::ports::AgentProcesses;
 use crate::core::render_turns::{RenderTurns, RequestTurn};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
-use crate::http::connection::Answer;
+use crate::http::connection::ServedResponse;
 use crate::http::connections::ConnectionUse;
 use crate::http::forward::{self, Forwarder, OtherNode, TakeOverWait};
 use crate::http::receive::BodyBudget;
@@ -101,7 +101,7 @@ impl Pipeline {
         &self,
         request: http::Request<Incoming>,
         ends: Option<ConnectionEnds>,
-    ) -> Answer {
+    ) -> ServedResponse {
         let begun = Instant::now();
         let (head, body) = request.into_parts();
         let trace = Trace::of(&head.headers);
@@ -133,7 +133,7 @@ impl Pipeline {
                     SIGN_INS.contains(&operation) || (shows_token && !is_authenticated);
                 let reply = reply.unwrap_or_else(|error| {
                     if error.code() == Code::Unauthenticated {
-                        self.meters.refused(error.code());
+                        self.meters.count_refusal(error.code());
                         self.audit_failure(operation, &error, &request_id);
                         if let Some(wait) = self.too_many_failures(is_failure, ends) {
                             let error = failed_sign_ins::too_many(wait);
@@ -149,7 +149,7 @@ impl Pipeline {
                     }
                 });
                 let took = begun.elapsed();
-                meters.answered(reply.status(), took);
+                meters.record_response(reply.status(), took);
                 tracing::debug!(
                     operation,
                     request_id,
@@ -176,7 +176,7 @@ impl Pipeline {
         }
         let response = reply.into_response();
         let response = if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response };
-        Answer { response, is_authenticated }
+        ServedResponse { response, is_authenticated }
     }
 
     /// Counts a failed sign-in of a peer. Returns how long it must wait if it had too many.
@@ -208,7 +208,7 @@ impl Pipeline {
         if let (true, Some(methods)) = (is_preflight, &refusal.allow) {
             return cors::preflight(methods);
         }
-        self.meters.refused(refusal.error.code());
+        self.meters.count_refusal(refusal.error.code());
         let reply = self.router.face(path).respond(&refusal.error, Some(request_id));
         match &refusal.allow {
             Some(allow) => reply.header_text(header::ALLOW, allow),
@@ -226,7 +226,7 @@ impl Pipeline {
     ) -> Result<Reply> {
         let endpoint = found.endpoint;
         let takes_cookies = found.face.takes_cookies();
-        page_session::present(&mut head, takes_cookies, self.options.is_encrypted());
+        page_session::set_authorization(&mut head, takes_cookies, self.options.is_encrypted());
         let (caller, right) = match endpoint.access {
             Access::Open => (self.authenticator.nobody(), None),
             Access::Public => (self.authenticator.admit_to_public(&head.headers).await, None),
@@ -458,7 +458,7 @@ fn read_query(route: &Endpoint, query: &str) -> Result<Vec<(String, String)>> {
             } else {
                 format!("this route takes: {}", names.join(", "))
             };
-            let name = shown(name);
+            let name = escape_for_message(name);
             Err(Error::new(
                 Code::InvalidRequest,
                 format!("the query parameter '{name}' is not known"),

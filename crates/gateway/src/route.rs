@@ -212,7 +212,7 @@ impl<S> Route<S> {
     }
 
     /// Sets the operation and its summary in the document.
-    pub const fn named(self, operation: &'static str, summary: &'static str) -> Self {
+    pub const fn describe(self, operation: &'static str, summary: &'static str) -> Self {
         Self { operation, summary, ..self }
     }
 

@@ -136,7 +136,7 @@ impl Server {
             };
             server.tasks.spawn(acceptor.run(listener));
         }
-        if let Some(heard) = server.services.ports.runtime.heard() {
+        if let Some(heard) = server.services.ports.runtime.subscribe_to_peers() {
             let authenticator = Arc::clone(&server.services.authenticator);
             let end = server.connections_end.clone();
             server.tasks.spawn(async move {

@@ -106,7 +106,7 @@ impl TcpAcceptor {
             tracing::warn!(%error, failures, "connections could not be accepted");
         }
         if descriptors::is_exhausted(error) {
-            self.connections.relieve_any();
+            self.connections.end_any();
         }
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }

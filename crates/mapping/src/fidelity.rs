@@ -103,12 +103,12 @@ fn rows() -> Vec<FidelityRow> {
     let columns = PROTOCOLS.iter().enumerate();
     columns
         .flat_map(|(column, (protocol, _))| {
-            TABLE.iter().map(move |row| shown(protocol, row, column))
+            TABLE.iter().map(move |row| protocol_row(protocol, row, column))
         })
         .collect()
 }
 
-fn shown(protocol: &str, row: &Row, column: usize) -> FidelityRow {
+fn protocol_row(protocol: &str, row: &Row, column: usize) -> FidelityRow {
     let support = row.verdicts[column];
     FidelityRow {
         protocol: protocol.to_owned(),

@@ -24,7 +24,7 @@ pub struct LoggedPosition {
     values: Option<Json>,
     has_result: bool,
     /// Whether the agent has started: earlier messages are input.
-    begun: bool,
+    has_started: bool,
     of_users: HashSet<MessageId>,
     /// Messages that have begun and are not complete, oldest first.
     open: Vec<(MessageId, Role)>,
@@ -51,13 +51,13 @@ impl LoggedPosition {
     /// Counts the next event of the run's log, from the first one on.
     pub fn push(&mut self, body: &Body) {
         match body {
-            Body::Run(RunEvent::Started) => self.begun = true,
+            Body::Run(RunEvent::Started) => self.has_started = true,
             Body::Run(RunEvent::Result(_)) => self.has_result = true,
             Body::State(StateEvent::Output(output)) => self.output = Some(output.clone()),
             Body::State(StateEvent::Values(values)) => self.values = Some(values.clone()),
             Body::Interrupt(InterruptEvent::RuleApplied { .. }) => self.count(body),
             Body::Run(_) | Body::Interrupt(_) | Body::Thread(_) => {}
-            _ if !self.begun => {}
+            _ if !self.has_started => {}
             Body::Message(message) => self.message(message, body),
             Body::Tool(_) | Body::State(_) | Body::Opaque => self.count(body),
         }

@@ -40,7 +40,7 @@ pub(crate) fn start(runtime: &Runtime, kind: WorkerKind, sender: Arc<dyn Deliver
 }
 
 async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Deliver>) {
-    let offered = services.store.offered();
+    let offered = services.store.offer_signal();
     let free = Arc::new(Semaphore::new(MAX_UNDER_WAY));
     let slots = Arc::new(DeliverySlots::default());
     // A failed attempt can be due again before its lease would have ended.

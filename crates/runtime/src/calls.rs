@@ -8,7 +8,7 @@ use trilogue_domain::{Answer, InterruptId, Json, Principal};
 
 use crate::call_chains::SubmitChild;
 use crate::handle::{Runtime, WeakRuntime};
-use crate::owner::stopped;
+use crate::owner::stopped_error;
 use crate::request::{AnswerTo, ChildOf, RunRequest, Submitted};
 
 // === impl Runtime ===
@@ -23,7 +23,7 @@ impl Runtime {
 #[async_trait]
 impl SubmitChild for WeakRuntime {
     async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted> {
-        self.upgrade().ok_or_else(stopped)?.submit_child(by, new, child).await
+        self.upgrade().ok_or_else(stopped_error)?.submit_child(by, new, child).await
     }
 
     async fn answer(
@@ -33,7 +33,7 @@ impl SubmitChild for WeakRuntime {
         answer: Answer,
         extra: Option<Json>,
     ) -> Result<()> {
-        let runtime = self.upgrade().ok_or_else(stopped)?;
+        let runtime = self.upgrade().ok_or_else(stopped_error)?;
         runtime.answer_with(by, AnswerTo::Interrupt(interrupt), answer, extra).await.map(drop)
     }
 }

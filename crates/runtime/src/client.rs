@@ -34,7 +34,7 @@ pub trait Client: Send + Sync + fmt::Debug {
     }
 
     /// Calls the client. `params` is an object without the session id.
-    /// Fails with the client's refusal; with [`CallError::gone`] if the client is gone.
+    /// Fails with the client's refusal; with [`CallError::not_connected`] if the client is gone.
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError>;
 
     /// Sends a notification. A client that is gone does not get it.
@@ -98,7 +98,7 @@ struct AttachedClient {
 
 /// Keeps a client attached to a thread until it is dropped.
 #[derive(Debug)]
-pub struct Attached {
+pub struct AttachGuard {
     controllers: Controllers,
     thread: ThreadKey,
     client: AttachedClient,
@@ -108,7 +108,7 @@ pub struct Attached {
 
 impl Controllers {
     /// Attaches a client. It becomes the controller of a thread without one.
-    pub(crate) fn attach(&self, thread: ThreadKey, client: Arc<dyn Client>) -> Attached {
+    pub(crate) fn attach(&self, thread: ThreadKey, client: Arc<dyn Client>) -> AttachGuard {
         let mut threads = lock(&self.0);
         threads.last += 1;
         let client =
@@ -130,7 +130,7 @@ impl Controllers {
             is_free
         });
         drop(threads);
-        Attached { controllers: self.clone(), thread, client }
+        AttachGuard { controllers: self.clone(), thread, client }
     }
 
     pub(crate) fn profile(&self, thread: ThreadKey) -> Option<ClientProfile> {
@@ -140,7 +140,7 @@ impl Controllers {
     }
 
     /// Calls the thread's controller. If it leaves before it has answered, calls the next one.
-    /// Fails with the client's refusal; [`CallError::gone`] if no client was ever attached, or none for [`CONTROLLER_GONE`].
+    /// Fails with the client's refusal; [`CallError::not_connected`] if no client was ever attached, or none for [`CONTROLLER_GONE`].
     pub(crate) async fn call(
         &self,
         thread: ThreadKey,
@@ -148,7 +148,7 @@ impl Controllers {
         params: Json,
     ) -> Result<Json, CallError> {
         let control = lock(&self.0).clients.get(&thread).map(|clients| clients.control.subscribe());
-        let mut control = control.ok_or_else(CallError::gone)?;
+        let mut control = control.ok_or_else(CallError::not_connected)?;
         let mut asked = 0;
         loop {
             let client = next_in_control(&mut control, asked).await?;
@@ -156,10 +156,10 @@ impl Controllers {
             let answer = tokio::select! {
                 biased;
                 answer = client.handle.call(method, params.clone()) => answer,
-                () = client.gone.cancelled() => Err(CallError::gone()),
+                () = client.gone.cancelled() => Err(CallError::not_connected()),
             };
             match answer {
-                Err(error) if error == CallError::gone() => {}
+                Err(error) if error == CallError::not_connected() => {}
                 answer => return answer,
             }
         }
@@ -218,8 +218,8 @@ async fn next_in_control(
     let is_other =
         |control: &Control| control.client.as_ref().is_some_and(|one| one.number != asked);
     let found = tokio::time::timeout_at(until, control.wait_for(is_other)).await;
-    let Ok(Ok(found)) = found else { return Err(CallError::gone()) };
-    found.client.clone().ok_or_else(CallError::gone)
+    let Ok(Ok(found)) = found else { return Err(CallError::not_connected()) };
+    found.client.clone().ok_or_else(CallError::not_connected)
 }
 
 // === impl Clients ===
@@ -236,9 +236,9 @@ impl Clients {
     }
 }
 
-// === impl Attached ===
+// === impl AttachGuard ===
 
-impl Attached {
+impl AttachGuard {
     pub fn take_control(&self) {
         self.controllers.take_control(self.thread, &self.client);
     }
@@ -254,7 +254,7 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachGuard {
     fn drop(&mut self) {
         self.controllers.detach(self.thread, &self.client);
     }
@@ -274,7 +274,7 @@ impl CallError {
 
     /// Returns the error for a called client that is gone, or never existed.
     #[must_use]
-    pub fn gone() -> Self {
+    pub fn not_connected() -> Self {
         Self::new(Self::INTERNAL, "the client is not connected")
     }
 }

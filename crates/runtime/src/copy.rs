@@ -19,14 +19,14 @@ use crate::history;
 use crate::request::NewThread;
 use crate::submit::check_editor_metadata;
 
-struct Copy {
+struct CopyTarget {
     thread: ThreadRow,
     last: u64,
     /// The keys of the source's checkpoints, and the keys of their copies.
     checkpoints: HashMap<CheckpointKey, CheckpointKey>,
 }
 
-struct Stretch {
+struct CopyChunk {
     source: ThreadRow,
     /// The path, newest first.
     path: Vec<CheckpointRow>,
@@ -34,7 +34,7 @@ struct Stretch {
     until: Option<MessageId>,
 }
 
-struct Copied {
+struct CopiedRun {
     row: RunRow,
     portions: Vec<Portion>,
     messages: Vec<MessageRow>,
@@ -57,7 +57,7 @@ impl Runtime {
         let source = self.thread_row(&by.scope(), id).await?;
         let store = self.services().store.as_ref();
         let path = history::path(store, &by.scope(), &source.id, source.head).await?;
-        self.copy(by, Stretch { source, path, until: None }, new).await
+        self.copy(by, CopyChunk { source, path, until: None }, new).await
     }
 
     /// Copies a thread's path up to a message on it, by the message's id or another id that its agent knows. Events of the message's run after the message are
@@ -84,10 +84,10 @@ impl Runtime {
                 .hint("name a message that was said by a run which has completed"));
         };
         path.drain(..place);
-        self.copy(by, Stretch { source, path, until: Some(row.id) }, new).await
+        self.copy(by, CopyChunk { source, path, until: Some(row.id) }, new).await
     }
 
-    async fn copy(&self, by: &Principal, of: Stretch, new: NewThread) -> Result<ThreadRow> {
+    async fn copy(&self, by: &Principal, of: CopyChunk, new: NewThread) -> Result<ThreadRow> {
         check_editor_metadata(by, new.metadata.as_ref())?;
         self.check_own_name(by, &new).await?;
         let new = NewThread {
@@ -101,7 +101,7 @@ impl Runtime {
             copied_from: Some(of.source.id.clone()),
         };
         self.append_new(&thread, &[Body::Thread(event)], Vec::new()).await?;
-        let mut copy = Copy { thread, last: 1, checkpoints: HashMap::new() };
+        let mut copy = CopyTarget { thread, last: 1, checkpoints: HashMap::new() };
         match self.copy_checkpoints(&of, &mut copy).await {
             Ok(()) => Ok(copy.thread),
             Err(error) => {
@@ -115,7 +115,7 @@ impl Runtime {
         }
     }
 
-    async fn copy_checkpoints(&self, of: &Stretch, copy: &mut Copy) -> Result<()> {
+    async fn copy_checkpoints(&self, of: &CopyChunk, copy: &mut CopyTarget) -> Result<()> {
         for (place, checkpoint) in of.path.iter().enumerate().rev() {
             let until = of.until.as_ref().filter(|_| place == 0);
             let expected_last = copy.last;
@@ -135,10 +135,10 @@ impl Runtime {
     async fn append_checkpoint(
         &self,
         checkpoint: &CheckpointRow,
-        run: Option<Copied>,
+        run: Option<CopiedRun>,
         is_head: bool,
         expected_last: u64,
-        copy: &mut Copy,
+        copy: &mut CopyTarget,
     ) -> Result<()> {
         let services = self.services();
         let (key, id) = services.new_checkpoint();
@@ -194,8 +194,8 @@ impl Runtime {
         source: &ThreadRow,
         mut row: RunRow,
         until: Option<&MessageId>,
-        copy: &mut Copy,
-    ) -> Result<Copied> {
+        copy: &mut CopyTarget,
+    ) -> Result<CopiedRun> {
         let services = self.services();
         let (store, old) = (services.store.as_ref(), row.key);
         row.key = services.store.next_run_key();
@@ -403,7 +403,7 @@ impl<'a> Renumbered<'a> {
     }
 
     /// Returns the copied run. A run that was cut ends after its last message.
-    fn close(mut self, mut row: RunRow) -> Result<Copied> {
+    fn close(mut self, mut row: RunRow) -> Result<CopiedRun> {
         if self.until.is_some() {
             let at = row.ended_at.unwrap_or(row.created_at);
             let ended = RunEvent::Ended(Outcome::Completed);
@@ -418,6 +418,6 @@ impl<'a> Renumbered<'a> {
         self.seal();
         row.last_run_number = self.run_number;
         let cut = self.until.map(|_| self.values);
-        Ok(Copied { row, portions: self.portions, messages: self.messages, cut })
+        Ok(CopiedRun { row, portions: self.portions, messages: self.messages, cut })
     }
 }

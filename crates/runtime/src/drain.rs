@@ -47,7 +47,7 @@ impl Runtime {
         let leaving = async {
             let reply = |reply| Envelope::Shutdown { reply };
             self.end_owners(reply, &mut report.abandoned).await;
-            report.waiting = self.waiting().await;
+            report.waiting = self.waiting_runs().await;
         };
         if tokio::time::timeout(DRAIN_END_LIMIT, leaving).await.is_err() {
             let owners = services.owner_count();
@@ -82,10 +82,10 @@ impl Runtime {
     }
 
     /// Returns the runs that wait for an answer, for the report of a drain.
-    async fn waiting(&self) -> Vec<RunId> {
+    async fn waiting_runs(&self) -> Vec<RunId> {
         let threads = self.services().store.open_threads().await.unwrap_or_default();
         let mut found = stream::iter(threads)
-            .map(|thread| self.waiting_in(thread))
+            .map(|thread| self.waiting_runs_in(thread))
             .buffered(MAX_OWNERS_AT_ONCE);
         let mut waiting = Vec::new();
         while let Some(runs) = found.next().await {
@@ -94,7 +94,7 @@ impl Runtime {
         waiting
     }
 
-    async fn waiting_in(&self, thread: ThreadKey) -> Vec<RunId> {
+    async fn waiting_runs_in(&self, thread: ThreadKey) -> Vec<RunId> {
         let store = &self.services().store;
         let Ok(Some(row)) = store.thread_by_key(thread).await else { return Vec::new() };
         let scope = Scope { tenant: row.tenant.clone(), owner: None };

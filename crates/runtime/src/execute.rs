@@ -55,7 +55,7 @@ pub(crate) async fn execute(
         }
     };
     if let Ok(Turn::Start { .. }) = &prepared {
-        shared.started();
+        shared.record_start();
     }
     let ending = match prepared {
         Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, mode.is_deferred)
@@ -88,7 +88,7 @@ async fn drive(
             ended = &mut agent => {
                 return ended.unwrap_or_else(|panic| Err(panicked(shared, panic.as_ref())));
             }
-            () = shared.emitted(), if !unannounced => {
+            () = shared.wait_for_event(), if !unannounced => {
                 if shared.wants_signal() {
                     drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
                 }
@@ -98,10 +98,10 @@ async fn drive(
                 unannounced = false;
                 drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
             }
-            () = shared.cancelled(), if grace.is_none() => {
+            () = shared.wait_until_cancelled(), if grace.is_none() => {
                 grace = Some(Box::pin(tokio::time::sleep(services.options.cancel_grace)));
             }
-            () = over(&mut grace) => {
+            () = grace_elapsed(&mut grace) => {
                 tracing::warn!(run = %shared.id, "the agent did not stop when asked and was dropped");
                 return Err(Failure::of(Code::AgentFailed, "the agent did not stop when asked"));
             }
@@ -112,18 +112,18 @@ async fn drive(
 /// Checks a suspension's question, because it is output too.
 fn check(shared: &SharedRun, ending: Ending) -> Result<Ending, Failure> {
     if let Ending::Suspended { interrupt, .. } = &ending {
-        shared.check_interrupt(interrupt).map_err(failed)?;
+        shared.check_interrupt(interrupt).map_err(to_failure)?;
     }
     Ok(ending)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn failed(error: trilogue_domain::Error) -> Failure {
+fn to_failure(error: trilogue_domain::Error) -> Failure {
     Failure::of(error.code(), error.message())
 }
 
 /// Resolves when the grace period has elapsed; without one, never.
-async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
+async fn grace_elapsed(grace: &mut Option<Pin<Box<Sleep>>>) {
     match grace {
         Some(grace) => grace.await,
         None => std::future::pending().await,
@@ -139,16 +139,16 @@ async fn prepare(
     mode: StartMode,
 ) -> Result<Turn, Failure> {
     if mode.is_delayed {
-        check_creator(services, backend, shared).await.map_err(failed)?;
+        check_creator(services, backend, shared).await.map_err(to_failure)?;
     }
     let turn = turn_of(services, start, shared).await?;
     if let Turn::Start { .. } = turn {
         // An earlier run may have left a state that this agent does not accept.
         let (store, base) = (services.store.as_ref(), shared.base());
         let (scope, thread) = (&shared.scope, &shared.thread);
-        check_state(store, scope, thread, base, backend).await.map_err(failed)?;
+        check_state(store, scope, thread, base, backend).await.map_err(to_failure)?;
         if shared.keeps_request {
-            check_kept(store, scope, agents, thread, base, backend).await.map_err(failed)?;
+            check_kept(store, scope, agents, thread, base, backend).await.map_err(to_failure)?;
         }
     }
     Ok(turn)
@@ -164,18 +164,18 @@ async fn turn_of(
     let row = match &start {
         StartTurn::Ready(_) => None,
         StartTurn::InputFromLog | StartTurn::AnswerFromStore { .. } => {
-            Some(store.run_by_key(shared.key).await.map_err(failed)?.ok_or_else(missing)?)
+            Some(store.run_by_key(shared.key).await.map_err(to_failure)?.ok_or_else(missing)?)
         }
     };
     match (start, row) {
         (StartTurn::Ready(turn), _) => Ok(*turn),
         (StartTurn::InputFromLog, Some(row)) => {
-            let input = history::input(store, &row).await.map_err(failed)?;
+            let input = history::input(store, &row).await.map_err(to_failure)?;
             Ok(Turn::Start { input })
         }
         (StartTurn::AnswerFromStore { interrupt, saved }, Some(row)) => {
-            let answered = store.interrupt(&shared.scope, &interrupt).await.map_err(failed)?;
-            if let Some(values) = history::values_of(store, &row).await.map_err(failed)? {
+            let answered = store.interrupt(&shared.scope, &interrupt).await.map_err(to_failure)?;
+            if let Some(values) = history::values_of(store, &row).await.map_err(to_failure)? {
                 shared.restore_values(values);
             }
             answered.and_then(|row| resume_turn(row, saved)).ok_or_else(missing)
@@ -236,7 +236,7 @@ pub(crate) async fn check_kept(
 ) -> trilogue_domain::error::Result<()> {
     let Some(head) = head else { return Ok(()) };
     let (name, says) = (&backend.card().name, states::is_of_messages(backend.card()));
-    let why = match states::kept(store, scope, agents, thread, head).await? {
+    let why = match states::state_kind_at(store, scope, agents, thread, head).await? {
         Some(KeptState::Set { by }) if says && by.as_ref() != Some(name) => format!(
             "the thread '{thread}' has a state that was set; the state of the agent '{name}' is what is said"
         ),

@@ -15,24 +15,24 @@ use trilogue_domain::{
     PrincipalId, RunId, Scope, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
-use trilogue_store::{Batch, Change, Draft, Note, PeerNews, Store};
+use trilogue_store::{Batch, Change, Draft, PeerMessage, PeerNews, Store};
 
 use crate::agent_registry::AgentRegistry;
 use crate::answer::{check_extra, check_logged};
 use crate::backend::{Availability, Backend};
 use crate::callback::WorkerKind;
-use crate::client::{Attached, Client};
+use crate::client::{AttachGuard, Client};
 use crate::creator;
 use crate::monitor::OpenRunCounts;
-use crate::owner::{self, Envelope, stopped, unexpected};
+use crate::owner::{self, Envelope, stopped_error, unexpected};
 use crate::part::{check_metadata, outline_all};
 use crate::presence::{ActivePresence, Presence};
 use crate::request::{AnswerKey, AnswerTo, NewThread, Options, RuntimeStatus};
 use crate::row_changes::RowNews;
 use crate::services::Services;
 use crate::session::ThreadContext;
-use crate::shown::Shown;
-use crate::step::{AnswerTarget, Command, Reply, gone};
+use crate::shown::ShownQuestions;
+use crate::step::{AnswerTarget, Command, Reply, not_pending_error};
 use crate::submit::{check_editor_metadata, check_messages, idempotency_key};
 use crate::workers;
 
@@ -53,7 +53,7 @@ pub(crate) struct WeakRuntime(Weak<RuntimeInner>);
 struct RuntimeInner {
     services: Arc<Services>,
     agents: Arc<AgentRegistry>,
-    shown: Arc<Shown>,
+    shown_questions: Arc<ShownQuestions>,
     closing: CancellationToken,
 }
 
@@ -73,7 +73,8 @@ impl Runtime {
         let services = Services::new(options, store, clock, originals, spawn_owner);
         let closing = CancellationToken::new();
         let shown = Arc::default();
-        let runtime = Self(Arc::new(RuntimeInner { services, agents, shown, closing }));
+        let runtime =
+            Self(Arc::new(RuntimeInner { services, agents, shown_questions: shown, closing }));
         // Before the recovery: a recovered run can call other agents at once.
         runtime.take_calls();
         let services = runtime.services();
@@ -118,8 +119,8 @@ impl Runtime {
 
     /// Subscribes to messages of other nodes; `None` if one process holds the store.
     #[must_use]
-    pub fn heard(&self) -> Option<tokio::sync::broadcast::Receiver<PeerNews>> {
-        self.services().store.heard()
+    pub fn subscribe_to_peers(&self) -> Option<tokio::sync::broadcast::Receiver<PeerNews>> {
+        self.services().store.subscribe()
     }
 
     /// Returns how many runs of each agent have not ended.
@@ -132,14 +133,14 @@ impl Runtime {
     /// Returns the agents that lists show, by name. A wrapped command that never started is left out.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
-        let mut cards = self.listed();
+        let mut cards = self.listed_agents();
         cards.sort_by(|one, other| one.name.cmp(&other.name));
         cards
     }
 
     /// Like [`Self::agents`], in the order in which they joined.
     #[must_use]
-    pub fn listed(&self) -> Vec<&AgentCard> {
+    pub fn listed_agents(&self) -> Vec<&AgentCard> {
         let listed = self.registry().iter().filter(|agent| agent.is_listed());
         listed.map(|agent| agent.card()).collect()
     }
@@ -150,7 +151,7 @@ impl Runtime {
 
     /// Returns the card that clients see of an agent, with what a hosted agent has reported about itself.
     #[must_use]
-    pub fn shown_card<'a>(&self, card: &'a AgentCard) -> Cow<'a, AgentCard> {
+    pub fn visible_card<'a>(&self, card: &'a AgentCard) -> Cow<'a, AgentCard> {
         let learned = self.registry().get(&card.name).and_then(|agent| agent.learned_card());
         learned.map_or(Cow::Borrowed(card), Cow::Owned)
     }
@@ -170,7 +171,7 @@ impl Runtime {
 
     /// Returns all agents, listed or not, in the order in which they joined.
     #[must_use]
-    pub fn registered(&self) -> Vec<&AgentCard> {
+    pub fn all_agents(&self) -> Vec<&AgentCard> {
         self.registry().iter().map(|agent| agent.card()).collect()
     }
 
@@ -185,7 +186,7 @@ impl Runtime {
     }
 
     /// Resolves when an agent has joined since the last call. Only one task may wait at a time.
-    pub async fn agent_joined(&self) {
+    pub async fn wait_for_agent(&self) {
         self.registry().joined.notified().await;
     }
 
@@ -196,7 +197,7 @@ impl Runtime {
 
     /// Attaches a client to a thread that the caller has looked up, until the guard is dropped: the client can take the agent's calls.
     #[must_use]
-    pub fn attach(&self, thread: &ThreadRow, client: Arc<dyn Client>) -> Attached {
+    pub fn attach(&self, thread: &ThreadRow, client: Arc<dyn Client>) -> AttachGuard {
         self.services().controllers.attach(thread.key, client)
     }
 
@@ -253,7 +254,7 @@ impl Runtime {
 
     /// Answers an interrupt with a message. The run's log has the message before the resolution, and the thread lists it like the messages of an input. The agent gets only the answer.
     ///
-    /// The key is stored with the answer, so that [`Self::known`] finds the run when the client sends the message again.
+    /// The key is stored with the answer, so that [`Self::find_by_idempotency_key`] finds the run when the client sends the message again.
     /// Fails as [`Self::answer`]; with `already_exists` if the key was used before; and as a run with this message as its input.
     pub async fn answer_with_message(
         &self,
@@ -289,14 +290,16 @@ impl Runtime {
                 })?;
                 self.check_answer(&row, &answer)?;
                 if row.resolution.is_some() {
-                    return Err(self.name_pending(&scope, &row.run_id, gone(None)).await);
+                    return Err(self
+                        .name_pending(&scope, &row.run_id, not_pending_error(None))
+                        .await);
                 }
                 (row.thread, row.run_id, AnswerTarget::Interrupt(id))
             }
             AnswerTo::Run(id) => {
                 let row = self.run_row(&scope, &id).await?;
-                let shown = self.0.shown.last(&by.id, &id);
-                if let Some(row) = self.asked(&scope, &id, shown.as_ref()).await? {
+                let shown = self.0.shown_questions.last(&by.id, &id);
+                if let Some(row) = self.pending_target(&scope, &id, shown.as_ref()).await? {
                     self.check_answer(&row, &answer)?;
                 }
                 let target = match shown {
@@ -343,22 +346,23 @@ impl Runtime {
     }
 
     /// Records, here and on the other nodes, that this principal was shown this interrupt of this run: its next answer without an interrupt id is for it.
-    pub fn shown(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
+    pub fn record_shown_question(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
         let services = self.services();
-        if let Some(shown) = self.0.shown.note(to, run, interrupt, services.clock.now()) {
-            services.store.tell(Note::Shown(shown));
+        if let Some(shown) = self.0.shown_questions.record(to, run, interrupt, services.clock.now())
+        {
+            services.store.publish(PeerMessage::Shown(shown));
         }
     }
 
     /// Returns the record of questions that principals were shown.
-    pub(crate) fn questions(&self) -> &Arc<Shown> {
-        &self.0.shown
+    pub(crate) fn questions(&self) -> &Arc<ShownQuestions> {
+        &self.0.shown_questions
     }
 
     /// Returns the interrupt of this run that this principal was last shown, if it is still remembered.
     #[must_use]
     pub fn last_shown(&self, to: &PrincipalId, run: &RunId) -> Option<InterruptId> {
-        self.0.shown.last(to, run)
+        self.0.shown_questions.last(to, run)
     }
 
     /// Marks the thread as having a connected client that can answer, until the guard is dropped.
@@ -418,7 +422,7 @@ impl Runtime {
         let (reply, done) = oneshot::channel();
         let request = Envelope::Change { command: Box::new(command), reply };
         self.services().send(thread, request).await?;
-        done.await.map_err(|_| stopped())?
+        done.await.map_err(|_| stopped_error())?
     }
 
     /// Checks that the caller calls no thread by the name of a new one. It may have one that it made with a token that sees all threads: the store does not compare these ids.
@@ -476,7 +480,7 @@ impl Runtime {
     }
 
     /// Returns the interrupt that an answer to a run is for: the shown one if it is pending, otherwise the oldest pending one.
-    async fn asked(
+    async fn pending_target(
         &self,
         scope: &Scope,
         run: &RunId,
@@ -526,7 +530,9 @@ impl Runtime {
             .interrupts(scope, &filter, &trilogue_store::rows::Page::default())
             .await
         {
-            Ok(listing) => listing.rows.last().map_or(error, |row| gone(Some(&row.interrupt.id))),
+            Ok(listing) => {
+                listing.rows.last().map_or(error, |row| not_pending_error(Some(&row.interrupt.id)))
+            }
             Err(_) => error,
         }
     }

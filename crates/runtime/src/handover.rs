@@ -13,7 +13,7 @@ use trilogue_domain::{Code, Error, Scope, ThreadId, ThreadKey};
 use trilogue_store::rows::ThreadRow;
 
 use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime};
-use crate::owner::{Envelope, HandOver, stopped};
+use crate::owner::{Envelope, HandOver, stopped_error};
 use crate::request::HandOverAll;
 use crate::services::Services;
 
@@ -39,7 +39,7 @@ impl Runtime {
         let (reply, given) = oneshot::channel();
         services.send(thread.key, Envelope::HandOver(HandOver::To(to.to_owned(), reply))).await?;
         match timeout(HAND_OVER_WAIT, given).await {
-            Ok(given) => given.map_err(|_| stopped())?,
+            Ok(given) => given.map_err(|_| stopped_error())?,
             Err(_) => Err(Error::new(Code::ThreadBusy, format!("the thread '{id}' is at work"))
                 .hint("try again when its run has ended")),
         }

@@ -49,7 +49,7 @@ mod turn;
 mod workers;
 
 pub use backend::{Availability, Backend, Input, Rewind};
-pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
+pub use client::{AttachGuard, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::{Runtime, cancel_open_runs};
 pub use history::{ConversationReader, NewestMessages, ReferenceReader, StateAt, StateReader};
@@ -58,8 +58,8 @@ pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::{ActivePresence, Presence};
 pub use request::{
     AnswerKey, AnswerTo, DrainReport, HandOverAll, NewThread, Options, RunCaller, RunRequest,
-    RuntimeStatus, Settled, StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding,
-    WhenWaiting,
+    RuntimeStatus, SettledReceiver, StateContent, Submitted, ThreadChoice, ThreadPatch,
+    WhenHolding, WhenWaiting,
 };
 pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};

@@ -18,7 +18,7 @@ const MAX_HEARD: usize = 100_000;
 pub(crate) const HEARD_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(crate) struct Attendance {
+pub(crate) struct PresenceTable {
     threads: Mutex<HashMap<ThreadKey, ClientCount>>,
     /// How long a departure can matter: the default patience of an interrupt.
     remembered_for: Duration,
@@ -38,7 +38,7 @@ struct ClientCount {
 /// Keeps a thread's interrupts from timing out while a client that can answer is connected.
 #[derive(Debug)]
 pub struct Presence {
-    attendance: Arc<Attendance>,
+    presence_table: Arc<PresenceTable>,
     thread: ThreadKey,
 }
 
@@ -51,9 +51,9 @@ pub struct ActivePresence {
     noted: Mutex<Instant>,
 }
 
-// === impl Attendance ===
+// === impl PresenceTable ===
 
-impl Attendance {
+impl PresenceTable {
     pub(crate) fn new(remembered_for: Duration) -> Self {
         Self { threads: Mutex::default(), remembered_for }
     }
@@ -63,17 +63,17 @@ impl Attendance {
         let mut threads = lock(&self.threads);
         let connected = threads.entry(thread).or_default();
         connected.count += 1;
-        (Presence { attendance: Arc::clone(self), thread }, connected.count == 1)
+        (Presence { presence_table: Arc::clone(self), thread }, connected.count == 1)
     }
 
     /// Records that a client that counts only while active has sent something.
-    fn saw(&self, thread: ThreadKey) {
+    fn record_activity(&self, thread: ThreadKey) {
         lock(&self.threads).entry(thread).or_default().left = Some(Instant::now());
         self.tidy();
     }
 
     /// Records another node's message about its clients.
-    pub(crate) fn hear(&self, present: &[ThreadKey]) {
+    pub(crate) fn record_remote(&self, present: &[ThreadKey]) {
         let mut threads = lock(&self.threads);
         let now = Instant::now();
         if threads.len() + present.len() > MAX_HEARD {
@@ -87,7 +87,7 @@ impl Attendance {
     }
 
     /// Returns the threads that have clients on this node, at most `limit`.
-    pub(crate) fn here(&self, limit: usize) -> Vec<ThreadKey> {
+    pub(crate) fn local_threads(&self, limit: usize) -> Vec<ThreadKey> {
         let threads = lock(&self.threads);
         let present = threads.iter().filter(|(_, connected)| connected.count > 0);
         present.map(|(thread, _)| *thread).take(limit).collect()
@@ -146,14 +146,14 @@ impl ActivePresence {
     pub(crate) fn new(services: &Arc<Services>, thread: ThreadKey) -> Self {
         let presence =
             Self { services: Arc::clone(services), thread, noted: Mutex::new(Instant::now()) };
-        presence.services.attendance.saw(thread);
-        presence.services.tell_present(thread);
+        presence.services.presence_table.record_activity(thread);
+        presence.services.publish_presence(thread);
         presence
     }
 
     /// Records that the client has sent something.
     pub fn touch(&self) {
-        self.services.attendance.saw(self.thread);
+        self.services.presence_table.record_activity(self.thread);
         let is_due = {
             let mut noted = lock(&self.noted);
             let is_due = noted.elapsed() >= BEAT;
@@ -163,14 +163,14 @@ impl ActivePresence {
             is_due
         };
         if is_due {
-            self.services.tell_present(self.thread);
+            self.services.publish_presence(self.thread);
         }
     }
 }
 
 impl Drop for ActivePresence {
     fn drop(&mut self) {
-        self.services.attendance.saw(self.thread);
+        self.services.presence_table.record_activity(self.thread);
     }
 }
 
@@ -178,7 +178,7 @@ impl Drop for ActivePresence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.attendance.leave(self.thread);
+        self.presence_table.leave(self.thread);
     }
 }
 
@@ -192,41 +192,41 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_word_of_another_node_counts_like_a_client_until_it_is_old() {
-        let (attendance, began) = (Attendance::new(MINUTE), Instant::now());
+        let (attendance, began) = (PresenceTable::new(MINUTE), Instant::now());
         let ends = || attendance.patience_ends(THREAD, began, MINUTE, HOUR);
         assert_eq!(ends(), began + MINUTE);
         tokio::time::advance(MINUTE / 2).await;
-        attendance.hear(&[THREAD]);
+        attendance.record_remote(&[THREAD]);
         assert_eq!(ends(), began + MINUTE / 2 + MINUTE);
         tokio::time::advance(HEARD_FOR / 2).await;
         assert_eq!(ends(), Instant::now() + MINUTE, "somebody is there");
         tokio::time::advance(HEARD_FOR).await;
         assert_eq!(ends(), began + MINUTE / 2 + MINUTE, "somebody was there then");
-        attendance.hear(&[THREAD]);
+        attendance.record_remote(&[THREAD]);
         tokio::time::advance(HOUR).await;
-        attendance.hear(&[THREAD]);
+        attendance.record_remote(&[THREAD]);
         assert_eq!(ends(), began + HOUR, "silence does not last for ever");
-        assert_eq!(attendance.here(9), [], "it is not passed on");
+        assert_eq!(attendance.local_threads(9), [], "it is not passed on");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_heard_is_bounded() {
-        let attendance = Arc::new(Attendance::new(MINUTE));
+        let attendance = Arc::new(PresenceTable::new(MINUTE));
         let (_guard, is_first) = attendance.enter(THREAD);
         assert!(is_first && !attendance.enter(THREAD).1);
         let many: Vec<_> = (2..).map(ThreadKey).take(MAX_HEARD + 10).collect();
-        attendance.hear(&many);
+        attendance.record_remote(&many);
         assert_eq!(lock(&attendance.threads).len(), MAX_HEARD);
         tokio::time::advance(MINUTE).await;
-        attendance.hear(&many[..1]);
+        attendance.record_remote(&many[..1]);
         attendance.tidy();
         assert_eq!(lock(&attendance.threads).len(), 2);
-        assert_eq!(attendance.here(9), [THREAD]);
+        assert_eq!(attendance.local_threads(9), [THREAD]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn departures_are_forgotten_without_another_node() {
-        let attendance = Arc::new(Attendance::new(MINUTE));
+        let attendance = Arc::new(PresenceTable::new(MINUTE));
         for thread in 0..=REMEMBERED as i64 {
             drop(attendance.enter(ThreadKey(thread)));
         }

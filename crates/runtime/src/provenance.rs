@@ -51,7 +51,7 @@ impl SharedRun {
 impl RunContext {
     /// Returns the provenance that a remote server gets with a call of this run.
     #[must_use]
-    pub fn passed_on(&self) -> Provenance {
+    pub fn forwarded_provenance(&self) -> Provenance {
         let shared = &self.0;
         let mut provenance = shared.provenance_of_calls().map(|it| *it).unwrap_or_default();
         provenance.hops.push(shared.services.hop_name(&shared.agent));

@@ -196,14 +196,14 @@ pub struct Submitted {
     pub created: bool,
     /// The message that was sent with the idempotency key earlier.
     pub message: Option<MessageId>,
-    pub settled: Settled,
+    pub settled: SettledReceiver,
     /// The run's whole log, if the agent's turn ended within this call; it is durable once `settled` reports so.
     pub log: Option<Vec<Arc<Frame>>>,
 }
 
 /// Resolves when a run ends or waits. Await the receiver; it fails only if the server stops.
 #[derive(Debug)]
-pub struct Settled(pub oneshot::Receiver<Result<RunRow>>);
+pub struct SettledReceiver(pub oneshot::Receiver<Result<RunRow>>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnswerKey {
@@ -292,9 +292,9 @@ impl<'a> RunCaller<'a> {
     }
 }
 
-// === impl Settled ===
+// === impl SettledReceiver ===
 
-impl Settled {
+impl SettledReceiver {
     /// Waits for the result. Fails with the error that kept the run from being stored; with `shutting_down` if the server stops first.
     pub async fn wait(self) -> Result<RunRow> {
         self.0.await.unwrap_or_else(|_| {

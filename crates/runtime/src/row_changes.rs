@@ -40,17 +40,17 @@ impl RowChanges {
             return None;
         }
         let changes: Arc<[_]> =
-            batch.changes.iter().filter_map(|change| changed(change, thread)).collect();
+            batch.changes.iter().filter_map(|change| row_change(change, thread)).collect();
         (!changes.is_empty()).then_some(changes)
     }
 
     /// Publishes the changes of an append on this or another node.
-    pub(crate) fn tell(&self, changes: Arc<[RowChange]>) {
+    pub(crate) fn publish(&self, changes: Arc<[RowChange]>) {
         // The last watcher may have left meanwhile.
         drop(self.0.send(RowNews::Changed(changes)));
     }
 
-    pub(crate) fn tell_missed(&self) {
+    pub(crate) fn publish_missed(&self) {
         drop(self.0.send(RowNews::Missed));
     }
 }
@@ -61,7 +61,7 @@ impl Default for RowChanges {
     }
 }
 
-fn changed(change: &Change, thread: Option<&ThreadRow>) -> Option<RowChange> {
+fn row_change(change: &Change, thread: Option<&ThreadRow>) -> Option<RowChange> {
     let of_thread = |row: &ThreadRow, changed| RowChange {
         tenant: row.tenant.clone(),
         principal: row.owner.clone(),

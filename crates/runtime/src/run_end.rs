@@ -6,16 +6,16 @@ use trilogue_domain::{Code, Error, Principal, RunId, Scope};
 use trilogue_store::rows::RunRow;
 
 use crate::handle::Runtime;
-use crate::owner::{Envelope, stopped, unexpected};
+use crate::owner::{Envelope, stopped_error, unexpected};
 use crate::step::{Command, Reply};
 
 // === impl Runtime ===
 
 impl Runtime {
     /// Waits until a run has ended or waits for an answer; fails with `run_not_found`, and with `shutting_down` if the server stops first.
-    pub async fn settled(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
+    pub async fn wait_until_settled(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
         let row = self.run_row(&by.scope(), id).await?;
-        self.settled_row(row).await
+        self.wait_until_row_settled(row).await
     }
 
     /// Asks a run to stop. Returns when that is durable, possibly before the agent has stopped. Fails with `run_not_found`, `run_ended`, or if the store fails.
@@ -34,7 +34,7 @@ impl Runtime {
         // The agent may still be active; the run is removed after it has stopped.
         let (reply, gone) = oneshot::channel();
         self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
-        match gone.await.map_err(|_| stopped())? {
+        match gone.await.map_err(|_| stopped_error())? {
             // The thread belonged to the run and was removed with it.
             Err(error) if error.code() == Code::ThreadNotFound => Ok(()),
             other => other.map(drop),
@@ -45,25 +45,28 @@ impl Runtime {
     pub async fn remove_run(&self, by: &Principal, id: &RunId) -> Result<()> {
         let row = self.run_row(&by.scope(), id).await?;
         let command = Command::RemoveRun { run: row.key, id: row.id.clone(), reason: "deleted" };
-        self.change(row.thread, command).await.map(drop).map_err(|error| gone(error, &row))
+        self.change(row.thread, command)
+            .await
+            .map(drop)
+            .map_err(|error| to_run_not_found(error, &row))
     }
 
     async fn stop(&self, row: &RunRow, command: Command) -> Result<RunRow> {
         match self.change(row.thread, command).await {
             Ok(Reply::Run(row)) => Ok(*row),
             Ok(_) => Err(unexpected()),
-            Err(error) => Err(gone(error, row)),
+            Err(error) => Err(to_run_not_found(error, row)),
         }
     }
 
-    pub(crate) async fn settled_row(&self, row: RunRow) -> Result<RunRow> {
+    pub(crate) async fn wait_until_row_settled(&self, row: RunRow) -> Result<RunRow> {
         if row.status.is_terminal() {
             return Ok(row);
         }
         let (reply, settled) = oneshot::channel();
         self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
-        let told = settled.await.map_err(|_| stopped())?;
-        match told.map_err(|error| gone(error, &row))? {
+        let told = settled.await.map_err(|_| stopped_error())?;
+        match told.map_err(|error| to_run_not_found(error, &row))? {
             Some(row) => Ok(row),
             None => {
                 let scope = Scope { tenant: row.tenant.clone(), owner: None };
@@ -74,7 +77,7 @@ impl Runtime {
 }
 
 /// Reports a run as not found if its thread was removed meanwhile.
-fn gone(error: Error, row: &RunRow) -> Error {
+fn to_run_not_found(error: Error, row: &RunRow) -> Error {
     match error.code() {
         Code::ThreadNotFound => {
             Error::new(Code::RunNotFound, format!("there is no run '{}'", row.id))

@@ -12,7 +12,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, RunKey, ThreadKey};
 use trilogue_store::rows::ThreadRow;
-use trilogue_store::{Batch, Note, Store};
+use trilogue_store::{Batch, PeerMessage, Store};
 
 use crate::call_chains::CallChains;
 use crate::client::Controllers;
@@ -20,7 +20,7 @@ use crate::external_ports::ExternalPorts;
 use crate::history::RunReferences;
 use crate::monitor::RunMonitor;
 use crate::owner::{Envelope, OwnerInbox, OwnerRequests};
-use crate::presence::{Attendance, Presence};
+use crate::presence::{Presence, PresenceTable};
 use crate::request::Options;
 use crate::row_changes::RowChanges;
 use crate::shares::Shares;
@@ -42,7 +42,7 @@ pub(crate) struct Services {
     pub(crate) call_chains: Arc<CallChains>,
     pub(crate) monitor: RunMonitor,
     pub(crate) row_changes: RowChanges,
-    pub(crate) attendance: Arc<Attendance>,
+    pub(crate) presence_table: Arc<PresenceTable>,
     /// Identifies this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
@@ -77,7 +77,7 @@ impl Services {
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
             running_shares: Shares::new(options.max_running_each()),
             monitor: RunMonitor::new(options.ended_runs.clone()),
-            attendance: Arc::new(Attendance::new(options.interrupt_deadline)),
+            presence_table: Arc::new(PresenceTable::new(options.interrupt_deadline)),
             options,
             store,
             controllers: Controllers::default(),
@@ -106,9 +106,9 @@ impl Services {
         // Only after the append, so that watchers never see changes that failed.
         if let Some(changes) = changes {
             if has_peers {
-                self.store.tell(Note::Rows(changes.to_vec()));
+                self.store.publish(PeerMessage::Rows(changes.to_vec()));
             }
-            self.row_changes.tell(changes);
+            self.row_changes.publish(changes);
         }
         Ok(())
     }
@@ -247,21 +247,21 @@ impl Services {
         patience: Duration,
     ) -> Instant {
         let longest = patience.max(self.options.attended_deadline);
-        self.attendance.patience_ends(thread, began, patience, longest)
+        self.presence_table.patience_ends(thread, began, patience, longest)
     }
 
     /// Counts a client that can answer, here and on the other nodes.
     pub(crate) fn present(&self, thread: ThreadKey) -> Presence {
-        let (presence, is_first) = self.attendance.enter(thread);
+        let (presence, is_first) = self.presence_table.enter(thread);
         if is_first {
-            self.tell_present(thread);
+            self.publish_presence(thread);
         }
         presence
     }
 
     /// Publishes to the other nodes that the thread has a client that can answer.
-    pub(crate) fn tell_present(&self, thread: ThreadKey) {
-        self.store.tell(Note::Present(vec![thread]));
+    pub(crate) fn publish_presence(&self, thread: ThreadKey) {
+        self.store.publish(PeerMessage::Present(vec![thread]));
     }
 }
 

@@ -14,7 +14,7 @@ use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
 
 use crate::client::{CallError, Client, ClientProfile};
-use crate::owner::{Envelope, stopped};
+use crate::owner::{Envelope, stopped_error};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
 use crate::step::Command;
@@ -40,10 +40,10 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     ///
     /// During a call for `caller`, here and below, the agent's requests about that call go to `caller`.
     /// Fails with the agent's refusal, or the reason why it could not be started.
-    async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError>;
+    async fn greet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError>;
 
     /// Opens the agent's session of a thread, or reuses an open one: the bound session, or a new one if the thread is not bound. `params` are the client's in its dialect without session id: working directory, tool servers. The result is the agent's own, without its session id.
-    /// Fails as [`Sessions::meet`].
+    /// Fails as [`Sessions::greet`].
     async fn open(
         &self,
         thread: &ThreadContext,
@@ -119,7 +119,7 @@ impl ThreadContext {
             return Ok(epoch);
         }
         self.services.load(self.thread).await?;
-        self.services.epoch(self.thread).ok_or_else(stopped)
+        self.services.epoch(self.thread).ok_or_else(stopped_error)
     }
 
     #[must_use]
@@ -128,29 +128,29 @@ impl ThreadContext {
     }
 
     /// Calls the thread's controller, like [`crate::RunContext::call_client`].
-    /// Fails with the client's refusal; [`CallError::gone`] without a client.
+    /// Fails with the client's refusal; [`CallError::not_connected`] without a client.
     pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
         self.services.controllers.call(self.thread, method, params).await
     }
 
     /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is active, the event follows that run's events so far.
     /// Fails if the thread was removed, the event is too large, or it cannot be stored.
-    pub async fn note(&self, body: Body, original: Option<Original>) -> Result<()> {
-        self.note_with(body, original, None).await
+    pub async fn append_event(&self, body: Body, original: Option<Original>) -> Result<()> {
+        self.append_event_with(body, original, None).await
     }
 
-    /// Like [`Self::note`], for an event by which the agent sets or clears its title of the thread, which is kept as in [`crate::RunContext::title`].
-    pub async fn note_title(
+    /// Like [`Self::append_event`], for an event by which the agent sets or clears its title of the thread, which is kept as in [`crate::RunContext::title`].
+    pub async fn append_title_event(
         &self,
         body: Body,
         original: Option<Original>,
         title: Option<&str>,
     ) -> Result<()> {
         let title = title.and_then(trilogue_domain::thread::title);
-        self.note_with(body, original, Some(title)).await
+        self.append_event_with(body, original, Some(title)).await
     }
 
-    async fn note_with(
+    async fn append_event_with(
         &self,
         body: Body,
         original: Option<Original>,
@@ -163,11 +163,11 @@ impl ThreadContext {
             if original.is_none() { outlined(store, &self.scope, body).await? } else { body };
         let mut draft = Draft::default();
         draft.push(services.clock.now(), &body, original.as_ref())?;
-        self.change(Command::Note { draft, bound: None, title, begun: None }).await
+        self.change(Command::AppendOutsideRun { draft, bound: None, title, begun: None }).await
     }
 
     /// Begins a message that the agent writes outside of runs, after this run's messages. Its id can be looked up from then on. Returns `false` and changes nothing if the thread has the message, or no such run.
-    /// Fails as [`Self::note`].
+    /// Fails as [`Self::append_event`].
     pub async fn begin_message(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
         let role = Role::NamedAgent(self.agent.as_str().into());
         let started =
@@ -210,12 +210,12 @@ impl ThreadContext {
             alias: None,
         };
         let begun = Some(Box::new(row));
-        self.change(Command::Note { draft, bound: None, title: None, begun }).await?;
+        self.change(Command::AppendOutsideRun { draft, bound: None, title: None, begun }).await?;
         Ok(true)
     }
 
     /// Whether the thread exists. An erased one does not, even if a new thread has its id. Fails if the store cannot be read.
-    pub async fn is_there(&self) -> Result<bool> {
+    pub async fn exists(&self) -> Result<bool> {
         let found = self.services.store.thread(&self.scope, &self.id).await?;
         Ok(found.is_some_and(|row| row.key == self.thread))
     }
@@ -283,7 +283,8 @@ impl ThreadContext {
             last_seen: None,
         };
         let draft = Draft::default();
-        let command = Command::Note { draft, bound: Some(row), title: None, begun: None };
+        let command =
+            Command::AppendOutsideRun { draft, bound: Some(row), title: None, begun: None };
         self.change(command).await.map_err(|_| Stopped)
     }
 
@@ -291,6 +292,6 @@ impl ThreadContext {
         let (reply, done) = oneshot::channel();
         let request = Envelope::Change { command: Box::new(command), reply };
         self.services.send(self.thread, request).await?;
-        done.await.map_err(|_| stopped())?.map(drop)
+        done.await.map_err(|_| stopped_error())?.map(drop)
     }
 }

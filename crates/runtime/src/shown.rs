@@ -13,7 +13,7 @@ const REMEMBERED: usize = 10_000;
 const MOMENT: Duration = Duration::from_micros(1);
 
 #[derive(Debug, Default)]
-pub(crate) struct Shown(Mutex<Memory>);
+pub(crate) struct ShownQuestions(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
@@ -21,11 +21,11 @@ struct Memory {
     order: VecDeque<(PrincipalId, RunId)>,
 }
 
-// === impl Shown ===
+// === impl ShownQuestions ===
 
-impl Shown {
+impl ShownQuestions {
     /// Records what this node shows. Returns the part that other nodes do not know.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         to: &PrincipalId,
         run: &RunId,
@@ -46,7 +46,7 @@ impl Shown {
     }
 
     /// Records what another node has shown, unless something newer is known: all nodes agree on the newest.
-    pub(crate) fn hear(&self, shown: ShownQuestion) {
+    pub(crate) fn record_remote(&self, shown: ShownQuestion) {
         let ShownQuestion { principal, run, interrupt, at } = shown;
         let key = (principal, run);
         let mut memory = lock(&self.0);
@@ -87,38 +87,38 @@ mod tests {
 
     #[test]
     fn the_newest_counts_and_memory_is_bounded() {
-        let shown = Shown::default();
+        let shown = ShownQuestions::default();
         let principal = PrincipalId::generate();
         let first = RunId::generate();
         let (one, two) = (InterruptId::generate(), InterruptId::generate());
-        assert!(shown.note(&principal, &first, &one, at(1)).is_some());
-        assert!(shown.note(&principal, &first, &two, at(2)).is_some());
-        assert_eq!(shown.note(&principal, &first, &two, at(3)), None, "the others know it");
+        assert!(shown.record(&principal, &first, &one, at(1)).is_some());
+        assert!(shown.record(&principal, &first, &two, at(2)).is_some());
+        assert_eq!(shown.record(&principal, &first, &two, at(3)), None, "the others know it");
         assert_eq!(shown.last(&principal, &first), Some(two));
         for _ in 0..REMEMBERED {
-            shown.note(&principal, &RunId::generate(), &one, at(4));
+            shown.record(&principal, &RunId::generate(), &one, at(4));
         }
         assert_eq!(shown.last(&principal, &first), None);
     }
 
     #[test]
     fn nodes_agree_on_what_was_shown_last_whatever_their_clocks_say() {
-        let (a, b) = (Shown::default(), Shown::default());
+        let (a, b) = (ShownQuestions::default(), ShownQuestions::default());
         let (principal, run) = (PrincipalId::generate(), RunId::generate());
         let questions: Vec<_> = (0..3).map(|_| InterruptId::generate()).collect();
-        let early = a.note(&principal, &run, &questions[0], at(900)).unwrap();
-        b.hear(early.clone());
+        let early = a.record(&principal, &run, &questions[0], at(900)).unwrap();
+        b.record_remote(early.clone());
         // Node b's clock is behind.
-        let late = b.note(&principal, &run, &questions[1], at(5)).unwrap();
-        a.hear(late);
-        a.hear(early.clone());
+        let late = b.record(&principal, &run, &questions[1], at(5)).unwrap();
+        a.record_remote(late);
+        a.record_remote(early.clone());
         assert_eq!(a.last(&principal, &run), Some(questions[1].clone()));
-        b.hear(early);
+        b.record_remote(early);
         assert_eq!(b.last(&principal, &run), Some(questions[1].clone()));
-        let one = a.note(&principal, &run, &questions[2], at(1_000)).unwrap();
-        let other = b.note(&principal, &run, &questions[0], at(1_000)).unwrap();
-        a.hear(other);
-        b.hear(one);
+        let one = a.record(&principal, &run, &questions[2], at(1_000)).unwrap();
+        let other = b.record(&principal, &run, &questions[0], at(1_000)).unwrap();
+        a.record_remote(other);
+        b.record_remote(one);
         assert_eq!(a.last(&principal, &run), b.last(&principal, &run));
     }
 }

@@ -13,9 +13,11 @@ use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 use crate::backend::Backend;
 use crate::execute::{check_kept, check_state};
 use crate::handle::Runtime;
-use crate::owner::{Envelope, Owner, stopped};
+use crate::owner::{Envelope, Owner, stopped_error};
 use crate::part::{self, names_content, outline_all};
-use crate::request::{ChildOf, NewThread, RunCaller, RunRequest, Settled, Submitted, ThreadChoice};
+use crate::request::{
+    ChildOf, NewThread, RunCaller, RunRequest, SettledReceiver, Submitted, ThreadChoice,
+};
 use crate::state::ThreadState;
 use crate::step::Submit;
 use trilogue_domain::Input;
@@ -71,8 +73,12 @@ impl Runtime {
         self.submit_after(by, new, false, Some(child)).await
     }
 
-    /// As [`Runtime::submit`], after [`Runtime::known`] has found that the run is new: the key is not looked up again.
-    pub async fn submit_unknown(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
+    /// As [`Runtime::submit`], after [`Runtime::find_by_idempotency_key`] has found that the run is new: the key is not looked up again.
+    pub async fn submit_skipping_key_lookup(
+        &self,
+        by: &Principal,
+        new: RunRequest,
+    ) -> Result<Submitted> {
         self.submit_after(by, new, true, None).await
     }
 
@@ -111,7 +117,9 @@ impl Runtime {
         for _ in 0..RACES {
             // A request that came in between has taken the key: the append fails, and the next try finds it.
             let was_unknown = std::mem::take(&mut is_unknown);
-            if !was_unknown && let Some(known) = Box::pin(self.known(by, &new)).await? {
+            if !was_unknown
+                && let Some(known) = Box::pin(self.find_by_idempotency_key(by, &new)).await?
+            {
                 return Ok(known);
             }
             match self.try_submit(by, &new, admitted.clone(), backend.as_ref(), child).await {
@@ -120,7 +128,7 @@ impl Runtime {
                 }
                 Err(error) if was_unknown => {
                     // A refused request may be the twin of one that came in between and took the room.
-                    return match Box::pin(self.known(by, &new)).await {
+                    return match Box::pin(self.find_by_idempotency_key(by, &new)).await {
                         Ok(Some(known)) => Ok(known),
                         Ok(None) | Err(_) => Err(error),
                     };
@@ -274,7 +282,7 @@ impl Runtime {
                     run,
                     created: true,
                     message: None,
-                    settled: Settled(ended),
+                    settled: SettledReceiver(ended),
                     log,
                 });
             }
@@ -286,12 +294,18 @@ impl Runtime {
             TargetThread::New(row, _) => {
                 let state = ThreadState::new(*row, services.options.max_queued_runs_per_thread);
                 let owner = Owner::of_new_thread(services, self.registry(), state).start_serving();
-                owner.send(envelope).await.map_err(|_| stopped())?;
+                owner.send(envelope).await.map_err(|_| stopped_error())?;
             }
             TargetThread::Stored(row) => services.send(row.key, envelope).await?,
         }
-        let run = accepted.await.map_err(|_| stopped())??;
-        Ok(Submitted { run, created: true, message: None, settled: Settled(ended), log: None })
+        let run = accepted.await.map_err(|_| stopped_error())??;
+        Ok(Submitted {
+            run,
+            created: true,
+            message: None,
+            settled: SettledReceiver(ended),
+            log: None,
+        })
     }
 
     async fn target_thread(&self, by: &Principal, new: &RunRequest) -> Result<TargetThread> {
@@ -380,7 +394,11 @@ impl Runtime {
     }
 
     /// The run that this idempotency key created before; fails with `idempotency_mismatch`, or as reading.
-    pub async fn known(&self, by: &Principal, new: &RunRequest) -> Result<Option<Submitted>> {
+    pub async fn find_by_idempotency_key(
+        &self,
+        by: &Principal,
+        new: &RunRequest,
+    ) -> Result<Option<Submitted>> {
         let Some((text, request)) = &new.idempotency else { return Ok(None) };
         let services = self.services();
         let key = idempotency_key(by, &new.agent, text);
@@ -400,9 +418,9 @@ impl Runtime {
         let runtime = self.clone();
         let waited = run.clone();
         tokio::spawn(async move {
-            drop(sender.send(runtime.settled_row(waited).await));
+            drop(sender.send(runtime.wait_until_row_settled(waited).await));
         });
-        let (settled, message) = (Settled(receiver), row.message);
+        let (settled, message) = (SettledReceiver(receiver), row.message);
         Ok(Some(Submitted { run, created: false, message, settled, log: None }))
     }
 

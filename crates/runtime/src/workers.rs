@@ -49,12 +49,15 @@ pub(crate) fn start(runtime: &Runtime) {
         tokio::spawn(until_closing(runtime.clone(), take_over(runtime.clone())));
         tokio::spawn(until_closing(
             runtime.clone(),
-            peers::tell_presence(Arc::clone(runtime.services())),
+            peers::publish_presence(Arc::clone(runtime.services())),
         ));
     }
-    if let Some(heard) = runtime.services().store.heard() {
+    if let Some(heard) = runtime.services().store.subscribe() {
         let (services, shown) = (Arc::clone(runtime.services()), Arc::clone(runtime.questions()));
-        tokio::spawn(until_closing(runtime.clone(), peers::hear(services, shown, heard)));
+        tokio::spawn(until_closing(
+            runtime.clone(),
+            peers::receive_messages(services, shown, heard),
+        ));
     }
 }
 
@@ -69,7 +72,7 @@ async fn watch_clock(runtime: Runtime) {
             continue;
         }
         match services.store.bring_forward(by).await {
-            Ok(()) => services.store.offered().notify_waiters(),
+            Ok(()) => services.store.offer_signal().notify_waiters(),
             Err(error) => {
                 tracing::warn!(%error, "what waits for a time may be late: the clock was set back")
             }
@@ -105,7 +108,7 @@ pub(crate) async fn until_closing(runtime: Runtime, work: impl Future<Output = (
 
 async fn serve(runtime: Runtime, kind: QueueKind) {
     let services = runtime.services();
-    let offered = services.store.offered();
+    let offered = services.store.offer_signal();
     let free = Arc::new(Semaphore::new(MAX_CLAIMED));
     // An item that was put back may be due before its lease would have ended.
     let settled = Arc::new(Notify::new());

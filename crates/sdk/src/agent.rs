@@ -86,7 +86,7 @@ pub async fn run_turn(
 ) -> Result<Outcome, AgentError> {
     let context = Context::new(run, host);
     if let Some(said) = turn.input().and_then(Input::prompt) {
-        context.heard(said.id.clone());
+        context.set_last_message(said.id.clone());
     }
     let outcome = agent.run(turn, context.clone()).await?;
     context.close().await?;

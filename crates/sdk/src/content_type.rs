@@ -75,12 +75,12 @@ pub fn of_name(name: impl AsRef<Path>) -> Option<&'static str> {
 #[must_use]
 pub fn of_file(name: impl AsRef<Path>, content: &[u8]) -> &'static str {
     match of_name(name) {
-        Some(kind) => match shown(content) {
+        Some(kind) => match sniff_media_type(content) {
             Some(shown) if media(kind).is_some() && media(kind) == media(shown) => shown,
             _ => kind,
         },
         None if reads_as_text(content) => PLAIN_TEXT,
-        None => shown(content).unwrap_or(BYTES),
+        None => sniff_media_type(content).unwrap_or(BYTES),
     }
 }
 
@@ -93,7 +93,7 @@ pub fn media(content_type: &str) -> Option<&'static str> {
     medium.filter(|_| !is_text(content_type))
 }
 
-fn shown(content: &[u8]) -> Option<&'static str> {
+fn sniff_media_type(content: &[u8]) -> Option<&'static str> {
     Some(match infer::get(content)?.mime_type() {
         "audio/x-wav" => "audio/wav",
         "audio/x-flac" => "audio/flac",

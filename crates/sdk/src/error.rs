@@ -45,7 +45,7 @@ impl AgentError {
 
     /// Returns an error with the code `agent_failed`.
     #[must_use]
-    pub fn failed(message: impl Into<String>) -> Self {
+    pub fn agent_failed(message: impl Into<String>) -> Self {
         Self::new(Code::AgentFailed.as_str(), message)
     }
 
@@ -57,8 +57,8 @@ impl AgentError {
 
     /// Returns the error that every port returns after the run was stopped. Return it from the agent: the log takes no more events.
     #[must_use]
-    pub fn stopped() -> Self {
-        Self { stopped: true, ..Self::failed("the run was stopped") }
+    pub fn run_stopped() -> Self {
+        Self { stopped: true, ..Self::agent_failed("the run was stopped") }
     }
 
     /// Marks the error as transient: the same request may succeed later.
@@ -151,7 +151,7 @@ impl From<Infallible> for AgentError {
 
 impl From<serde_json::Error> for AgentError {
     fn from(error: serde_json::Error) -> Self {
-        Self::failed(format!("the JSON does not fit: {error}"))
+        Self::agent_failed(format!("the JSON does not fit: {error}"))
     }
 }
 

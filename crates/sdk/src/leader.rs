@@ -59,7 +59,7 @@ impl Leader {
     }
 
     /// Waits until the process has exited and returns its status, or `None` if the status is unknown. Does not reap the process.
-    pub async fn exited(&self) -> Option<ExitStatus> {
+    pub async fn wait_for_exit(&self) -> Option<ExitStatus> {
         // Subscribe to exits before the first check, so that none is missed.
         let mut exits = signal(SignalKind::child()).ok()?;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;

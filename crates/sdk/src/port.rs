@@ -27,7 +27,7 @@ pub trait Output: Send + Sync + fmt::Debug {
     /// The log keeps the order in which events were taken.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] if the run was stopped; the log's error if it refuses the event.
+    /// [`AgentError::run_stopped`] if the run was stopped; the log's error if it refuses the event.
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError>;
 
     /// Waits for room, then takes the event.
@@ -36,7 +36,7 @@ pub trait Output: Send + Sync + fmt::Debug {
     /// Waits until every event taken so far is durable.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] if the run was stopped.
+    /// [`AgentError::run_stopped`] if the run was stopped.
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>>;
 }
 
@@ -45,7 +45,7 @@ pub trait Interrupts: Send + Sync + fmt::Debug {
     /// Raises the interrupt and waits for its resolution.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] if the run was stopped.
+    /// [`AgentError::run_stopped`] if the run was stopped.
     fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>>;
 }
 
@@ -179,7 +179,7 @@ pub struct ChildEnd {
 impl ChildEnd {
     /// Returns a completed run in which the agent wrote this one message.
     #[must_use]
-    pub fn said(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         let messages = vec![Message::new(Role::Agent, vec![Part::text(text)], None)];
         Self { messages, result: None, values: None, failure: None }
     }

@@ -217,7 +217,7 @@ impl Recorder {
 
     /// Returns the questions that the agent has asked.
     #[must_use]
-    pub fn asked(&self) -> Vec<Interrupt> {
+    pub fn questions(&self) -> Vec<Interrupt> {
         self.state_mut().asked.clone()
     }
 
@@ -268,7 +268,7 @@ impl Output for Recorder {
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
         let mut state = self.state_mut();
         if state.stopped {
-            return Err(AgentError::stopped());
+            return Err(AgentError::run_stopped());
         }
         if state.events.len() >= state.capacity {
             return Ok(false);
@@ -294,7 +294,7 @@ impl Output for Recorder {
 
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
         let stopped = self.state_mut().stopped;
-        Box::pin(async move { if stopped { Err(AgentError::stopped()) } else { Ok(()) } })
+        Box::pin(async move { if stopped { Err(AgentError::run_stopped()) } else { Ok(()) } })
     }
 }
 

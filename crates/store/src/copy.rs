@@ -8,7 +8,7 @@ use trilogue_domain::error::{Code, Error, Result};
 
 pub use crate::core::transfer::{CopyProgress, CopyStep};
 
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::core::transfer::{CopyPart, ImportEnd};
 use crate::open::StoreUrl;
 use crate::options::Options;
@@ -152,5 +152,5 @@ async fn into_file(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(closed()))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(closed_error()))
 }

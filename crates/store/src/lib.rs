@@ -33,8 +33,8 @@ extern crate self as trilogue_store;
 
 pub use copy::{CopyOptions, CopyProgress, CopyReport, CopyStep, copy};
 pub use core::ownership;
-pub use news::{ChangedRow, Note, PeerNews, Peers, RowChange, ShownQuestion};
-pub use open::{check_url, is_unencrypted, open, shown_url, takes_nodes};
+pub use news::{ChangedRow, PeerMessage, PeerNews, Peers, RowChange, ShownQuestion};
+pub use open::{check_url, is_unencrypted, open, redacted_url, takes_nodes};
 pub use options::{BucketOptions, Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{

@@ -18,23 +18,23 @@ pub trait Peers: Send + Sync + fmt::Debug {
     }
 
     /// Publishes a note to the others. Never waits. Drops what does not fit into one message.
-    fn tell(&self, _note: Note) {}
+    fn publish(&self, _note: PeerMessage) {}
 
     /// Subscribes to what others publish after this call. `None` if one process holds the store.
-    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
+    fn subscribe(&self) -> Option<broadcast::Receiver<PeerNews>> {
         None
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerNews {
-    Note(Note),
+    Message(PeerMessage),
     /// Some messages of others were lost, or their messages cannot be received now.
     Missed,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Note {
+pub enum PeerMessage {
     /// The rows that an append has changed.
     Rows(Vec<RowChange>),
     Shown(ShownQuestion),

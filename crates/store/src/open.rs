@@ -32,9 +32,9 @@ pub fn check_url(url: &str) -> Result<()> {
 
 /// A store's URL for people, without the secrets that it may hold.
 #[must_use]
-pub fn shown_url(url: &str) -> String {
+pub fn redacted_url(url: &str) -> String {
     match StoreUrl::parse(url) {
-        Ok(StoreUrl::Postgres) => postgres::shown_url(url),
+        Ok(StoreUrl::Postgres) => postgres::redacted_url(url),
         Ok(StoreUrl::Memory | StoreUrl::Sqlite(_)) => url.to_owned(),
         Err(_) => "(not a store)".to_owned(),
     }

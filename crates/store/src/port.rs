@@ -228,7 +228,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     ) -> Result<Listing<InterruptRow>>;
     /// The visible ids that an abbreviation matches, those of ephemeral threads included, at most `limit`. An exact match is the only result.
     /// Ids are matched by their last group among the newest [`trilogue_domain::limits::MAX_SHORT_ID_CANDIDATES`] UUIDs of the tenant, by the times in the UUIDs.
-    async fn meant_ids(
+    async fn resolve_short_id(
         &self,
         scope: &Scope,
         kind: IdKind,
@@ -367,7 +367,7 @@ pub trait Queue: Send + Sync + fmt::Debug {
         Ok(())
     }
     /// Notified when an item is offered.
-    fn offered(&self) -> Arc<tokio::sync::Notify>;
+    fn offer_signal(&self) -> Arc<tokio::sync::Notify>;
 }
 
 #[async_trait]
@@ -447,7 +447,7 @@ pub trait Admin: Send + Sync + fmt::Debug {
     }
     /// Publishes this node's agents to the other nodes and replaces the earlier list. Does nothing if one process holds the store.
     /// Errors: `store_unavailable`; the next sign of life then publishes the list.
-    async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
+    async fn publish_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
         let _ = agents;
         Ok(())
     }

@@ -410,7 +410,7 @@ impl QueueKind {
 
 impl ConfigurationRow {
     pub(crate) fn is_seen(&self, scope: &Scope, now: Timestamp) -> bool {
-        scope.sees(&self.tenant, &self.owner) && self.expires_at.is_none_or(|end| now < end)
+        scope.can_see(&self.tenant, &self.owner) && self.expires_at.is_none_or(|end| now < end)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -36,7 +36,7 @@ pub struct DiskJournal {
 
 /// Which of the changes that were not synchronised a power cut loses.
 #[derive(Clone, Debug)]
-pub enum Loss {
+pub enum PowerLoss {
     /// No change: only the process ended.
     Nothing,
     Everything,
@@ -104,7 +104,7 @@ impl DiskJournal {
     }
 
     /// The folder after a power cut that follows the first `changes` changes.
-    pub fn image(&self, changes: usize, loss: Loss) -> DiskImage {
+    pub fn image(&self, changes: usize, loss: PowerLoss) -> DiskImage {
         let mut disk =
             Disk { durable: self.start.clone(), names: Vec::new(), contents: BTreeMap::new() };
         for change in &self.changes[..changes.min(self.changes.len())] {
@@ -143,11 +143,11 @@ impl Disk {
         }
     }
 
-    fn cut(mut self, loss: Loss) -> DiskImage {
+    fn cut(mut self, loss: PowerLoss) -> DiskImage {
         let mut seed = match loss {
-            Loss::Everything => return self.durable,
-            Loss::Nothing => None,
-            Loss::Some(seed) => Some(seed),
+            PowerLoss::Everything => return self.durable,
+            PowerLoss::Nothing => None,
+            PowerLoss::Some(seed) => Some(seed),
         };
         // A file system persists changes of names in order.
         let kept = match &mut seed {

@@ -42,7 +42,7 @@ impl<T: AsyncWrite + Send + Unpin + std::fmt::Debug> Writer for T {}
 // === impl Editor ===
 
 impl Editor {
-    pub fn over(
+    pub fn from_streams(
         reader: impl AsyncRead + Send + Unpin + std::fmt::Debug + 'static,
         writer: impl AsyncWrite + Send + Unpin + std::fmt::Debug + 'static,
     ) -> Self {
@@ -63,7 +63,8 @@ impl Editor {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(cwd).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut editor = Self::over(child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        let mut editor =
+            Self::from_streams(child.stdout.take().unwrap(), child.stdin.take().unwrap());
         editor.child = Some(child);
         let files = json!({"readTextFile": false, "writeTextFile": false});
         let capabilities = json!({"fs": files, "session": {"notices": {}, "compaction": {}}});
@@ -129,7 +130,7 @@ impl Editor {
         id
     }
 
-    pub async fn tell(&mut self, method: &str, params: Value) {
+    pub async fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
@@ -191,12 +192,12 @@ impl Editor {
     }
 
     /// Waits for the next notification with this method. Updates do not count.
-    pub async fn notified(&mut self, method: &str) -> Value {
+    pub async fn wait_for_notification(&mut self, method: &str) -> Value {
         self.until(|message| message["method"] == method && message.get("id").is_none()).await
     }
 
     /// Waits until `count` updates have arrived.
-    pub async fn updated(&mut self, count: usize) {
+    pub async fn wait_for_updates(&mut self, count: usize) {
         while self.updates.len() < count {
             let message = self.message().await.unwrap();
             self.before.push_back(message);
@@ -210,7 +211,7 @@ impl Editor {
     }
 
     /// The texts of the received chunks of this kind, by message.
-    pub fn said(&self, kind: &str) -> Vec<(Value, String)> {
+    pub fn texts_by_message(&self, kind: &str) -> Vec<(Value, String)> {
         let mut said: Vec<(Value, String)> = Vec::new();
         for update in self.updates.iter().map(|params| &params["update"]) {
             if update["sessionUpdate"] != kind {
@@ -226,7 +227,7 @@ impl Editor {
     }
 
     pub fn words(&self, kind: &str) -> Vec<String> {
-        self.said(kind).into_iter().map(|(_, text)| text).collect()
+        self.texts_by_message(kind).into_iter().map(|(_, text)| text).collect()
     }
 
     pub async fn until_control(&mut self, fits: impl Fn(&str) -> bool) {
@@ -289,7 +290,7 @@ impl Editor {
 }
 
 /// Joins the texts of an agent's message chunks.
-pub fn said(updates: &[Value]) -> String {
+pub fn agent_text(updates: &[Value]) -> String {
     let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.filter_map(|chunk| chunk["content"]["text"].as_str()).collect()
 }

@@ -152,7 +152,7 @@ impl Conformance {
     }
 
     /// Resumes a paused process.
-    pub fn go_on(&self) -> Result<()> {
+    pub fn resume(&self) -> Result<()> {
         signal(&self.child, Signal::CONT)
     }
 

@@ -60,7 +60,7 @@ pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
 pub use proxy::Proxy;
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions, builtin};
-pub use services::{Halt, Replication, Service, Services};
+pub use services::{DatabaseStop, Replication, Service, Services};
 #[cfg(target_os = "linux")]
 pub use skewed_clock::SkewedClock;
 pub use wait::until;

@@ -126,7 +126,7 @@ fn manifest(name: &str) -> Value {
     json!({ "name": name, "description": format!("{name} is limited.") })
 }
 
-fn refused(status: StatusCode, code: &str, message: &str) -> Response {
+fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     (status, Json(json!({ "code": code, "message": message, "data": null }))).into_response()
 }
 
@@ -139,7 +139,7 @@ async fn agent(State(shared): State<Arc<LimitedState>>, Path(name): Path<String>
     if lock(&shared.features).agents.contains(&name) {
         return Json(manifest(&name)).into_response();
     }
-    refused(StatusCode::NOT_FOUND, "not_found", "no such agent")
+    error_response(StatusCode::NOT_FOUND, "not_found", "no such agent")
 }
 
 async fn create(
@@ -170,7 +170,7 @@ async fn resume(
     let mode = body["mode"].as_str().unwrap_or("sync").to_owned();
     lock(&shared.requests).push((mode.clone(), headers));
     let Some(mut run) = lock(&shared.runs).get(&id).cloned() else {
-        return refused(StatusCode::NOT_FOUND, "not_found", "no such run");
+        return error_response(StatusCode::NOT_FOUND, "not_found", "no such run");
     };
     run.said = Some(text(&body["await_resume"]["message"]));
     run.run["status"] = "in-progress".into();
@@ -183,7 +183,7 @@ fn answer(shared: &LimitedState, mode: &str, mut run: LimitedRun) -> Response {
     let features = lock(&shared.features).clone();
     let is_answered = mode == "stream" && features.answers_streams;
     if !is_answered && !features.modes.contains(&mode) {
-        return refused(StatusCode::UNPROCESSABLE_ENTITY, "invalid_input", "no such mode");
+        return error_response(StatusCode::UNPROCESSABLE_ENTITY, "invalid_input", "no such mode");
     }
     if mode == "sync" {
         run.looks = 0;
@@ -198,16 +198,16 @@ fn answer(shared: &LimitedState, mode: &str, mut run: LimitedRun) -> Response {
 async fn show(State(shared): State<Arc<LimitedState>>, Path(id): Path<String>) -> Response {
     match look(&shared, &id) {
         Some(run) => Json(run).into_response(),
-        None => refused(StatusCode::NOT_FOUND, "not_found", "no such run"),
+        None => error_response(StatusCode::NOT_FOUND, "not_found", "no such run"),
     }
 }
 
 async fn events(State(shared): State<Arc<LimitedState>>, Path(id): Path<String>) -> Response {
     if !lock(&shared.features).lists_events {
-        return refused(StatusCode::NOT_IMPLEMENTED, "server_error", "no events");
+        return error_response(StatusCode::NOT_IMPLEMENTED, "server_error", "no events");
     }
     let Some(run) = look(&shared, &id) else {
-        return refused(StatusCode::NOT_FOUND, "not_found", "no such run");
+        return error_response(StatusCode::NOT_FOUND, "not_found", "no such run");
     };
     let mut events = vec![json!({ "type": "run.in-progress", "run": run })];
     for message in run["output"].as_array().into_iter().flatten() {

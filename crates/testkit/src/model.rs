@@ -60,7 +60,7 @@ impl Model {
         lock(&self.shared.rules).push(rule);
     }
 
-    pub fn asked(&self) -> Vec<Value> {
+    pub fn requests(&self) -> Vec<Value> {
         lock(&self.shared.asked).clone()
     }
 }

@@ -228,7 +228,7 @@ impl Server {
     }
 
     /// Resumes a paused process.
-    pub fn go_on(&self) -> Result<()> {
+    pub fn resume(&self) -> Result<()> {
         signal(&self.child, Signal::CONT)
     }
 

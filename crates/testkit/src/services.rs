@@ -31,7 +31,7 @@ pub enum Service {
 
 /// How PostgreSQL becomes unavailable for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Halt {
+pub enum DatabaseStop {
     /// It ends its sessions and stops.
     Fast,
     /// It ends as in a crash.
@@ -136,7 +136,7 @@ impl Services {
     }
 
     /// Ends the primary, and promotes the replica after so long. Returns the address of the new primary. The old one stays as it is.
-    pub async fn fail_over(&self, how: Halt, after: Duration) -> Result<SocketAddr> {
+    pub async fn fail_over(&self, how: DatabaseStop, after: Duration) -> Result<SocketAddr> {
         self.halt(how).await?;
         // It takes operators and their programs some time.
         tokio::time::sleep(after).await;
@@ -193,12 +193,12 @@ impl Services {
         run(&self.folder, &["restart", name]).await.map(drop)
     }
 
-    pub async fn halt(&self, how: Halt) -> Result<()> {
+    pub async fn halt(&self, how: DatabaseStop) -> Result<()> {
         let how = match how {
-            Halt::Fast => "fast",
-            Halt::Immediate => "immediate",
-            Halt::Pause => "pause",
-            Halt::Fence => "fence",
+            DatabaseStop::Fast => "fast",
+            DatabaseStop::Immediate => "immediate",
+            DatabaseStop::Pause => "pause",
+            DatabaseStop::Fence => "fence",
         };
         run(&self.folder, &["halt", how]).await.map(drop)
     }

@@ -79,7 +79,7 @@ impl WaitOnlyServer {
     }
 
     /// The messages of all created runs, in no order.
-    pub fn heard(&self) -> Vec<String> {
+    pub fn run_messages(&self) -> Vec<String> {
         let message = |run: &watch::Sender<WaitOnlyRun>| {
             run.borrow().creation["input"]["message"].as_str().unwrap_or_default().to_owned()
         };
@@ -96,7 +96,7 @@ impl WaitOnlyServer {
         for run in lock(&self.shared.runs).values() {
             run.send_modify(|run| {
                 if run.status == "pending" {
-                    run.end("success", said("held"));
+                    run.end("success", result_output("held"));
                 }
             });
         }
@@ -107,7 +107,7 @@ fn detail(status: StatusCode, why: &str) -> Answer {
     (status, Json(json!({ "detail": why })))
 }
 
-fn known() -> Value {
+fn agent_entry() -> Value {
     let reference = json!({ "name": "org.example.old", "version": "0.1.0", "url": null });
     let metadata = json!({ "ref": reference, "description": "Is old." });
     json!({ "agent_id": AGENT, "metadata": metadata })
@@ -118,7 +118,7 @@ async fn search(Json(asked): Json<Value>) -> Answer {
         let why = "At least one of 'name' or 'version' must be provided";
         return detail(StatusCode::UNPROCESSABLE_ENTITY, why);
     }
-    let found = if asked["name"] == "org.example.old" { json!([known()]) } else { json!([]) };
+    let found = if asked["name"] == "org.example.old" { json!([agent_entry()]) } else { json!([]) };
     (StatusCode::OK, Json(found))
 }
 
@@ -126,7 +126,7 @@ async fn agent(Path(id): Path<String>) -> Answer {
     if id != AGENT {
         return detail(StatusCode::NOT_FOUND, &format!("Agent \"{id}\" not found"));
     }
-    (StatusCode::OK, Json(known()))
+    (StatusCode::OK, Json(agent_entry()))
 }
 
 async fn descriptor(State(shared): State<Arc<WaitOnlyState>>, Path(_): Path<String>) -> Answer {
@@ -148,7 +148,7 @@ async fn descriptor(State(shared): State<Arc<WaitOnlyState>>, Path(_): Path<Stri
         "thread_state": null,
         "interrupts": [approval],
     });
-    (StatusCode::OK, Json(json!({ "metadata": known()["metadata"], "specs": specs })))
+    (StatusCode::OK, Json(json!({ "metadata": agent_entry()["metadata"], "specs": specs })))
 }
 
 async fn create(State(shared): State<Arc<WaitOnlyState>>, Json(creation): Json<Value>) -> Answer {
@@ -159,15 +159,15 @@ async fn create(State(shared): State<Arc<WaitOnlyState>>, Json(creation): Json<V
     let id = format!("00000000-0000-4000-8000-{:012}", runs.len() + 1);
     let heard = creation["input"]["message"].as_str().unwrap_or_default().to_owned();
     let mut run = WaitOnlyRun { id: id.clone(), creation, status: "pending", output: Value::Null };
-    let created = run.shown();
-    run.hear(&heard);
+    let created = run.to_json();
+    run.handle_message(&heard);
     runs.insert(id, watch::Sender::new(run));
     (StatusCode::OK, Json(created))
 }
 
 async fn show(State(shared): State<Arc<WaitOnlyState>>, Path(id): Path<String>) -> Answer {
     match lock(&shared.runs).get(&id) {
-        Some(run) => (StatusCode::OK, Json(run.borrow().shown())),
+        Some(run) => (StatusCode::OK, Json(run.borrow().to_json())),
         None => detail(StatusCode::NOT_FOUND, "WaitOnlyRun not found"),
     }
 }
@@ -180,7 +180,7 @@ async fn wait(State(shared): State<Arc<WaitOnlyState>>, Path(id): Path<String>) 
     let Ok(ended) = run.wait_for(|run| run.status != "pending").await else {
         return detail(StatusCode::INTERNAL_SERVER_ERROR, "gone");
     };
-    (StatusCode::OK, Json(json!({ "run": ended.shown(), "output": ended.output })))
+    (StatusCode::OK, Json(json!({ "run": ended.to_json(), "output": ended.output })))
 }
 
 async fn resume(
@@ -196,20 +196,20 @@ async fn resume(
         let why = "Resume payload not valid: 'answer' is a required property";
         return detail(StatusCode::UNPROCESSABLE_ENTITY, why);
     };
-    let mut shown = run.borrow().shown();
-    run.send_modify(|run| run.end("success", said(answer)));
+    let mut shown = run.borrow().to_json();
+    run.send_modify(|run| run.end("success", result_output(answer)));
     shown["status"] = "pending".into();
     (StatusCode::OK, Json(shown))
 }
 
-fn said(text: &str) -> Value {
+fn result_output(text: &str) -> Value {
     json!({ "type": "result", "values": { "message": format!("echo: {text}") } })
 }
 
 // === impl WaitOnlyRun ===
 
 impl WaitOnlyRun {
-    fn hear(&mut self, heard: &str) {
+    fn handle_message(&mut self, heard: &str) {
         let question = json!({ "question": "Go on?" });
         let asked = match heard {
             "hold" => return,
@@ -222,7 +222,7 @@ impl WaitOnlyRun {
             "ask" => json!({ "approval": question }),
             "ask raw" => question,
             "ask named" => json!({ "interrupt_type": "approval", "interrupt_payload": question }),
-            other => return self.end("success", said(other)),
+            other => return self.end("success", result_output(other)),
         };
         self.end("interrupted", json!({ "type": "interrupt", "interrupt": asked }));
     }
@@ -231,7 +231,7 @@ impl WaitOnlyRun {
         (self.status, self.output) = (status, output);
     }
 
-    fn shown(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "run_id": self.id, "thread_id": null, "agent_id": AGENT, "created_at": TIME,
             "updated_at": TIME, "status": self.status, "creation": self.creation,

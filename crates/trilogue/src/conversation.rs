@@ -165,7 +165,8 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         globals: &'a Globals,
     ) -> Result<Option<String>> {
         let mut view = RunView::new(view, globals)?;
-        let reader = view.while_drawing(started(Box::pin(agent.start(input)))).await?;
+        let reader =
+            view.while_drawing(start_unless_interrupted(Box::pin(agent.start(input)))).await?;
         let mut conversation = Self { reader, view, globals };
         let ended = conversation.follow().await;
         let settled = conversation.view.settle();
@@ -194,14 +195,14 @@ impl<'a, S: RunReader> Conversation<'a, S> {
                 }
             };
             let Some(item) = item else {
-                return Err(CliError::failed("the server ended the stream before the run"));
+                return Err(CliError::failure("the server ended the stream before the run"));
             };
             for event in self.events(item)? {
                 self.view.image(&event, &self.reader).await?;
                 self.view.event(&event)?;
                 match event.body {
                     EventBody::RunEnded(ended) => {
-                        return self.view.ended(&ended.outcome, cancelling);
+                        return self.view.command_result(&ended.outcome, cancelling);
                     }
                     EventBody::InterruptRaised(_) if cancelling => self.reader.skip_question(),
                     EventBody::InterruptRaised(raised) => match self.ask(&raised.interrupt).await {
@@ -242,7 +243,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
             return Err(CliError::silent(ExitStatus::Interrupted));
         }
         self.view.settle()?;
-        self.view.cancelling();
+        self.view.show_cancelling();
         print::note("\ncancelling the run; press Ctrl-C again to leave at once");
         let mut again = ctrl_c()?;
         tokio::select! {
@@ -257,14 +258,14 @@ impl<'a, S: RunReader> Conversation<'a, S> {
             if !self.globals.json {
                 question::show(interrupt);
             }
-            return Err(self.waiting(interrupt));
+            return Err(self.needs_answer_error(interrupt));
         }
         loop {
             let reader = &self.reader;
             let reply = ask::answer(interrupt, async || reader.closing_reason(interrupt).await);
             let answer = match reply.await? {
                 TypedReply::Answer(answer) => answer,
-                TypedReply::Later => return Err(self.waiting(interrupt)),
+                TypedReply::Later => return Err(self.needs_answer_error(interrupt)),
                 TypedReply::Closed(why) => {
                     let closed = style::bold("the question is closed");
                     print::note(&format!("\n{closed}: {}", safe::block(&why)));
@@ -287,7 +288,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         }
     }
 
-    fn waiting(&self, interrupt: &Interrupt) -> CliError {
+    fn needs_answer_error(&self, interrupt: &Interrupt) -> CliError {
         let run = self.reader.run_id().unwrap_or_default();
         let (run, kind) = (table::noted_id(&run), safe::visible(&interrupt.kind));
         let message = format!("the run {run} needs an answer ({kind})");
@@ -345,7 +346,7 @@ fn plain_interrupt(id: String, kind: String) -> Interrupt {
 }
 
 /// Waits for the start of a run, which Ctrl-C gives up.
-async fn started<S>(start: impl Future<Output = Result<S>>) -> Result<S> {
+async fn start_unless_interrupted<S>(start: impl Future<Output = Result<S>>) -> Result<S> {
     let mut ctrl_c = ctrl_c()?;
     tokio::select! {
         reader = start => reader,
@@ -355,5 +356,5 @@ async fn started<S>(start: impl Future<Output = Result<S>>) -> Result<S> {
 
 fn ctrl_c() -> Result<Signal> {
     signal(SignalKind::interrupt())
-        .map_err(|error| CliError::failed(format!("cannot listen for Ctrl-C: {error}")))
+        .map_err(|error| CliError::failure(format!("cannot listen for Ctrl-C: {error}")))
 }

@@ -8,7 +8,7 @@
 //!     let echo = agent_fn("echo", "Repeats your message.", |turn, context| async move {
 //!         context.text(turn.text()).await
 //!     });
-//!     trilogue::serve(echo, trilogue::Serve::from_args()?).await
+//!     trilogue::serve(echo, trilogue::ServeOptions::from_args()?).await
 //! }
 //! ```
 //!
@@ -26,7 +26,7 @@ pub use config::Options;
 pub use server::agents::Agents;
 pub use server::app::{App, Report, check, serve};
 pub use server::listen::Listeners;
-pub use server::serve::Serve;
+pub use server::serve::ServeOptions;
 pub use trilogue_backends::builtin::NAMES as BUILTIN_AGENTS;
 pub use trilogue_backends::child::find_program;
 pub use trilogue_domain::Error;

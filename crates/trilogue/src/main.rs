@@ -50,7 +50,7 @@ fn execute(arguments: &Arguments) -> Result {
     let runtime = runtime
         .enable_all()
         .build()
-        .map_err(|error| CliError::failed(format!("cannot start the event loop: {error}")))?;
+        .map_err(|error| CliError::failure(format!("cannot start the event loop: {error}")))?;
     let done = runtime.block_on(Box::pin(dispatch(arguments)));
     // A question at the terminal may still wait for a key; leaving does not wait for it.
     runtime.shutdown_background();

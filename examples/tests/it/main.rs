@@ -92,8 +92,8 @@ async fn asking() {
 #[tokio::test]
 async fn calling() {
     let recorder = Recorder::default()
-        .with_agent("writer", |call| Ok(ChildEnd::said(&format!("On {}.", call.input.text()))))
-        .and_then(|it| it.with_agent("reviewer", |_| Ok(ChildEnd::said("Fine."))));
+        .with_agent("writer", |call| Ok(ChildEnd::from_text(&format!("On {}.", call.input.text()))))
+        .and_then(|it| it.with_agent("reviewer", |_| Ok(ChildEnd::from_text("Fine."))));
     let recorder = Arc::new(recorder.unwrap());
     take(&calling::Editor, &recorder, Turn::from("ferries")).await;
     assert_eq!(texts(&recorder), ["Fine."]);

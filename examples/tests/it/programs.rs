@@ -30,15 +30,15 @@ const SERVERS: [&str; 10] = [
 const OTHERS: [&str; 2] = ["prompting", "stdio_echo"];
 
 /// A program that serves its agent. Killed when dropped.
-struct Served {
+struct RunningProgram {
     child: Child,
     client: Client,
     _state: Folder,
 }
 
-// === impl Served ===
+// === impl RunningProgram ===
 
-impl Served {
+impl RunningProgram {
     /// Starts a program as the guide says, and reads its address and its token.
     async fn start(name: &str) -> Self {
         let state = Folder::new().unwrap();
@@ -57,7 +57,7 @@ impl Served {
         let file = url.strip_prefix("http://").unwrap().replace(':', "-");
         let token = std::fs::read_to_string(state.path().join("trilogue/tokens").join(file));
         let server = HttpTransport::to(url).unwrap().token(token.unwrap().trim());
-        Self { child, client: Client::over(server), _state: state }
+        Self { child, client: Client::from_http(server), _state: state }
     }
 
     async fn run(&self, agent: &str, input: Value) -> Run {
@@ -86,7 +86,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
     me.ancestors().nth(2).unwrap().join("examples").join(name)
 }
 
-fn said(run: &Run) -> String {
+fn output_text(run: &Run) -> String {
     assert_eq!(run.status, RunStatus::Completed, "{run:?}");
     run.output.iter().flatten().map(|message| message.text()).collect()
 }
@@ -105,22 +105,22 @@ async fn programs_that_say_something_say_it() {
         ("remembering", "counter", "Count!", "Turn 1 after 0 messages."),
         ("linter", "linter", "a.md", "There is no editor here whose files I could work with."),
     ] {
-        let served = Served::start(name).await;
+        let served = RunningProgram::start(name).await;
         let run = served.run(agent, json!(input)).await;
-        assert!(said(&run).starts_with(text), "{name}: {run:?}");
+        assert!(output_text(&run).starts_with(text), "{name}: {run:?}");
         served.stop().await;
     }
 }
 
 #[tokio::test]
 async fn programs_that_ask_go_on_with_the_answer() {
-    let served = Served::start("asking").await;
+    let served = RunningProgram::start("asking").await;
     let run = served.run("cleaner", json!("Clean up!")).await;
     let allow = AnswerCreate { option: Some("allow".to_owned()), ..AnswerCreate::default() };
-    assert_eq!(said(&served.answer(&run, allow).await), "Removed.");
+    assert_eq!(output_text(&served.answer(&run, allow).await), "Removed.");
     served.stop().await;
 
-    let served = Served::start("suspending").await;
+    let served = RunningProgram::start("suspending").await;
     let run = served.run("buyer", json!({ "item": "a boat" })).await;
     let value = Some(Json::from_value(&json!({ "approved": true })));
     let run = served.answer(&run, AnswerCreate { value, ..AnswerCreate::default() }).await;
@@ -130,19 +130,19 @@ async fn programs_that_ask_go_on_with_the_answer() {
 
 #[tokio::test]
 async fn the_calling_program_passes_a_question_up() {
-    let served = Served::start("calling").await;
+    let served = RunningProgram::start("calling").await;
     let run = served.run("editor", json!("ferries")).await;
     assert_eq!(run.status, RunStatus::Interrupted, "{run:?}");
     let allow = AnswerCreate { option: Some("allow".to_owned()), ..AnswerCreate::default() };
     let run = served.answer(&run, allow).await;
-    assert_eq!(said(&run), "Printed.");
+    assert_eq!(output_text(&run), "Printed.");
     assert!(format!("{:?}", run.output).contains("About ferries"), "{run:?}");
     served.stop().await;
 }
 
 #[tokio::test]
 async fn the_typed_program_gives_its_result() {
-    let served = Served::start("typed").await;
+    let served = RunningProgram::start("typed").await;
     let run = served.run("planner", json!({ "city": "Paris", "days": 1 })).await;
     assert_eq!(result(&run), json!({ "sights": ["The Louvre"] }));
     served.stop().await;
@@ -150,7 +150,7 @@ async fn the_typed_program_gives_its_result() {
 
 #[tokio::test]
 async fn the_waiting_program_hears_a_cancellation() {
-    let served = Served::start("stopping").await;
+    let served = RunningProgram::start("stopping").await;
     let new = RunCreate::new("waiter", RunInput::Text("Wait!".to_owned()));
     let run = served.client.start_run(new).await.unwrap();
     served.client.cancel_run(&run.id).await.unwrap();

@@ -137,7 +137,7 @@ pub(super) fn check(packages: &[Package]) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn found(name: &str, dependencies: &[&str]) -> Vec<String> {
+    fn finding_messages(name: &str, dependencies: &[&str]) -> Vec<String> {
         let package = |name: &str, dependencies: &[&str]| Package {
             name: name.to_owned(),
             dependencies: dependencies.iter().map(|name| (*name).to_owned()).collect(),
@@ -151,20 +151,23 @@ mod tests {
 
     #[test]
     fn an_arrow_outside_the_table_is_found() {
-        assert_eq!(found("trilogue-runtime", &["trilogue-store", "tokio"]), Vec::<String>::new());
         assert_eq!(
-            found("trilogue-runtime", &["trilogue-wire"]),
+            finding_messages("trilogue-runtime", &["trilogue-store", "tokio"]),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            finding_messages("trilogue-runtime", &["trilogue-wire"]),
             ["may not depend on trilogue-wire"]
         );
-        assert_eq!(found("trilogue-new", &[]).len(), 1);
-        assert_eq!(found("trilogue", &["trilogue-wire", "clap"]), Vec::<String>::new());
+        assert_eq!(finding_messages("trilogue-new", &[]).len(), 1);
+        assert_eq!(finding_messages("trilogue", &["trilogue-wire", "clap"]), Vec::<String>::new());
     }
 
     #[test]
     fn io_and_reserved_crates_are_found_where_they_do_not_belong() {
-        assert_eq!(found("trilogue-domain", &["tokio"]).len(), 1);
-        assert_eq!(found("trilogue-runtime", &["rusqlite"]).len(), 1);
-        assert_eq!(found("trilogue-gateway", &["reqwest"]).len(), 1);
+        assert_eq!(finding_messages("trilogue-domain", &["tokio"]).len(), 1);
+        assert_eq!(finding_messages("trilogue-runtime", &["rusqlite"]).len(), 1);
+        assert_eq!(finding_messages("trilogue-gateway", &["reqwest"]).len(), 1);
     }
 
     #[test]

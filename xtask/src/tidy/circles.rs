@@ -90,7 +90,7 @@ mod tests {
         (0..count).map(file).collect()
     }
 
-    fn found(files: &[(String, String)]) -> Vec<String> {
+    fn finding_messages(files: &[(String, String)]) -> Vec<String> {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
         check(&Tree::of(&files)).into_iter().map(|finding| finding.message).collect()
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_large_circle_is_found_and_a_small_one_is_not() {
-        assert_eq!(found(&ring(MAX_FILES)), Vec::<String>::new());
-        let circle = found(&ring(MAX_FILES + 1));
+        assert_eq!(finding_messages(&ring(MAX_FILES)), Vec::<String>::new());
+        let circle = finding_messages(&ring(MAX_FILES + 1));
         assert!(circle[0].contains("6 files") && circle[0].contains("crates/x/src/m3.rs"));
     }
 
@@ -107,6 +107,6 @@ mod tests {
     fn an_open_chain_is_no_circle() {
         let mut chain = ring(MAX_FILES + 1);
         chain[0].1 = String::new();
-        assert_eq!(found(&chain), Vec::<String>::new());
+        assert_eq!(finding_messages(&chain), Vec::<String>::new());
     }
 }

@@ -124,7 +124,7 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(page: &str) -> Vec<String> {
+    fn finding_messages(page: &str) -> Vec<String> {
         let tree = Tree::of(&[
             ("docs/documents/a.md", page),
             ("docs/other.md", "| `it_is_not_there` |"),
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn tests_and_their_files_are_found_where_they_are() {
         let row = "| x | `it_really_works`, `face.rs`, `crates/x/tests/it/face.rs` |";
-        assert_eq!(found(row), Vec::<String>::new());
+        assert_eq!(finding_messages(row), Vec::<String>::new());
     }
 
     #[test]
     fn a_test_that_does_not_exist_is_found() {
         for name in ["it_really_sleeps", "faces.rs", "crates/y/tests/it/face.rs"] {
             let line = format!("docs/documents/a.md:3: there is no test {name}");
-            assert_eq!(found(&format!("\n\n| x | *how* `{name}` |")), [line]);
+            assert_eq!(finding_messages(&format!("\n\n| x | *how* `{name}` |")), [line]);
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let right =
             ["face::it_really_works", "face::*::it_really_works", "a::tests::it_works_inside"];
         for path in [&right[..], &["a::it_is_bare"]].concat() {
-            assert_eq!(found(&format!("| x | `{path}` |")), Vec::<String>::new());
+            assert_eq!(finding_messages(&format!("| x | `{path}` |")), Vec::<String>::new());
         }
         for (path, place) in [
             ("faces::it_really_works", "face"),
@@ -172,13 +172,13 @@ mod tests {
             let (modules, name) = path.rsplit_once("::").unwrap();
             let line =
                 format!("docs/documents/a.md:1: the test {name} is in {place}, not in {modules}");
-            assert_eq!(found(&format!("| x | `{path}` |")), [line]);
+            assert_eq!(finding_messages(&format!("| x | `{path}` |")), [line]);
         }
     }
 
     #[test]
     fn only_the_last_column_of_tables_names_tests() {
         let others = "`no_test_here`\n| `no_test_here` | `a_test`, `trilogue run x_y_z`, `A_b_c` |";
-        assert_eq!(found(others), Vec::<String>::new());
+        assert_eq!(finding_messages(others), Vec::<String>::new());
     }
 }

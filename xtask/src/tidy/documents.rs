@@ -108,7 +108,7 @@ fn anchors(text: &str) -> impl Iterator<Item = String> + '_ {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
+    fn finding_messages(files: &[(&str, &str)]) -> Vec<String> {
         let good = [
             (MAP, "`crates/x`"),
             ("README.md", ""),
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn missing_crates_and_sections_are_found() {
-        assert_eq!(found(&[]), Vec::<String>::new());
-        assert!(found(&[("crates/y/Cargo.toml", "")])[0].contains("crates/y"));
-        assert!(found(&[("CHANGELOG.md", "# Changes")])[0].contains("Unreleased"));
+        assert_eq!(finding_messages(&[]), Vec::<String>::new());
+        assert!(finding_messages(&[("crates/y/Cargo.toml", "")])[0].contains("crates/y"));
+        assert!(finding_messages(&[("CHANGELOG.md", "# Changes")])[0].contains("Unreleased"));
         let nothing = check(&Tree::of(&[]));
         assert_eq!(nothing.len(), REQUIRED.len());
     }
@@ -135,12 +135,13 @@ mod tests {
     fn broken_links_are_found() {
         let page = |text| ("docs/a.md", text);
         assert_eq!(
-            found(&[page("[a](../README.md) [b](https://x.y/z) [c](#top)\n# Top")]).len(),
+            finding_messages(&[page("[a](../README.md) [b](https://x.y/z) [c](#top)\n# Top")])
+                .len(),
             0
         );
-        assert_eq!(found(&[page("[a](gone.md)")]).len(), 1);
-        assert_eq!(found(&[page("[a](#gone)\n# Top")]).len(), 1);
-        assert_eq!(found(&[page("[a](gone/)")]).len(), 1);
-        assert_eq!(found(&[page("```\n[a](gone.md)\n```")]).len(), 0);
+        assert_eq!(finding_messages(&[page("[a](gone.md)")]).len(), 1);
+        assert_eq!(finding_messages(&[page("[a](#gone)\n# Top")]).len(), 1);
+        assert_eq!(finding_messages(&[page("[a](gone/)")]).len(), 1);
+        assert_eq!(finding_messages(&[page("```\n[a](gone.md)\n```")]).len(), 0);
     }
 }

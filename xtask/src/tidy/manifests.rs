@@ -63,22 +63,22 @@ mod tests {
         rust-version.workspace = true\nlicense.workspace = true\npublish.workspace = true\n\
         [lints]\nworkspace = true\n[dependencies]\nbytes.workspace = true\n";
 
-    fn found(manifest: &str) -> usize {
+    fn finding_count(manifest: &str) -> usize {
         check(&Tree::of(&[("crates/x/Cargo.toml", manifest)])).len()
     }
 
     #[test]
     fn a_workspace_of_its_own_shares_nothing() {
-        assert_eq!(found("[package]\nname = \"x\"\nversion = \"1.0.0\"\n[workspace]\n"), 0);
-        assert_ne!(found("[package]\nname = \"x\"\nversion = \"1.0.0\"\n"), 0);
+        assert_eq!(finding_count("[package]\nname = \"x\"\nversion = \"1.0.0\"\n[workspace]\n"), 0);
+        assert_ne!(finding_count("[package]\nname = \"x\"\nversion = \"1.0.0\"\n"), 0);
     }
 
     #[test]
     fn what_a_manifest_leaves_out_is_found() {
-        assert_eq!(found(GOOD), 0);
-        assert_eq!(found(&GOOD.replace("[lints]\nworkspace = true\n", "")), 1);
-        assert_eq!(found(&GOOD.replace("license.workspace = true\n", "")), 1);
-        assert_eq!(found(&GOOD.replace("bytes.workspace = true", "bytes = \"1\"")), 1);
-        assert_eq!(found("not toml"), 1);
+        assert_eq!(finding_count(GOOD), 0);
+        assert_eq!(finding_count(&GOOD.replace("[lints]\nworkspace = true\n", "")), 1);
+        assert_eq!(finding_count(&GOOD.replace("license.workspace = true\n", "")), 1);
+        assert_eq!(finding_count(&GOOD.replace("bytes.workspace = true", "bytes = \"1\"")), 1);
+        assert_eq!(finding_count("not toml"), 1);
     }
 }

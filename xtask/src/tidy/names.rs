@@ -137,31 +137,34 @@ fn declared(code: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
+    fn finding_messages(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files)).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn placeholders_are_found_in_types_and_modules() {
         for text in ["struct Said;", "pub(crate) enum Given {", "pub type Told<T> = T;"] {
-            let found = found(&[("crates/store/src/a.rs", text)]);
+            let found = finding_messages(&[("crates/store/src/a.rs", text)]);
             assert!(found[0].contains("placeholder"), "{text}: {found:?}");
         }
-        assert_eq!(found(&[("crates/store/src/given.rs", "")]).len(), 1);
-        assert_eq!(found(&[("crates/store/src/a.rs", "struct Given2; // struct Said")]).len(), 0);
-        assert_eq!(found(&[("crates/store/tests/it/a.rs", "struct Said;")]).len(), 0);
+        assert_eq!(finding_messages(&[("crates/store/src/given.rs", "")]).len(), 1);
+        assert_eq!(
+            finding_messages(&[("crates/store/src/a.rs", "struct Given2; // struct Said")]).len(),
+            0
+        );
+        assert_eq!(finding_messages(&[("crates/store/tests/it/a.rs", "struct Said;")]).len(), 0);
     }
 
     #[test]
     fn one_name_for_three_things_is_found() {
         let file = |path| (path, "struct Frame;");
         let two = [file("crates/store/src/a.rs"), file("crates/domain/src/a.rs")];
-        assert_eq!(found(&two).len(), 0);
+        assert_eq!(finding_messages(&two).len(), 0);
         let three = [two[0], two[1], file("crates/sdk/src/a.rs")];
-        assert!(found(&three)[0].contains("3 things"));
+        assert!(finding_messages(&three)[0].contains("3 things"));
         let wire = [two[0], two[1], file("crates/wire/src/a.rs")];
-        assert_eq!(found(&wire).len(), 0);
+        assert_eq!(finding_messages(&wire).len(), 0);
         let test = [two[0], two[1], file("crates/sdk/tests/it/a.rs")];
-        assert_eq!(found(&test).len(), 0);
+        assert_eq!(finding_messages(&test).len(), 0);
     }
 }

@@ -76,25 +76,25 @@ fn is_numbered(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> usize {
+    fn finding_count(text: &str) -> usize {
         check(&Tree::of(&[("docs/a.md", text)])).len()
     }
 
     #[test]
     fn a_long_paragraph_is_found() {
-        assert_eq!(found(&"A line.\n".repeat(MAX_LINES)), 0);
-        assert_eq!(found(&"A line.\n".repeat(MAX_LINES + 1)), 1);
-        assert_eq!(found(&"word ".repeat(LINE_CHARACTERS * MAX_LINES / 5)), 0);
-        assert_eq!(found(&"word ".repeat(LINE_CHARACTERS * MAX_LINES / 5 + 2)), 1);
+        assert_eq!(finding_count(&"A line.\n".repeat(MAX_LINES)), 0);
+        assert_eq!(finding_count(&"A line.\n".repeat(MAX_LINES + 1)), 1);
+        assert_eq!(finding_count(&"word ".repeat(LINE_CHARACTERS * MAX_LINES / 5)), 0);
+        assert_eq!(finding_count(&"word ".repeat(LINE_CHARACTERS * MAX_LINES / 5 + 2)), 1);
     }
 
     #[test]
     fn lists_tables_and_code_are_no_paragraphs() {
         let many = |line: &str| format!("{line}\n").repeat(MAX_LINES + 1);
-        assert_eq!(found(&many("- entry")), 0);
-        assert_eq!(found(&many("1. entry")), 0);
-        assert_eq!(found(&many("| cell |")), 0);
-        assert_eq!(found(&format!("```\n{}```\n", many("code"))), 0);
-        assert_eq!(found(&many("a\n")), 0);
+        assert_eq!(finding_count(&many("- entry")), 0);
+        assert_eq!(finding_count(&many("1. entry")), 0);
+        assert_eq!(finding_count(&many("| cell |")), 0);
+        assert_eq!(finding_count(&format!("```\n{}```\n", many("code"))), 0);
+        assert_eq!(finding_count(&many("a\n")), 0);
     }
 }

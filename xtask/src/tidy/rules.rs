@@ -123,13 +123,13 @@ fn is_sql(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(path: &str, text: &str) -> Vec<String> {
+    fn finding_messages(path: &str, text: &str) -> Vec<String> {
         let tree = Tree::of(&[(path, text)]);
         check(&tree).into_iter().map(|finding| finding.message).collect()
     }
 
     fn is_found(path: &str, text: &str, words: &str) {
-        let found = found(path, text);
+        let found = finding_messages(path, text);
         assert!(found.iter().any(|message| message.contains(words)), "{text}: {found:?}");
     }
 
@@ -140,32 +140,38 @@ mod tests {
         {
             let text = format!("const A: &str = \"{sql}\";");
             is_found("crates/runtime/src/a.rs", &text, "SQL");
-            assert_eq!(found("crates/store/src/a.rs", &text), Vec::<String>::new());
+            assert_eq!(finding_messages("crates/store/src/a.rs", &text), Vec::<String>::new());
         }
         is_found("crates/runtime/src/a.sql", "", "SQL");
-        assert_eq!(found("crates/store/src/a.sql", ""), Vec::<String>::new());
+        assert_eq!(finding_messages("crates/store/src/a.sql", ""), Vec::<String>::new());
         let prose = "const A: &str = \"DELETE\"; const B: &str = \"select one\";";
-        assert_eq!(found("crates/runtime/src/a.rs", prose), Vec::<String>::new());
+        assert_eq!(finding_messages("crates/runtime/src/a.rs", prose), Vec::<String>::new());
     }
 
     #[test]
     fn statuses_and_printing_are_found_where_they_do_not_belong() {
         is_found("crates/runtime/src/a.rs", "let a = StatusCode::OK;", "statuses");
         assert_eq!(
-            found("crates/gateway/src/a.rs", "let a = StatusCode::OK;"),
+            finding_messages("crates/gateway/src/a.rs", "let a = StatusCode::OK;"),
             Vec::<String>::new()
         );
         is_found("crates/gateway/src/a.rs", "println!(\"a\");", "prints");
         is_found("crates/gateway/src/a.rs", "std::io::stderr().write_all(b)", "prints");
-        assert_eq!(found("crates/trilogue/src/a.rs", "println!(\"a\");"), Vec::<String>::new());
+        assert_eq!(
+            finding_messages("crates/trilogue/src/a.rs", "println!(\"a\");"),
+            Vec::<String>::new()
+        );
         let test = "#[cfg(test)]\nmod tests {\n    fn a() { println!(); }\n}\n";
-        assert_eq!(found("crates/gateway/src/a.rs", test), Vec::<String>::new());
+        assert_eq!(finding_messages("crates/gateway/src/a.rs", test), Vec::<String>::new());
     }
 
     #[test]
     fn a_serialisable_domain_type_is_found() {
         is_found("crates/domain/src/a.rs", "#[derive(serde::Serialize)]", "serialisable");
-        assert_eq!(found("crates/wire/src/a.rs", "#[derive(Serialize)]"), Vec::<String>::new());
+        assert_eq!(
+            finding_messages("crates/wire/src/a.rs", "#[derive(Serialize)]"),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -174,13 +180,13 @@ mod tests {
         is_found("crates/store/src/a.rs", "#[expect(missing_docs, reason = \"x\")]", "documented");
         is_found("crates/store/src/a.rs", "#[expect(clippy::panic)]", "reason");
         let good = "#[expect(clippy::panic, reason = \"a test\")]";
-        assert_eq!(found("crates/store/src/a.rs", good), Vec::<String>::new());
+        assert_eq!(finding_messages("crates/store/src/a.rs", good), Vec::<String>::new());
     }
 
     #[test]
     fn modules_named_by_kind_are_found() {
         is_found("crates/store/src/utils.rs", "", "utils");
         is_found("crates/store/src/types/frame.rs", "", "types");
-        assert_eq!(found("crates/store/src/frame.rs", ""), Vec::<String>::new());
+        assert_eq!(finding_messages("crates/store/src/frame.rs", ""), Vec::<String>::new());
     }
 }

@@ -10,7 +10,7 @@ use trilogue_domain::{
     AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json, Principal,
 };
 use trilogue_mapping::agent_client::{
-    check_capabilities, filled_in, fit, learned_card, prompt_capabilities, prompt_of_input,
+    check_capabilities, fit, form_values, learned_card, prompt_capabilities, prompt_of_input,
 };
 use trilogue_mapping::shape;
 use trilogue_runtime::{
@@ -167,7 +167,7 @@ impl Backend for AgentClient {
                 .violations(places)
                 .hint("the interrupt's 'schema' says what fits; `false` declines")
         };
-        let filled = filled_in(interrupt, answer).map_err(|place| {
+        let filled = form_values(interrupt, answer).map_err(|place| {
             let at = if place.path.is_empty() { "the value" } else { &place.path };
             invalid(format!("{at} {}", place.message), vec![place])
         })?;

@@ -1,7 +1,7 @@
 //! Hints that explain an agent's failure: the end of its standard error, and variables that it may need.
 
 use trilogue_domain::{Failure, Json};
-use trilogue_mapping::agent_client::{STDERR_INTRODUCTION, explained};
+use trilogue_mapping::agent_client::{STDERR_INTRODUCTION, with_explanation};
 use trilogue_runtime::CallError;
 use trilogue_wire::agent_client::splice;
 
@@ -74,7 +74,7 @@ impl Diagnosis {
             let data = splice::set_text(data.as_str(), &["hint"], &joined(Some(own), hint));
             error.data = data.and_then(|data| Json::parse(data).ok()).or(error.data);
         }
-        let error = explained(error_object(error), &self.stderr, self.hint.as_deref());
+        let error = with_explanation(error_object(error), &self.stderr, self.hint.as_deref());
         let data = error.data.as_ref().and_then(domain_json);
         CallError { data, ..CallError::new(error.code.0, error.message) }
     }

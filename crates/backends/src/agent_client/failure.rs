@@ -169,7 +169,7 @@ impl AgentFailure {
     }
 
     /// Adds hints, for runs and clients. `env` are the variables of the agent's child, `wanted` those that it may need, `stderr` is its output during the call.
-    pub(super) fn diagnosed(
+    pub(super) fn with_diagnosis(
         self,
         env: &[(String, String)],
         wanted: &[String],
@@ -303,7 +303,7 @@ pub(super) fn domain_json(json: &trilogue_wire::agent_client::Json) -> Option<Js
 mod tests {
     use super::*;
 
-    fn refused(code: i32, message: &str, data: Option<&str>) -> AgentFailure {
+    fn refusal(code: i32, message: &str, data: Option<&str>) -> AgentFailure {
         let error = ErrorObject::new(RpcCode(code), message.to_owned());
         AgentFailure::Refused(match data {
             Some(data) => {
@@ -323,7 +323,7 @@ mod tests {
             (-32602, "unknown session", None),
             (-32603, "Internal error", Some(r#"{"details":"Session s1 not found"}"#)),
         ] {
-            assert!(refused(code, message, data).is_lost_session("s1"), "{message} {data:?}");
+            assert!(refusal(code, message, data).is_lost_session("s1"), "{message} {data:?}");
         }
         for (code, message, data) in [
             (-32002, "Resource not found: /x", Some(r#"{"uri":"/x"}"#)),
@@ -333,7 +333,7 @@ mod tests {
             (-32000, "session not found", None),
             (-32603, "Internal error", None),
         ] {
-            assert!(!refused(code, message, data).is_lost_session("s1"), "{message} {data:?}");
+            assert!(!refusal(code, message, data).is_lost_session("s1"), "{message} {data:?}");
         }
         assert!(!AgentFailure::Exited("session not found".to_owned()).is_lost_session("s1"));
     }

@@ -36,7 +36,7 @@ impl Sessions for AgentClient {
         self.opener().launch().folders.is_none()
     }
 
-    async fn meet(&self, client: &Arc<dyn Client>) -> Result<Json, CallError> {
+    async fn greet(&self, client: &Arc<dyn Client>) -> Result<Json, CallError> {
         let opener = self.opener();
         let profile = Profile::of(&opener.launch(), Some(client.profile()));
         if let Some(greeting) = opener.greetings.get(&profile) {
@@ -139,7 +139,7 @@ async fn open(
         opener.bind(thread, &session, state, remembered).await?;
     }
     if let Some(why) = forgotten {
-        thread.note(session_restarted(&why), None).await?;
+        thread.append_event(session_restarted(&why), None).await?;
     }
     Ok(session)
 }
@@ -157,7 +157,7 @@ async fn call_session(
     let params = with_session_id(&client_params(opener, &params)?, &session);
     let process = session.process();
     let result = process.call_for(Some(client), method, &params, CLIENT_CALL_TIMEOUT).await?;
-    session.modes().was_set(method, params.as_str(), result.as_str());
+    session.modes().record_setting(method, params.as_str(), result.as_str());
     Ok(with_our_id(result, session.remote(), thread.thread().as_str()))
 }
 
@@ -184,10 +184,10 @@ async fn call_agent(
     match method {
         "authenticate" => {
             let method = splice::get_text(params.as_str(), &["methodId"]).map(Cow::into_owned);
-            opener.authentication.signed_in(&principal, method);
+            opener.authentication.record_sign_in(&principal, method);
         }
         "logout" => {
-            opener.authentication.signed_out(&principal);
+            opener.authentication.record_sign_out(&principal);
             let all = opener.pool.all_of(&principal);
             let others = all.iter().filter(|other| !Arc::ptr_eq(other, process));
             // Only the result of the process that the client called is returned.

@@ -28,7 +28,7 @@ pub struct CommunicationListing {
 
 impl CommunicationListing {
     #[must_use]
-    pub fn over(transport: &Arc<RemoteTransport>) -> Self {
+    pub fn new(transport: &Arc<RemoteTransport>) -> Self {
         let client = Client::new(Arc::clone(transport) as _, transport.options());
         Self { server: Arc::clone(&transport.server), client }
     }
@@ -61,7 +61,7 @@ impl AgentListing for CommunicationListing {
         prefix: &str,
         listed: &ListedAgent<AgentManifest>,
     ) -> AgentCommunication {
-        AgentCommunication::new(name, remote, None).prefixed(prefix, &listed.description)
+        AgentCommunication::new(name, remote, None).with_prefix(prefix, &listed.description)
     }
 
     async fn learn(&self, agent: &AgentCommunication, manifest: Option<&AgentManifest>) {
@@ -84,7 +84,7 @@ impl Refresh for Arc<AgentCommunication> {
                 Err(error) => Err(error),
             }
         };
-        self.learn(self.remote.described(asked).await?.as_ref());
+        self.learn(self.remote.await_description(asked).await?.as_ref());
         Ok(Vec::new())
     }
 }

@@ -75,14 +75,14 @@ impl AgentCommunication {
 
     /// The same agent with this description, for people.
     #[must_use]
-    pub fn described(mut self, description: String) -> Self {
+    pub fn with_description(mut self, description: String) -> Self {
         self.card.description.clone_from(&description);
         Self { description: Some(description), ..self }
     }
 
     /// The same agent as its server describes it. Its title gets the prefix of its name here, which distinguishes agents of two servers.
     #[must_use]
-    pub fn prefixed(mut self, prefix: &str, manifest: &AgentManifest) -> Self {
+    pub fn with_prefix(mut self, prefix: &str, manifest: &AgentManifest) -> Self {
         prefix.clone_into(&mut self.prefix);
         self.card = self.card_of(manifest);
         self.is_ours.store(is_ours(manifest), Ordering::Release);
@@ -134,7 +134,7 @@ impl AgentCommunication {
     /// # Errors
     /// `peer_unavailable`, with the reason.
     pub async fn manifest(&self) -> Result<AgentManifest> {
-        self.remote.described(self.client.agent(&self.remote.agent)).await
+        self.remote.await_description(self.client.agent(&self.remote.agent)).await
     }
 }
 

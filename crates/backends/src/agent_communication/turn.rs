@@ -19,7 +19,7 @@ use trilogue_wire::agent_communication::{Event, EventKind, Message, Run, Uuid};
 use super::AgentCommunication;
 use crate::loss::LossLog;
 use crate::remote::{
-    Remote, RemoteBackend, RemoteEnding, RemoteMemory, RemoteNews, RemoteTurn, attempt, bind,
+    Remote, RemoteBackend, RemoteEnding, RemoteMemory, RemoteTurn, RemoteUpdate, attempt, bind,
     log_position, memory, read_state, state,
 };
 
@@ -63,10 +63,10 @@ impl AgentCommunication {
         }
     }
 
-    fn not_begun(&self, error: &ClientError, run: Option<Uuid>) -> Failure {
+    fn begin_failure(&self, error: &ClientError, run: Option<Uuid>) -> Failure {
         match error {
             ClientError::Refused(refusal) if !refusal.is_foreign() => remote_failure(&refusal.body),
-            error => self.remote.not_begun(error, run.map(|run| run.to_string()).as_deref()),
+            error => self.remote.begin_failure(error, run.map(|run| run.to_string()).as_deref()),
         }
     }
 }
@@ -88,23 +88,23 @@ impl RemoteBackend for AgentCommunication {
         }
         let mut losses = LossLog::default();
         let is_cut = missed.is_cut;
-        losses.tell(is_cut.then_some(FidelityLoss::COMMUNICATION_HISTORY), context).await;
+        losses.log(is_cut.then_some(FidelityLoss::COMMUNICATION_HISTORY), context).await;
         let messages: Vec<Message> = remote_input(&missed.messages, &input);
         drop(missed);
         let mut new = NewRun::new(&self.remote.agent, messages)
             .in_session(session)
-            .headers(provenance_headers(context.passed_on()));
+            .headers(provenance_headers(context.forwarded_provenance()));
         if self.is_ours() {
-            new = new.once(context.run().as_str());
+            new = new.idempotency_key(context.run().as_str());
             if let Some(config) = context.config() {
                 new = new.config(config.to_value());
             }
         } else if context.config().is_some() {
-            losses.tell([FidelityLoss::SETTINGS], context).await;
+            losses.log([FidelityLoss::SETTINGS], context).await;
         }
         match attempt(|| self.start_run(&new, context), &self.remote.server, context).await {
             Some(Ok(stream)) => Ok(stream.map(|stream| self.turn(stream, context))),
-            Some(Err(error)) => Err(self.not_begun(&error, None)),
+            Some(Err(error)) => Err(self.begin_failure(&error, None)),
             None => Ok(None),
         }
     }
@@ -119,23 +119,23 @@ impl RemoteBackend for AgentCommunication {
             CommunicationRunState::read(saved)?;
         let mut resume = Resume::from(remote_answer(answer));
         if let Some(interrupt) = &interrupt {
-            resume = resume.to(interrupt);
+            resume = resume.for_interrupt(interrupt);
         }
         match attempt(|| self.resume_run(run, &resume), &self.remote.server, context).await {
             Some(Ok(stream)) => {
                 let turn = self.turn(stream, context);
-                let read = turn.read.resumed(progress);
+                let read = turn.read.with_progress(progress);
                 if let Some((message, role)) = read.open_message() {
                     context.continue_message(message, role);
                 }
                 Ok(Some(CommunicationTurn { read, ..turn }))
             }
-            Some(Err(error)) => Err(self.not_begun(&error, Some(run))),
+            Some(Err(error)) => Err(self.begin_failure(&error, Some(run))),
             None => Ok(None),
         }
     }
 
-    async fn cancel_kept(&self, saved: &Json) -> Result<(), ClientError> {
+    async fn cancel_saved(&self, saved: &Json) -> Result<(), ClientError> {
         match CommunicationRunState::read(saved) {
             Ok((run, _)) => self.client.cancel(run).await.map(drop),
             Err(_) => Ok(()),
@@ -168,7 +168,7 @@ impl RemoteTurn for CommunicationTurn {
         self.stream.run().map(|run| run.to_string())
     }
 
-    fn saved(&self) -> Result<Option<Json>, Failure> {
+    fn state_to_save(&self) -> Result<Option<Json>, Failure> {
         self.stream.run().map(|run| state(&CommunicationRunState::of(run))).transpose()
     }
 
@@ -176,27 +176,27 @@ impl RemoteTurn for CommunicationTurn {
         Ok(self.stream.next().await?.map(|streamed| streamed.event))
     }
 
-    async fn standing(&mut self) -> Result<Option<Event>, ClientError> {
+    async fn current_state(&mut self) -> Result<Option<Event>, ClientError> {
         let Some(run) = self.stream.run() else { return Ok(None) };
         self.is_last = true;
         Ok(Event::of_standing(self.client.run(run).await?))
     }
 
-    fn read(&mut self, event: Event) -> Result<RemoteNews> {
+    fn read(&mut self, event: Event) -> Result<RemoteUpdate> {
         let is_past = self.is_rejoined && !self.is_last && event.kind() == EventKind::RunAwaiting;
         let ended = if is_past { None } else { RemoteTurnEnd::by(&event) };
         let bodies = self.read.push(event)?;
-        let ending = ended.map(|ended| self.settled(ended)).transpose()?;
-        Ok(RemoteNews { bodies, ending })
+        let ending = ended.map(|ended| self.ending(ended)).transpose()?;
+        Ok(RemoteUpdate { bodies, ending })
     }
 
-    fn lost(&self, error: &ClientError) -> Failure {
+    fn lost_failure(&self, error: &ClientError) -> Failure {
         match error {
             // The server reports why the run failed. The error may also mean only that this stream ends.
             ClientError::Refused(refusal) if refusal.status.is_none() && !error.is_transient() => {
                 remote_failure(&refusal.body)
             }
-            error => self.remote.lost(error, self.run().as_deref()),
+            error => self.remote.lost_failure(error, self.run().as_deref()),
         }
     }
 
@@ -209,7 +209,7 @@ impl RemoteTurn for CommunicationTurn {
 }
 
 impl CommunicationTurn {
-    fn settled(&self, ended: RemoteTurnEnd) -> Result<RemoteEnding> {
+    fn ending(&self, ended: RemoteTurnEnd) -> Result<RemoteEnding> {
         let run = match ended {
             RemoteTurnEnd::Completed => return Ok(RemoteEnding::Completed),
             RemoteTurnEnd::Cancelled => return Ok(RemoteEnding::Cancelled),
@@ -217,7 +217,7 @@ impl CommunicationTurn {
                 let silent = "the run failed at the agent's server, which does not say why";
                 return Ok(RemoteEnding::Failed(match &run.error {
                     Some(error) => remote_failure(error),
-                    None => self.remote.failed(silent, Some(&run.run_id.to_string())),
+                    None => self.remote.run_failure(silent, Some(&run.run_id.to_string())),
                 }));
             }
             RemoteTurnEnd::Awaiting(run) => run,
@@ -228,7 +228,7 @@ impl CommunicationTurn {
             progress: self.read.progress().clone(),
             ..CommunicationRunState::of(run.run_id)
         };
-        Ok(RemoteEnding::asks(interrupt, &saved))
+        Ok(RemoteEnding::suspended_by(interrupt, &saved))
     }
 }
 

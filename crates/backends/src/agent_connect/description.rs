@@ -48,11 +48,11 @@ impl AgentConnect {
     /// # Errors
     /// `peer_unavailable`, with the reason.
     pub async fn description(&self) -> Result<AgentDescription> {
-        self.remote.described(self.look_up()).await
+        self.remote.await_description(self.look_up()).await
     }
 
     /// The description of the agent. Requests it if it is not known yet. An incomplete description is used but not kept.
-    pub(super) async fn known(&self) -> Result<Arc<DescribedAgent>, ClientError> {
+    pub(super) async fn described_agent(&self) -> Result<Arc<DescribedAgent>, ClientError> {
         if let Some(described) = self.described.get() {
             return Ok(Arc::clone(described));
         }
@@ -71,7 +71,7 @@ impl AgentConnect {
         if self.described.get().is_some() {
             return Ok(());
         }
-        let described = self.remote.described(self.known()).await?;
+        let described = self.remote.await_description(self.described_agent()).await?;
         if described.about.is_complete {
             return Ok(());
         }
@@ -210,6 +210,6 @@ impl DescribedAgent {
     /// The form of its output, for the server at this address.
     pub(super) fn form(&self, url: &str) -> OutputForm {
         let ours = self.about.is_ours.then(|| url.trim_end_matches('/').to_owned());
-        OutputForm { is_chat: self.card.input == InputKind::Chat, ours }
+        OutputForm { is_chat: self.card.input == InputKind::Chat, trilogue_url: ours }
     }
 }

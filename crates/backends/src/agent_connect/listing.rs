@@ -23,7 +23,7 @@ pub struct ConnectListing {
 
 impl ConnectListing {
     #[must_use]
-    pub fn over(transport: &Arc<RemoteTransport>) -> Self {
+    pub fn new(transport: &Arc<RemoteTransport>) -> Self {
         Self { client: Client::new(Arc::clone(transport) as _, transport.options()) }
     }
 }

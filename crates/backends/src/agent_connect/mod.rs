@@ -91,7 +91,7 @@ impl AgentConnect {
 
     /// The same agent with this description, for people.
     #[must_use]
-    pub fn described(mut self, description: String) -> Self {
+    pub fn with_description(mut self, description: String) -> Self {
         self.base.description.clone_from(&description);
         self.card.description = description;
         self

@@ -26,7 +26,7 @@ pub(super) fn failure_of_refusal(
                 format!("the agent '{}' at its server: {}", remote.agent, failure.message);
             Failure { message, transient, ..failure }
         }
-        error => remote.not_begun(error, run),
+        error => remote.begin_failure(error, run),
     }
 }
 

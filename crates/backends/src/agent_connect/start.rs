@@ -77,15 +77,15 @@ impl AgentConnect {
             read: RemoteOutput::new(context.run().as_str(), role, form),
             remote: Arc::clone(&self.remote),
             client: self.client.clone(),
-            here: context.run().clone(),
+            local_run: context.run().clone(),
             described,
             stream,
             thread,
             is_awaited: false,
             is_rejoined: false,
-            held: None,
+            held_event: None,
             cursor: None,
-            broken: 0,
+            broken_streams: 0,
         }
     }
 
@@ -103,7 +103,7 @@ impl AgentConnect {
 
     /// Creates a thread there for a thread here. `false` if its server does not support threads.
     async fn create_thread(&self, id: &str, context: &RunContext) -> Option<Result<bool, Failure>> {
-        let metadata = ours(&json!({ "thread_id": context.thread().as_str() }));
+        let metadata = extension_metadata(&json!({ "thread_id": context.thread().as_str() }));
         let new = ThreadCreate {
             thread_id: Some(id.to_owned()),
             metadata: Some(metadata),
@@ -178,7 +178,7 @@ impl AgentConnect {
     }
 
     async fn describe(&self, context: &RunContext) -> Option<Result<Arc<DescribedAgent>, Failure>> {
-        let known = self.attempt(|| self.known(), context).await?;
+        let known = self.attempt(|| self.described_agent(), context).await?;
         Some(known.map_err(|error| self.failure_of(&error, None)))
     }
 }
@@ -194,7 +194,7 @@ impl RemoteBackend for AgentConnect {
     ) -> Result<Option<ConnectTurn>, Failure> {
         let Some(described) = self.describe(context).await else { return Ok(None) };
         let described = described?;
-        let input = described.admit(input, context.config()).map_err(|error| failed(&error))?;
+        let input = described.admit(input, context.config()).map_err(|error| to_failure(&error))?;
         let has_threads = described.about.capabilities.threads;
         let RemoteMemory { session, missed } = match has_threads {
             true => memory(context).await?,
@@ -204,7 +204,7 @@ impl RemoteBackend for AgentConnect {
         let id = session.or_else(|| has_threads.then(|| uuid::Uuid::new_v4().to_string()));
         let mut thread = RemoteThread { id, is_made: false };
         let state = match described.has_state() {
-            true => context.load_state().await.map_err(|error| failed(&error))?,
+            true => context.load_state().await.map_err(|error| to_failure(&error))?,
             false => None,
         };
         let is_first = state.is_some() || self.makes_threads_first.load(Ordering::Acquire);
@@ -226,18 +226,18 @@ impl RemoteBackend for AgentConnect {
             }
         }
         let lost = missed.is_cut.then_some(FidelityLoss::CONNECT_HISTORY);
-        LossLog::default().tell(lost, context).await;
+        LossLog::default().log(lost, context).await;
         let input = remote_input(&missed.messages, &input, described.about.is_ours);
         drop(missed);
-        let metadata = ours(&json!({ RUN: context.run().as_str() }));
-        let provenance = provenance_headers(context.passed_on());
+        let metadata = extension_metadata(&json!({ RUN: context.run().as_str() }));
+        let provenance = provenance_headers(context.forwarded_provenance());
         let mut new =
             NewRun::of(&described.about.id).input(input).metadata(metadata).headers(provenance);
         if let Some(config) = context.config() {
             new = new.config(config.to_value());
         }
         if described.about.is_ours {
-            new = new.once(context.run().as_str());
+            new = new.idempotency_key(context.run().as_str());
         }
         let begun = self.start_run(new, &described, thread, context).await?;
         Ok(begun.map(|(stream, thread)| {
@@ -259,7 +259,7 @@ impl RemoteBackend for AgentConnect {
         let described = described?;
         let mut resume = Resume::from(remote_answer(answer));
         if let Some((kind, id)) = &state.interrupt {
-            resume = resume.to(kind, id);
+            resume = resume.for_interrupt(kind, id);
         }
         let client = &self.client;
         let resumed = match &state.cursor {
@@ -277,7 +277,7 @@ impl RemoteBackend for AgentConnect {
                 let turn = self.turn(described, stream, state.thread, context);
                 let progress = OutputProgress { first: state.first, messages: state.messages };
                 Ok(Some(ConnectTurn {
-                    read: turn.read.resumed(progress),
+                    read: turn.read.with_progress(progress),
                     cursor: state.cursor,
                     ..turn
                 }))
@@ -289,7 +289,7 @@ impl RemoteBackend for AgentConnect {
         }
     }
 
-    async fn cancel_kept(&self, saved: &Json) -> Result<(), ClientError> {
+    async fn cancel_saved(&self, saved: &Json) -> Result<(), ClientError> {
         match read_state(saved) {
             Ok(ConnectRunState { run: Some(run), thread, .. }) => {
                 self.client.cancel(RunAt { thread, run }, false, CancelAction::Interrupt).await
@@ -300,7 +300,7 @@ impl RemoteBackend for AgentConnect {
 
     async fn rejoin(&self, saved: &Json, context: &RunContext) -> Result<ConnectTurn, Failure> {
         let mut state: ConnectRunState = read_state(saved)?;
-        let lost = |error: &ClientError| self.remote.lost(error, None);
+        let lost = |error: &ClientError| self.remote.lost_failure(error, None);
         let described = match self.describe(context).await {
             Some(described) => described?,
             None => return Err(Failure::of(Code::AgentLost, "the run was stopped")),
@@ -351,11 +351,11 @@ pub(super) fn is_missing(error: &ClientError) -> bool {
 }
 
 /// This server's data in metadata.
-fn ours(data: &Value) -> Object {
+fn extension_metadata(data: &Value) -> Object {
     let metadata = json!({ trilogue_mapping::connect::EXTENSION: data });
     Object::new(trilogue_wire::native::Json::from_value(&metadata)).unwrap_or_default()
 }
 
-fn failed(error: &Error) -> Failure {
+fn to_failure(error: &Error) -> Failure {
     Failure::of(error.code(), error.message())
 }

@@ -15,7 +15,7 @@ use trilogue_sdk::connect::{
 use super::description::DescribedAgent;
 use super::refusal::failure_of_refusal;
 use super::start::{ConnectRunState, find_run};
-use crate::remote::{Remote, RemoteEnding, RemoteNews, RemoteTurn, state};
+use crate::remote::{Remote, RemoteEnding, RemoteTurn, RemoteUpdate, state};
 
 /// How often a stream is reopened that its server ended before the run's end.
 const MAX_BROKEN_STREAMS: u32 = 10;
@@ -26,7 +26,7 @@ pub(crate) struct ConnectTurn {
     pub(super) remote: Arc<Remote>,
     pub(super) client: Client,
     /// The run here.
-    pub(super) here: RunId,
+    pub(super) local_run: RunId,
     pub(super) described: Arc<DescribedAgent>,
     pub(super) stream: RunStream,
     pub(super) thread: Option<String>,
@@ -36,11 +36,11 @@ pub(crate) struct ConnectTurn {
     /// Whether the stream starts with earlier events, so that a question in it may already be answered.
     pub(super) is_rejoined: bool,
     /// An event that is held back until the server has answered a request about it.
-    pub(super) held: Option<StreamPayload>,
+    pub(super) held_event: Option<StreamPayload>,
     /// The last event that has an id.
     pub(super) cursor: Option<String>,
     /// How often the server ended the stream before the run's end.
-    pub(super) broken: u32,
+    pub(super) broken_streams: u32,
 }
 
 /// An event of a server.
@@ -62,7 +62,7 @@ impl RemoteTurn for ConnectTurn {
         self.stream.run().map(|at| at.run)
     }
 
-    fn saved(&self) -> Result<Option<Json>, Failure> {
+    fn state_to_save(&self) -> Result<Option<Json>, Failure> {
         let run = self.run();
         if run.is_none() && !self.is_awaited {
             return Ok(None);
@@ -73,14 +73,16 @@ impl RemoteTurn for ConnectTurn {
 
     async fn next(&mut self) -> Result<Option<ConnectEvent>, ClientError> {
         loop {
-            if matches!(self.held, Some(StreamPayload::Interrupt(_))) && !self.still_asks().await? {
-                self.held = None;
+            if matches!(self.held_event, Some(StreamPayload::Interrupt(_)))
+                && !self.still_asks().await?
+            {
+                self.held_event = None;
                 self.stream.wait_on();
             }
-            if self.held.is_some() {
-                let ends_well = matches!(self.held, Some(StreamPayload::Values(_)));
+            if self.held_event.is_some() {
+                let ends_well = matches!(self.held_event, Some(StreamPayload::Values(_)));
                 let state = if ends_well { self.state().await } else { None };
-                return Ok(self.held.take().map(|payload| ConnectEvent { payload, state }));
+                return Ok(self.held_event.take().map(|payload| ConnectEvent { payload, state }));
             }
             let told = match self.stream.next().await {
                 Err(error) if self.is_awaited && self.find().await? => {
@@ -92,19 +94,22 @@ impl RemoteTurn for ConnectTurn {
             let Some(told) = told else { return Ok(None) };
             self.cursor = told.id.or(self.cursor.take());
             match &told.event {
-                StreamPayload::Interrupt(_) if self.is_rejoined => self.held = Some(told.event),
+                StreamPayload::Interrupt(_) if self.is_rejoined => {
+                    self.held_event = Some(told.event)
+                }
                 StreamPayload::Values(update)
                     if update.status == RunStatus::Success
                         && self.thread.is_some()
                         && self.described.has_state() =>
                 {
-                    self.held = Some(told.event);
+                    self.held_event = Some(told.event);
                 }
                 // The stream is over, but the run is not.
                 StreamPayload::Error(update)
-                    if update.status == RunStatus::Pending && self.broken < MAX_BROKEN_STREAMS =>
+                    if update.status == RunStatus::Pending
+                        && self.broken_streams < MAX_BROKEN_STREAMS =>
                 {
-                    self.broken += 1;
+                    self.broken_streams += 1;
                     if let Some(at) = self.stream.run() {
                         self.stream = self.client.join(at, self.cursor.as_deref());
                     }
@@ -115,14 +120,14 @@ impl RemoteTurn for ConnectTurn {
     }
 
     /// The run's status as the server has it, in the form of its last event.
-    async fn standing(&mut self) -> Result<Option<ConnectEvent>, ClientError> {
+    async fn current_state(&mut self) -> Result<Option<ConnectEvent>, ClientError> {
         Ok(None)
     }
 
-    fn read(&mut self, event: ConnectEvent) -> Result<RemoteNews> {
+    fn read(&mut self, event: ConnectEvent) -> Result<RemoteUpdate> {
         let mut bodies = self.read.push(&event.payload)?;
         bodies.extend(event.state.and_then(|state| self.read.state(state)));
-        Ok(RemoteNews { bodies, ending: self.ending(event.payload)? })
+        Ok(RemoteUpdate { bodies, ending: self.ending(event.payload)? })
     }
 
     async fn cancel(&mut self) -> Result<(), ClientError> {
@@ -139,9 +144,9 @@ impl RemoteTurn for ConnectTurn {
         self.is_awaited || self.run().is_some()
     }
 
-    fn lost(&self, error: &ClientError) -> Failure {
+    fn lost_failure(&self, error: &ClientError) -> Failure {
         match self.run() {
-            Some(run) => self.remote.lost(error, Some(&run)),
+            Some(run) => self.remote.lost_failure(error, Some(&run)),
             None => failure_of_refusal(&self.remote, error, None, self.thread.as_deref()),
         }
     }
@@ -168,7 +173,7 @@ impl ConnectTurn {
         let Some(thread) = self.thread.clone().filter(|_| self.is_awaited) else {
             return Ok(false);
         };
-        let Some(run) = find_run(&self.client, &thread, self.here.as_str()).await? else {
+        let Some(run) = find_run(&self.client, &thread, self.local_run.as_str()).await? else {
             return Ok(false);
         };
         self.is_awaited = false;
@@ -181,16 +186,16 @@ impl ConnectTurn {
             StreamPayload::Values(update) if update.status == RunStatus::Success => {
                 return Ok(Some(RemoteEnding::Completed));
             }
-            StreamPayload::Error(update) => return Ok(Some(failed(&update.error))),
+            StreamPayload::Error(update) => return Ok(Some(ending_of_error(&update.error))),
             StreamPayload::Values(_) | StreamPayload::Custom(_) => return Ok(None),
             StreamPayload::Interrupt(update) => update,
         };
         let is_of = |kind: &str, payload: &Json| self.described.is_payload_of(kind, payload);
         let interrupt = remote_interrupt(&update.asked, &self.described.card, is_of)?;
-        Ok(Some(self.asks(interrupt, update.asked.interrupt_id)))
+        Ok(Some(self.suspended_ending(interrupt, update.asked.interrupt_id)))
     }
 
-    fn asks(&self, interrupt: Interrupt, theirs: Option<String>) -> RemoteEnding {
+    fn suspended_ending(&self, interrupt: Interrupt, theirs: Option<String>) -> RemoteEnding {
         let progress = self.read.progress();
         let saved = ConnectRunState {
             run: self.run(),
@@ -200,11 +205,11 @@ impl ConnectTurn {
             first: progress.first,
             messages: progress.messages,
         };
-        RemoteEnding::asks(interrupt, &saved)
+        RemoteEnding::suspended_by(interrupt, &saved)
     }
 }
 
-fn failed(error: &RunError) -> RemoteEnding {
+fn ending_of_error(error: &RunError) -> RemoteEnding {
     let is_cancelled = match error.code.as_deref() {
         Some(code) => matches!(code, "run_cancelled" | "run_rolled_back"),
         None => CANCELLED.contains(&error.errcode),

@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 /// The built-in agent with this name. `None` for an unknown name. Fails as [`NativeAgent::new`].
-pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
+pub fn by_name(name: &str, options: Options) -> Option<Result<NativeAgent>> {
     match name {
         echo::NAME => Some(NativeAgent::new(Echo)),
         mailcomposer::NAME => Some(NativeAgent::new(MailComposer::default())),
@@ -41,7 +41,7 @@ pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
 
 /// All built-in agents, in the order of [`NAMES`]. Fails as [`NativeAgent::new`].
 pub fn all(options: Options) -> Result<Vec<NativeAgent>> {
-    NAMES.iter().filter_map(|name| named(name, options)).collect()
+    NAMES.iter().filter_map(|name| by_name(name, options)).collect()
 }
 
 // === impl Options ===

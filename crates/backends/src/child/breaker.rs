@@ -31,7 +31,7 @@ impl Breaker {
     /// After the pause, the first check passes.
     pub(crate) fn check(&self, subject: impl fmt::Display) -> Result<()> {
         let mut failures = lock(&self.0);
-        let Some(left) = failures.left() else { return Ok(()) };
+        let Some(left) = failures.remaining_pause() else { return Ok(()) };
         if left.is_zero() {
             // Allow one start. If it fails too, the pause begins again.
             failures.until = None;
@@ -52,11 +52,11 @@ impl Breaker {
 
     /// Returns how long starts are still refused, or `None` if the next start is allowed.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        lock(&self.0).left().filter(|left| !left.is_zero())
+        lock(&self.0).remaining_pause().filter(|left| !left.is_zero())
     }
 
     /// Counts a process that did not start, or exited before a turn had completed.
-    pub(crate) fn failed(&self, reason: &str) {
+    pub(crate) fn record_failure(&self, reason: &str) {
         let now = Instant::now();
         let mut failures = lock(&self.0);
         failures.at.push_back(now);
@@ -80,7 +80,7 @@ impl Breaker {
 // === impl Failures ===
 
 impl Failures {
-    fn left(&self) -> Option<Duration> {
+    fn remaining_pause(&self) -> Option<Duration> {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
@@ -94,14 +94,14 @@ mod tests {
         let breaker = Breaker::default();
         for _ in 0..MAX_FAILURES {
             assert!(breaker.check("x").is_ok());
-            breaker.failed("it has no key");
+            breaker.record_failure("it has no key");
         }
         let error = breaker.check("x").unwrap_err();
         assert_eq!(error.code(), Code::PeerUnavailable);
         assert!(error.message().contains("it has no key"), "{error}");
         tokio::time::advance(PAUSE).await;
         assert!(breaker.check("x").is_ok());
-        breaker.failed("it has no key still");
+        breaker.record_failure("it has no key still");
         let error = breaker.check("x").unwrap_err();
         assert!(error.message().ends_with("it has no key still"), "{error}");
         breaker.reset();
@@ -112,7 +112,7 @@ mod tests {
     async fn failures_far_apart_do_not_count() {
         let breaker = Breaker::default();
         for _ in 0..MAX_FAILURES * 3 {
-            breaker.failed("now and then");
+            breaker.record_failure("now and then");
             tokio::time::advance(Duration::from_secs(20)).await;
         }
         assert!(breaker.check("x").is_ok());

@@ -82,7 +82,7 @@ impl CapturedOutput {
             let kept = lock(&self.tail);
             (kept.bytes.iter().copied().collect(), kept.is_cut)
         };
-        let text = self.redacted(&bytes, is_cut, false);
+        let text = self.redact(&bytes, is_cut, false);
         let text = text.trim();
         let from = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
         let tail = text.get(from..).unwrap_or_default();
@@ -109,7 +109,7 @@ impl CapturedOutput {
     }
 
     /// Returns the redacted text. If its beginning or end was cut off, the bytes next to the cut are left out: they may be part of a secret.
-    fn redacted(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
+    fn redact(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
         let redactor = lock(&self.redactor);
         let text = redactor.redact(safe::block(&String::from_utf8_lossy(bytes)));
         let doubtful = match redactor.longest() {
@@ -183,7 +183,7 @@ impl CapturedOutput {
     }
 
     fn line(&self, line: &Line) -> String {
-        let mut text = self.redacted(&line.bytes, false, line.is_cut);
+        let mut text = self.redact(&line.bytes, false, line.is_cut);
         text.truncate(text.floor_char_boundary(LOGGED_BYTES));
         text.truncate(text.trim_end().len());
         text

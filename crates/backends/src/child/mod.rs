@@ -105,14 +105,14 @@ enum PeerSocket {
 struct StartingChild<'a>(&'a watch::Sender<Running>);
 
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedChild {
     pub child: Child,
     pub input: ChildStdin,
     pub output: ChildStdout,
 }
 
 /// Kills a child on drop, unless it was handed to the caller: a start can fail or be cancelled after the spawn.
-struct KillOnDrop(Option<Started>);
+struct KillOnDrop(Option<StartedChild>);
 
 /// Returns a name for this machine's boot and process id namespace. Empty if it is unknown.
 #[must_use]
@@ -226,7 +226,7 @@ impl Children {
 
     /// Starts a program.
     /// Errors: `agent_failed` if it cannot be started, `internal` if it cannot be recorded, `shutting_down` after a close.
-    pub async fn start(&self, program: Program<'_>) -> Result<Started> {
+    pub async fn start(&self, program: Program<'_>) -> Result<StartedChild> {
         let _starting = StartingChild::begin(&self.running)?;
         let instance = Uuid::new_v4();
         // Record the marker before the spawn: if this server is killed in between, the next one still finds the child.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::identity::Identity;
 use super::record::Records;
 use super::tree::Tree;
-use super::{CapturedOutput, Leader, MARKER, Program, Running, STEP, Started, environment};
+use super::{CapturedOutput, Leader, MARKER, Program, Running, STEP, StartedChild, environment};
 
 /// How long to wait for the end of a child's standard error after its exit: its descendants may hold the stream open.
 const STDERR_GRACE: Duration = Duration::from_millis(250);
@@ -56,7 +56,7 @@ enum Stage {
 }
 
 pub(super) struct SpawnedChild {
-    pub(super) started: Started,
+    pub(super) started: StartedChild,
     pub(super) leader: Option<Identity>,
     /// Dropped after the record is written. The watching task waits for that before it removes the record.
     pub(super) recording: oneshot::Sender<()>,
@@ -116,7 +116,7 @@ pub(super) fn spawn(
         }
         running.send_modify(|running| drop(running.children.remove(&instance)));
     });
-    Ok(SpawnedChild { started: Started { child, input, output }, leader: identity, recording })
+    Ok(SpawnedChild { started: StartedChild { child, input, output }, leader: identity, recording })
 }
 
 // === impl Child ===
@@ -189,13 +189,13 @@ impl Child {
     /// input was closed. Then sends `TERM`, waits again, and kills what remains. Returns when all are gone or could not be killed.
     pub async fn stop(&self) -> ChildExit {
         self.0.stop.cancel();
-        self.gone().await
+        self.wait_until_gone().await
     }
 
     /// Kills the child and its descendants. Returns when all are gone or could not be killed.
     pub async fn kill(&self) -> ChildExit {
         self.0.kill.cancel();
-        self.gone().await
+        self.wait_until_gone().await
     }
 
     /// Like [`Self::stop`], but does not wait.
@@ -208,7 +208,7 @@ impl Child {
         self.0.kill.cancel();
     }
 
-    async fn gone(&self) -> ChildExit {
+    async fn wait_until_gone(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let gone = stage.wait_for(|stage| matches!(stage, Stage::Gone(_))).await;
         gone.map_or(ChildExit(None), |stage| stage.exit())
@@ -244,11 +244,11 @@ impl Child {
         tokio::select! {
             biased;
             () = self.0.kill.cancelled() => {}
-            exit = leader.exited() => return exit,
+            exit = leader.wait_for_exit() => return exit,
             () = asked => {}
         }
         tree.kill().await;
-        tokio::time::timeout(KILL_TIMEOUT, leader.exited()).await.ok().flatten()
+        tokio::time::timeout(KILL_TIMEOUT, leader.wait_for_exit()).await.ok().flatten()
     }
 
     /// Stops the descendants that run after the child's exit. Returns whether all are gone.

@@ -84,15 +84,15 @@ impl Tree {
 
     /// Finds the processes, so that they stay known when their parents exit.
     pub(crate) async fn remember(&self) {
-        self.look(|tree| SEES_PROCESSES.then(|| tree.find(true))).await;
+        self.run_blocking(|tree| SEES_PROCESSES.then(|| tree.find(true))).await;
     }
 
     /// Returns whether all processes are gone. `false` if the look fails or takes too long.
     pub(crate) async fn is_gone(&self) -> bool {
-        self.look(Self::none_left).await == Some(true)
+        self.run_blocking(Self::is_empty).await == Some(true)
     }
 
-    fn none_left(&self) -> bool {
+    fn is_empty(&self) -> bool {
         if SEES_PROCESSES {
             return self.find_any().is_empty();
         }
@@ -102,7 +102,7 @@ impl Tree {
 
     /// Sends a signal to all processes. Returns how many it found (groups on systems without `/proc`), or `None` if the look failed.
     pub(crate) async fn signal(&self, signal: Signal) -> Option<usize> {
-        self.look(move |tree| tree.signal_now(signal, &tree.find(true))).await
+        self.run_blocking(move |tree| tree.signal_now(signal, &tree.find(true))).await
     }
 
     fn signal_now(&self, signal: Signal, found: &[Identity]) -> usize {
@@ -136,7 +136,7 @@ impl Tree {
             // Only the first round reads all variables. Later rounds know the processes that it found.
             let find: fn(&Self) -> Vec<Identity> =
                 if round == 0 { |tree| tree.find(true) } else { Self::find_any };
-            match self.look(move |tree| tree.signal_now(Signal::KILL, &find(tree))).await {
+            match self.run_blocking(move |tree| tree.signal_now(Signal::KILL, &find(tree))).await {
                 Some(0) => return true,
                 Some(_) if self.is_gone().await => return true,
                 Some(_) => sleep(LOOK_AGAIN).await,
@@ -148,7 +148,7 @@ impl Tree {
         false
     }
 
-    async fn look<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Option<T> {

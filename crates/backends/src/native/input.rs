@@ -35,7 +35,7 @@ mod tests {
         }
     }
 
-    fn said(part: Part) -> Input {
+    fn user_input(part: Part) -> Input {
         Input::Messages(vec![Message::new(Role::User, vec![part], Some(SystemClock.now()))])
     }
 
@@ -44,21 +44,28 @@ mod tests {
         let schema = json!({ "properties": { "message": { "type": "string", "maxLength": 3 } } });
         let value = |value: &Value| Json::from_value(value);
         let good = json!({ "message": "hi" });
-        for input in
-            [Input::Value(value(&good)), said(Part::json(&value(&good))), said(Part::text("hi"))]
-        {
+        for input in [
+            Input::Value(value(&good)),
+            user_input(Part::json(&value(&good))),
+            user_input(Part::text("hi")),
+        ] {
             assert_eq!(check(&schema, input), Ok(good.clone()));
         }
         let bad = json!({ "message": "hello" });
-        for input in
-            [Input::Value(value(&bad)), said(Part::json(&value(&bad))), said(Part::text("hello"))]
-        {
+        for input in [
+            Input::Value(value(&bad)),
+            user_input(Part::json(&value(&bad))),
+            user_input(Part::text("hello")),
+        ] {
             let (code, message) = check(&schema, input).unwrap_err();
             assert_eq!(code, Code::InvalidInput);
             assert!(message.contains("'/message'"), "{message}");
         }
         let number = json!({ "type": "number" });
-        assert_eq!(check(&number, said(Part::text("5"))), Ok(json!(5)));
-        assert_eq!(check(&number, said(Part::text("\"5\""))).unwrap_err().0, Code::InvalidInput);
+        assert_eq!(check(&number, user_input(Part::text("5"))), Ok(json!(5)));
+        assert_eq!(
+            check(&number, user_input(Part::text("\"5\""))).unwrap_err().0,
+            Code::InvalidInput
+        );
     }
 }

@@ -43,7 +43,7 @@ impl Ports {
 
     pub(super) fn check_interrupt(&self, interrupt: &mut Interrupt) -> Result<(), AgentError> {
         self.check_intact()?;
-        self.schemas.check_interrupt(interrupt).map_err(|error| self.violated(error))
+        self.schemas.check_interrupt(interrupt).map_err(|error| self.record_violation(error))
     }
 
     /// The decision of a permission rule, which is logged.
@@ -53,7 +53,7 @@ impl Ports {
     ) -> Result<Option<RuleDecision>, AgentError> {
         let applied = rules::answer(&self.rules, question).await;
         if let Some(applied) = &applied {
-            self.context.emit(applied.event(), None).await.map_err(refused)?;
+            self.context.emit(applied.event(), None).await.map_err(to_agent_error)?;
         }
         Ok(applied)
     }
@@ -65,7 +65,7 @@ impl Ports {
         }
     }
 
-    fn violated(&self, error: Error) -> AgentError {
+    fn record_violation(&self, error: Error) -> AgentError {
         self.violation.get_or_init(|| AgentError::from(error)).clone()
     }
 }
@@ -78,22 +78,22 @@ impl Output for Ports {
             return Ok(false);
         }
         self.note_title(body);
-        self.context.try_emit(body, None).map_err(refused)
+        self.context.try_emit(body, None).map_err(to_agent_error)
     }
 
     fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
             self.check_intact()?;
-            self.schemas.check_event(&body).map_err(|error| self.violated(error))?;
+            self.schemas.check_event(&body).map_err(|error| self.record_violation(error))?;
             self.note_title(&body);
-            self.context.emit(body, None).await.map_err(refused)
+            self.context.emit(body, None).await.map_err(to_agent_error)
         })
     }
 
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
             self.check_intact()?;
-            self.context.commit().await.map_err(|Stopped| AgentError::stopped())
+            self.context.commit().await.map_err(|Stopped| AgentError::run_stopped())
         })
     }
 }
@@ -105,7 +105,7 @@ impl Interrupts for Ports {
             if let Some(applied) = self.decide(&interrupt).await? {
                 return Ok(applied.resolution(&interrupt)?);
             }
-            self.context.ask(interrupt).await.map_err(refused)
+            self.context.ask(interrupt).await.map_err(to_agent_error)
         })
     }
 }
@@ -146,9 +146,9 @@ impl Cancellation for Ports {
     }
 }
 
-fn refused(error: EmitError) -> AgentError {
+fn to_agent_error(error: EmitError) -> AgentError {
     match error {
-        EmitError::Stopped => AgentError::stopped(),
+        EmitError::Stopped => AgentError::run_stopped(),
         EmitError::Refused(error) => error.into(),
     }
 }

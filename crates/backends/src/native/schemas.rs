@@ -134,17 +134,17 @@ impl Schemas {
     }
 
     pub(super) fn checks(&self, body: &Body) -> bool {
-        self.declared_for(body).is_some()
+        self.event_schema(body).is_some()
     }
 
     pub(super) fn check_event(&self, body: &Body) -> Result<()> {
-        let Some((schema, value, what, code)) = self.declared_for(body) else { return Ok(()) };
+        let Some((schema, value, what, code)) = self.event_schema(body) else { return Ok(()) };
         let what = || format!("{what} does not fit what the agent '{}' declares", self.agent);
         fits(Some(schema), value, code, what)
     }
 
     /// The schema for an event, the value that it applies to, its name, and the error code.
-    fn declared_for<'a>(
+    fn event_schema<'a>(
         &'a self,
         body: &'a Body,
     ) -> Option<(&'a Schema, &'a Json, &'static str, Code)> {
@@ -168,7 +168,7 @@ impl Schemas {
 
     /// Checks an interrupt against the card. One of a declared kind gets the declared answer schema if it has none.
     pub(super) fn check_interrupt(&self, interrupt: &mut Interrupt) -> Result<()> {
-        let declared = self.declared(interrupt);
+        let declared = self.interrupt_schemas(interrupt);
         if let Some(InterruptSchemas { payload, kind, .. }) = declared {
             let what = || {
                 let agent = &self.agent;
@@ -204,7 +204,7 @@ impl Schemas {
         let Answer::Json(value) = answer else { return Ok(()) };
         let what = || format!("the answer does not fit the interrupt '{}'", interrupt.id);
         let own;
-        let schema = match (&interrupt.schema, self.declared(interrupt)) {
+        let schema = match (&interrupt.schema, self.interrupt_schemas(interrupt)) {
             (Some(json), Some(declared)) if *json == declared.answer_json => Some(&declared.answer),
             (Some(json), _) => {
                 own = Schema::compile(json)
@@ -232,7 +232,7 @@ impl Schemas {
         failure
     }
 
-    fn declared(&self, interrupt: &Interrupt) -> Option<&InterruptSchemas> {
+    fn interrupt_schemas(&self, interrupt: &Interrupt) -> Option<&InterruptSchemas> {
         let InterruptKind::Custom(kind) = &interrupt.kind else { return None };
         self.interrupts.iter().find(|declared| declared.kind == *kind)
     }

@@ -39,7 +39,7 @@ impl CallPaths {
     pub(super) fn of(subject: &Subject<'_>) -> Self {
         let root = subject.root.filter(|root| root.is_absolute());
         let (paths, mentions) = (subject.paths.iter().copied(), subject.mentions.iter().copied());
-        Self::found(paths, mentions, root)
+        Self::from_texts(paths, mentions, root)
     }
 
     /// The same without blocking the task. `None` if it takes too long.
@@ -52,12 +52,16 @@ impl CallPaths {
         let root = subject.root.filter(|root| root.is_absolute()).map(Path::to_owned);
         let found = spawn_blocking(move || {
             let (paths, mentions) = (paths.iter(), mentions.iter());
-            Self::found(paths.map(String::as_str), mentions.map(String::as_str), root.as_deref())
+            Self::from_texts(
+                paths.map(String::as_str),
+                mentions.map(String::as_str),
+                root.as_deref(),
+            )
         });
         timeout(RESOLVE_TIMEOUT, found).await.ok()?.ok()
     }
 
-    fn found<'a>(
+    fn from_texts<'a>(
         paths: impl Iterator<Item = &'a str>,
         mentions: impl Iterator<Item = &'a str>,
         root: Option<&Path>,

@@ -11,7 +11,7 @@ use trilogue_runtime::Backend;
 use trilogue_sdk::client::ClientError;
 
 use super::server::{AgentServer, RemoteTransport};
-use super::{Remote, answered_in_time};
+use super::{Remote, await_answer};
 
 /// Lists and builds the agents of a server. Each protocol implements it.
 #[async_trait]
@@ -90,7 +90,7 @@ impl<L: AgentListing> Refresh for Directory<L> {
 
     async fn refresh(&mut self) -> Result<Vec<Arc<dyn Backend>>> {
         let server = &self.transport.server;
-        let listed = answered_in_time(server, "list its agents", self.listing.list()).await?;
+        let listed = await_answer(server, "list its agents", self.listing.list()).await?;
         for (id, agent) in &self.agents {
             if !listed.iter().any(|other| other.id == *id) {
                 self.listing.learn(agent, None).await;

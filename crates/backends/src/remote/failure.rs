@@ -10,24 +10,24 @@ use super::{Remote, is_unreached};
 
 impl Remote {
     /// Returns the failure of a request to begin or resume a run, if the server has not refused it: `peer_unavailable` if the request has certainly not
-    /// reached the server. Otherwise the server may have accepted it, so the outcome is unknown, as in [`Self::lost`].
-    pub(crate) fn not_begun(&self, error: &ClientError, run: Option<&str>) -> Failure {
+    /// reached the server. Otherwise the server may have accepted it, so the outcome is unknown, as in [`Self::lost_failure`].
+    pub(crate) fn begin_failure(&self, error: &ClientError, run: Option<&str>) -> Failure {
         if is_unreached(error) {
             return self.failure(Code::PeerUnavailable, error, run);
         }
-        self.lost(error, run)
+        self.lost_failure(error, run)
     }
 
     /// Returns the failure of a run that is out of reach and was, or may have been, at work: its outcome is unknown.
     /// The code is `agent_lost`, or `protocol_violation` if the server broke the protocol, because a retry would fail in the same way.
-    pub(crate) fn lost(&self, error: &ClientError, run: Option<&str>) -> Failure {
+    pub(crate) fn lost_failure(&self, error: &ClientError, run: Option<&str>) -> Failure {
         let is_violation = matches!(error, ClientError::Unexpected(_));
         let code = if is_violation { Code::ProtocolViolation } else { Code::AgentLost };
         self.failure(code, error, run)
     }
 
     /// Returns the failure for output that this server cannot log, or that the rules of the run's mount refuse.
-    pub(crate) fn unreadable(&self, error: &Error, run: Option<&str>) -> Failure {
+    pub(crate) fn output_failure(&self, error: &Error, run: Option<&str>) -> Failure {
         let (code, message) = match error.code() {
             Code::OutputInvalid => (Code::OutputInvalid, error.message().to_owned()),
             code @ (Code::ProtocolViolation | Code::RemoteOutputTooLarge) => {
@@ -43,7 +43,7 @@ impl Remote {
     }
 
     /// Returns the failure of an agent whose server gives no reason. `message` says what happened.
-    pub(crate) fn failed(&self, message: &str, run: Option<&str>) -> Failure {
+    pub(crate) fn run_failure(&self, message: &str, run: Option<&str>) -> Failure {
         Failure { data: Some(self.details(run, None)), ..Failure::of(Code::AgentFailed, message) }
     }
 

@@ -10,7 +10,7 @@ use trilogue_sdk::client::{ClientError, TransportError};
 use crate::output_warning::OutputWarning;
 
 use super::message_ids::{RemoteIds, ReplacedId};
-use super::turn::{RemoteEnding, RemoteNews, RemoteTurn};
+use super::turn::{RemoteEnding, RemoteTurn, RemoteUpdate};
 
 /// How long a server may take to answer a cancellation.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
@@ -25,9 +25,9 @@ pub(super) async fn follow<T: RemoteTurn>(
     let mut follower = TurnFollower {
         turn,
         context,
-        is_kept: false,
+        is_state_saved: false,
         is_cancelling,
-        is_told: false,
+        is_cancel_sent: false,
         warning,
         ids: RemoteIds::default(),
     };
@@ -36,7 +36,7 @@ pub(super) async fn follow<T: RemoteTurn>(
         Ok(None) => Ok(Ending::Completed),
         Err(failure) => {
             // The run may still be at work at the server, and its events have no reader now.
-            follower.tell_cancelled().await;
+            follower.send_cancel().await;
             Err(failure)
         }
     }
@@ -46,10 +46,10 @@ struct TurnFollower<'a, T> {
     turn: T,
     context: &'a RunContext,
     /// Whether the state to find the run again after a restart was saved.
-    is_kept: bool,
+    is_state_saved: bool,
     is_cancelling: bool,
     /// Whether the cancellation was sent to the server.
-    is_told: bool,
+    is_cancel_sent: bool,
     warning: OutputWarning,
     ids: RemoteIds,
 }
@@ -59,7 +59,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
     /// Fails if the run cannot be followed any further.
     async fn ending(&mut self) -> Result<Option<RemoteEnding>, Failure> {
         loop {
-            self.keep()?;
+            self.save_state()?;
             self.cancel().await;
             let next = tokio::select! {
                 biased;
@@ -69,15 +69,15 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
                     continue;
                 }
             };
-            self.keep()?;
+            self.save_state()?;
             let event = match next {
                 Ok(Some(event)) => event,
-                Ok(None) => self.standing().await?,
+                Ok(None) => self.final_event().await?,
                 Err(_) if self.is_cancelling => return Ok(None),
-                Err(error) => return Err(self.turn.lost(&error)),
+                Err(error) => return Err(self.turn.lost_failure(&error)),
             };
-            let RemoteNews { mut bodies, ending } =
-                self.turn.read(event).map_err(|error| self.unreadable(&error))?;
+            let RemoteUpdate { mut bodies, ending } =
+                self.turn.read(event).map_err(|error| self.output_failure(&error))?;
             tokio::select! {
                 biased;
                 // Content that was not fetched before the cancellation keeps its address.
@@ -93,11 +93,11 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
         }
     }
 
-    fn keep(&mut self) -> Result<(), Failure> {
-        if !self.is_kept
-            && let Some(saved) = self.turn.saved()?
+    fn save_state(&mut self) -> Result<(), Failure> {
+        if !self.is_state_saved
+            && let Some(saved) = self.turn.state_to_save()?
         {
-            self.is_kept = true;
+            self.is_state_saved = true;
             self.context.keep(saved);
         }
         Ok(())
@@ -106,16 +106,16 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
     /// Sends a requested cancellation to the server, as soon as the server can receive it.
     async fn cancel(&mut self) {
         if self.is_cancelling {
-            self.tell_cancelled().await;
+            self.send_cancel().await;
         }
     }
 
     /// Asks the server to cancel the run, if [`RemoteTurn::can_cancel`]. Does so only once, and waits at most [`CANCEL_TIME`].
-    async fn tell_cancelled(&mut self) {
-        if !self.is_told && self.turn.can_cancel() {
-            self.is_told = true;
+    async fn send_cancel(&mut self) {
+        if !self.is_cancel_sent && self.turn.can_cancel() {
+            self.is_cancel_sent = true;
             let told = timeout(CANCEL_TIME, self.turn.cancel()).await;
-            let unanswered = || broken_off("the server does not answer");
+            let unanswered = || stream_error("the server does not answer");
             if let Err(error) = told.unwrap_or_else(|_| Err(unanswered())) {
                 let (agent, run) = (self.context.agent(), self.turn.run());
                 tracing::info!(%agent, run = ?run, %error, "a run at another server could not be cancelled");
@@ -124,24 +124,27 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
     }
 
     /// Requests the state of the run after its stream ended without the run's end. Fails if the run is still at work.
-    async fn standing(&mut self) -> Result<T::Event, Failure> {
-        let unknown = || broken_off("its stream ended, and the run has not");
-        let found = self.turn.standing().await.map_err(|error| self.turn.lost(&error))?;
-        found.ok_or_else(|| self.turn.lost(&unknown()))
+    async fn final_event(&mut self) -> Result<T::Event, Failure> {
+        let unknown = || stream_error("its stream ended, and the run has not");
+        let found =
+            self.turn.current_state().await.map_err(|error| self.turn.lost_failure(&error))?;
+        found.ok_or_else(|| self.turn.lost_failure(&unknown()))
     }
 
     /// Logs the events of a turn, in order. Returns `false` if the run here was stopped.
     async fn log(&mut self, bodies: Vec<Body>) -> Result<bool, Failure> {
         for mut body in bodies {
             let replaced = self.ids.replace_taken(&mut body, self.context).await;
-            let replaced = replaced.map_err(|error| self.unreadable(&error))?;
+            let replaced = replaced.map_err(|error| self.output_failure(&error))?;
             self.warning.note(&body, self.context);
             match self.context.emit(body, None).await {
                 Ok(()) => {
-                    self.context.check_remote_output().map_err(|error| self.unreadable(&error))?;
+                    self.context
+                        .check_remote_output()
+                        .map_err(|error| self.output_failure(&error))?;
                 }
                 Err(EmitError::Stopped) => return Ok(false),
-                Err(EmitError::Refused(error)) => return Err(self.unreadable(&error)),
+                Err(EmitError::Refused(error)) => return Err(self.output_failure(&error)),
             }
             // Set the alias after the event: a message that has not begun cannot have one in the log.
             if let Some(ReplacedId { own, here }) = replaced {
@@ -155,21 +158,23 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
         match ending {
             RemoteEnding::Completed => Ok(Ending::Completed),
             RemoteEnding::Cancelled if self.is_cancelling => Ok(Ending::Completed),
-            RemoteEnding::Cancelled => Err(self
-                .turn
-                .remote()
-                .failed("the run was cancelled at the agent's server", self.turn.run().as_deref())),
+            RemoteEnding::Cancelled => Err(self.turn.remote().run_failure(
+                "the run was cancelled at the agent's server",
+                self.turn.run().as_deref(),
+            )),
             RemoteEnding::Failed(failure) => Err(failure),
-            RemoteEnding::Asks { interrupt, saved } => Ok(Ending::Suspended { interrupt, saved }),
+            RemoteEnding::Suspended { interrupt, saved } => {
+                Ok(Ending::Suspended { interrupt, saved })
+            }
         }
     }
 
-    fn unreadable(&self, error: &trilogue_domain::Error) -> Failure {
-        self.turn.remote().unreadable(error, self.turn.run().as_deref())
+    fn output_failure(&self, error: &trilogue_domain::Error) -> Failure {
+        self.turn.remote().output_failure(error, self.turn.run().as_deref())
     }
 }
 
-fn broken_off(message: &str) -> ClientError {
+fn stream_error(message: &str) -> ClientError {
     ClientError::Transport(TransportError {
         message: message.to_owned(),
         hint: None,

@@ -29,7 +29,7 @@ pub use resources::{MAX_RESOURCE_BYTES, RESOURCE_TIME};
 use server::AgentServer;
 pub use server::RemoteTransport;
 pub(crate) use turn::{
-    RemoteBackend, RemoteEnding, RemoteNews, RemoteTurn, abandon, read_state, run, state,
+    RemoteBackend, RemoteEnding, RemoteTurn, RemoteUpdate, abandon, read_state, run, state,
 };
 
 /// How long a server may take to describe or list its agents.
@@ -68,12 +68,12 @@ impl Remote {
     ///
     /// # Errors
     /// `peer_unavailable`, with the reason, if the server does not give it in time.
-    pub(crate) async fn described<T>(
+    pub(crate) async fn await_description<T>(
         &self,
         asked: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T> {
         let wanted = format!("say what its agent '{}' is", self.agent);
-        answered_in_time(&self.server, &wanted, asked).await
+        await_answer(&self.server, &wanted, asked).await
     }
 }
 
@@ -81,7 +81,7 @@ impl Remote {
 ///
 /// # Errors
 /// `peer_unavailable`, with the reason, if the request fails or takes too long.
-pub(crate) async fn answered_in_time<T>(
+pub(crate) async fn await_answer<T>(
     server: &AgentServer,
     wanted: &str,
     asked: impl Future<Output = Result<T, ClientError>>,

@@ -33,7 +33,7 @@ pub(crate) trait RemoteBackend: Send + Sync {
     ) -> Result<Option<Self::Turn>, Failure>;
 
     /// Asks the server to cancel the run with this saved state.
-    async fn cancel_kept(&self, saved: &Json) -> Result<(), ClientError>;
+    async fn cancel_saved(&self, saved: &Json) -> Result<(), ClientError>;
 
     /// Finds a run at the server that was at work when this server stopped.
     async fn rejoin(&self, saved: &Json, context: &RunContext) -> Result<Self::Turn, Failure>;
@@ -50,17 +50,17 @@ pub(crate) trait RemoteTurn: Send {
     fn run(&self) -> Option<String>;
 
     /// Returns the state to save so that the run can be found again, or `None` until it can be.
-    fn saved(&self) -> Result<Option<Json>, Failure>;
+    fn state_to_save(&self) -> Result<Option<Json>, Failure>;
 
     /// Waits for the next event. Returns `None` if the stream has ended. Cancel-safe: dropping the future loses no event.
     async fn next(&mut self) -> Result<Option<Self::Event>, ClientError>;
 
     /// Requests the current state of the run, after its stream has ended. Returns `None` if the run is still at work.
-    async fn standing(&mut self) -> Result<Option<Self::Event>, ClientError>;
+    async fn current_state(&mut self) -> Result<Option<Self::Event>, ClientError>;
 
     /// Reads an event: what it adds to the log, and whether it ends the turn.
     /// Fails if the event cannot be logged.
-    fn read(&mut self, event: Self::Event) -> Result<RemoteNews>;
+    fn read(&mut self, event: Self::Event) -> Result<RemoteUpdate>;
 
     /// Asks the server to cancel the run.
     async fn cancel(&mut self) -> Result<(), ClientError>;
@@ -71,14 +71,14 @@ pub(crate) trait RemoteTurn: Send {
     }
 
     /// Returns the failure of a run that is out of reach.
-    fn lost(&self, error: &ClientError) -> Failure {
-        self.remote().lost(error, self.run().as_deref())
+    fn lost_failure(&self, error: &ClientError) -> Failure {
+        self.remote().lost_failure(error, self.run().as_deref())
     }
 }
 
 /// The content of an event of a remote run.
 #[derive(Debug)]
-pub(crate) struct RemoteNews {
+pub(crate) struct RemoteUpdate {
     pub(crate) bodies: Vec<Body>,
     /// How the turn ended. `None` while it continues.
     pub(crate) ending: Option<RemoteEnding>,
@@ -91,7 +91,7 @@ pub(crate) enum RemoteEnding {
     /// The run was cancelled, by this server or by another client of the agent's server.
     Cancelled,
     Failed(Failure),
-    Asks {
+    Suspended {
         interrupt: Box<Interrupt>,
         saved: Json,
     },
@@ -101,9 +101,9 @@ pub(crate) enum RemoteEnding {
 
 impl RemoteEnding {
     /// Returns a question of the run, with the state to save. Returns a failure if the state cannot be written as JSON.
-    pub(crate) fn asks(interrupt: Interrupt, kept: &impl Serialize) -> Self {
+    pub(crate) fn suspended_by(interrupt: Interrupt, kept: &impl Serialize) -> Self {
         match state(kept) {
-            Ok(saved) => Self::Asks { interrupt: Box::new(interrupt), saved },
+            Ok(saved) => Self::Suspended { interrupt: Box::new(interrupt), saved },
             Err(failure) => Self::Failed(failure),
         }
     }
@@ -147,7 +147,7 @@ pub(crate) async fn run<A: RemoteBackend + Backend>(
 
 /// Asks the server to cancel a run that no longer has a reader here. Best effort: an error is only logged.
 pub(crate) async fn abandon<A: RemoteBackend + Backend>(agent: &A, saved: &Json) {
-    if let Err(error) = agent.cancel_kept(saved).await {
+    if let Err(error) = agent.cancel_saved(saved).await {
         let agent = &agent.card().name;
         tracing::info!(%agent, saved = saved.as_str(), %error, "a run at another server could not be cancelled");
     }

@@ -98,7 +98,7 @@ pub(super) fn start(
     let marker = uuid::Uuid::new_v4().to_string();
     let shown = request.command.chars().take(200).collect::<String>();
     let failed = |error: io::Error| {
-        refusal::refused(format!("'{}' cannot be run: {error}", shown.escape_debug()))
+        refusal::invalid_params(format!("'{}' cannot be run: {error}", shown.escape_debug()))
     };
     let (reader, writer) = io::pipe().map_err(failed)?;
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(failed)?;
@@ -142,16 +142,18 @@ fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject
         request.args.iter().chain([&request.command]).chain(variables)
     };
     if request.command.is_empty() {
-        return Err(refusal::refused("the command is empty"));
+        return Err(refusal::invalid_params("the command is empty"));
     }
     if texts().any(|text| text.contains('\0')) {
-        return Err(refusal::refused("a command cannot have zero bytes"));
+        return Err(refusal::invalid_params("a command cannot have zero bytes"));
     }
     if request.env.iter().any(|it| it.name.is_empty() || it.name.contains('=')) {
-        return Err(refusal::refused("the name of a variable cannot be empty or have a '='"));
+        return Err(refusal::invalid_params(
+            "the name of a variable cannot be empty or have a '='",
+        ));
     }
     if texts().map(String::len).sum::<usize>() > most {
-        return Err(refusal::refused(format!(
+        return Err(refusal::invalid_params(format!(
             "the command, its arguments and variables have more than {most} bytes"
         )));
     }
@@ -210,7 +212,7 @@ impl RunningCommand {
         lock(&self.output).text(has_exited)
     }
 
-    pub(super) fn exited(&self) -> Option<TerminalExitStatus> {
+    pub(super) fn exit_status(&self) -> Option<TerminalExitStatus> {
         self.exited.borrow().clone()
     }
 
@@ -273,7 +275,7 @@ async fn exit_of(
     };
     tokio::select! {
         biased;
-        status = leader.exited() => status,
+        status = leader.wait_for_exit() => status,
         () = asked => None,
     }
 }

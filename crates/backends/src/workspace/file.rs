@@ -62,7 +62,7 @@ pub(super) async fn write(
     let relative = root.relative(&request.path)?;
     let most = limits.max_text_bytes;
     if request.content.len() > most {
-        return Err(refusal::refused(format!("the text has more than {most} bytes")));
+        return Err(refusal::invalid_params(format!("the text has more than {most} bytes")));
     }
     let work = spawn_blocking(move || {
         root.check_private(&relative)

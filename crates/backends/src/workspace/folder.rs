@@ -123,8 +123,8 @@ impl Folders {
             return Err(Error::new(Code::InvalidRequest, message)
                 .hint("set cwd to a path with {thread}, such as \"work/{thread}\""));
         }
-        let base =
-            std::path::absolute(base).map_err(|error| failed(base, "cannot be found", &error))?;
+        let base = std::path::absolute(base)
+            .map_err(|error| folder_error(base, "cannot be found", &error))?;
         let repository = repository.map(|path| Repository::new(&base.join(path), agent));
         Ok(Self { base, template, repository })
     }
@@ -178,7 +178,7 @@ impl Folders {
         match removed.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())) {
             Ok(()) => Ok(Removal::Gone),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Gone),
-            Err(error) => Err(failed(&own, "cannot be removed", &error)),
+            Err(error) => Err(folder_error(&own, "cannot be removed", &error)),
         }
     }
 }
@@ -195,10 +195,10 @@ async fn make(path: PathBuf, is_own: bool) -> Result<()> {
         Err(found.err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into()))
     });
     let made = made.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
-    made.map_err(|error| failed(&path, "cannot be created", &error))
+    made.map_err(|error| folder_error(&path, "cannot be created", &error))
 }
 
-fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
+fn folder_error(path: &Path, what: &str, error: &io::Error) -> Error {
     Error::new(Code::AgentFailed, format!("the folder '{}' {what}: {error}", path.display()))
         .hint("check `cwd` of the agent, and that this user may write there")
 }

@@ -23,7 +23,7 @@ impl Root {
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, ErrorObject> {
         if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
             let shown = path.chars().take(64).collect::<String>();
-            return Err(refusal::refused(format!(
+            return Err(refusal::invalid_params(format!(
                 "'{}' is not a path: a path has 1 to {MAX_PATH_BYTES} bytes, none of them zero",
                 shown.escape_debug()
             )));

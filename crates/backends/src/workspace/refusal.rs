@@ -11,7 +11,7 @@ pub(super) fn params<T: Read>(params: &str) -> Result<T, ErrorObject> {
         Some(_) => Cow::Borrowed(params),
         None => splice::set_text(params, &["sessionId"], "").map_or(params.into(), Cow::Owned),
     };
-    read(whole.as_bytes(), Rules::Lenient).map_err(|why| refused(why.to_string()))
+    read(whole.as_bytes(), Rules::Lenient).map_err(|why| invalid_params(why.to_string()))
 }
 
 pub(super) fn result(result: &impl Payload) -> Vec<u8> {
@@ -21,7 +21,7 @@ pub(super) fn result(result: &impl Payload) -> Vec<u8> {
 }
 
 /// The request is not allowed, or above a limit.
-pub(super) fn refused(why: impl Into<String>) -> ErrorObject {
+pub(super) fn invalid_params(why: impl Into<String>) -> ErrorObject {
     ErrorObject::new(Code::INVALID_PARAMS, why)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn of_file(path: &str, error: &io::Error) -> ErrorObject {
         | io::ErrorKind::InvalidInput
         | io::ErrorKind::InvalidData
         | io::ErrorKind::ReadOnlyFilesystem
-        | io::ErrorKind::FileTooLarge => refused(format!("'{shown}': {error}")).data(data()),
+        | io::ErrorKind::FileTooLarge => invalid_params(format!("'{shown}': {error}")).data(data()),
         _ => ErrorObject::new(Code::INTERNAL_ERROR, format!("'{shown}': {error}")).data(data()),
     }
 }
@@ -55,5 +55,5 @@ pub(super) fn shutting_down() -> ErrorObject {
 /// The path begins or leads outside of the workspace.
 pub(super) fn outside(path: &str) -> ErrorObject {
     let data = Json::from_value(&json!({ "path": path }));
-    refused(format!("'{}' is outside of the workspace", path.escape_debug())).data(data)
+    invalid_params(format!("'{}' is outside of the workspace", path.escape_debug())).data(data)
 }

@@ -78,7 +78,7 @@ impl Terminals {
         let running = self.find(&request.terminal_id)?;
         let (text, truncated) = running.output();
         let mut response = TerminalOutputResponse::new(text, truncated);
-        response.exit_status = running.exited();
+        response.exit_status = running.exit_status();
         Ok(refusal::result(&response))
     }
 
@@ -192,7 +192,7 @@ impl State {
         let limits = &grants.limits;
         let most = limits.max_terminals;
         if self.open.len() + self.starting >= most {
-            return Err(refusal::refused(format!(
+            return Err(refusal::invalid_params(format!(
                 "all {most} terminals are open; release one first"
             )));
         }
@@ -202,7 +202,7 @@ impl State {
         }
         let most = limits.max_terminals_per_minute;
         if self.created.len() + self.starting >= most {
-            return Err(refusal::refused(format!(
+            return Err(refusal::invalid_params(format!(
                 "{most} terminals were created within a minute; wait before you create another"
             )));
         }

@@ -83,7 +83,9 @@ impl Repository {
             return Ok(());
         }
         let hint = "check `worktree` of the agent: it must be a git repository with a commit, and nothing else may be at its `cwd`";
-        Err(self.failed(&format!("git could not create the worktree '{place}'"), &run).hint(hint))
+        Err(self
+            .git_error(&format!("git could not create the worktree '{place}'"), &run)
+            .hint(hint))
     }
 
     /// Removes a worktree without changes. Commits that no other branch has stay on its branch.
@@ -122,7 +124,7 @@ impl Repository {
         let listing = ["config", "--null", "--name-only", "--get-regexp", PROGRAM_SECTIONS];
         let listed = self.run(place, &[], &listing).await?;
         if listed.out.len() >= MAX_OUTPUT_BYTES {
-            return Err(self.failed("the settings are too long", &listed));
+            return Err(self.git_error("the settings are too long", &listed));
         }
         self.run(place, &without_programs(&listed.out), arguments).await
     }
@@ -161,7 +163,7 @@ impl Repository {
         let mut leader = Leader::spawn(&mut command).map_err(|error| not_run(&error))?;
         let tree = Tree::default().with_group(leader.pid());
         let (out, error) = (leader.take_stdout(), leader.take_stderr());
-        let work = async { tokio::join!(leader.exited(), read(out), read(error)) };
+        let work = async { tokio::join!(leader.wait_for_exit(), read(out), read(error)) };
         let done = timeout(GIT_TIMEOUT, work).await;
         // No process that it started may continue.
         if !tree.is_gone().await {
@@ -177,7 +179,7 @@ impl Repository {
         }
     }
 
-    fn failed(&self, what: &str, run: &GitOutput) -> Error {
+    fn git_error(&self, what: &str, run: &GitOutput) -> Error {
         let message = format!("{what} of '{}': {}", self.path.display(), run.error_line());
         Error::new(Code::AgentFailed, message)
     }

@@ -119,7 +119,7 @@ fn built_in_agents_are_found_by_name() {
     let names: Vec<_> = all.iter().map(|agent| agent.card().name.as_str().to_owned()).collect();
     assert_eq!(names, NAMES);
     assert!(all.iter().all(Backend::is_native));
-    assert!(builtin::named("nobody", options).is_none());
+    assert!(builtin::by_name("nobody", options).is_none());
 }
 
 /// Declares everything that a card can declare.

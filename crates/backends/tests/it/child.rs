@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
-use trilogue_backends::child::{Children, MARKER, Program, Started};
+use trilogue_backends::child::{Children, MARKER, Program, StartedChild};
 
 use crate::agent_client_program;
 
@@ -14,7 +14,7 @@ use crate::agent_client_program;
 const HELPER: &str = "TRILOGUE_TEST_HELPER";
 const AGENTS: usize = 24;
 
-pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> Started {
+pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> StartedChild {
     let command: Vec<_> = command.iter().map(|&it| it.to_owned()).collect();
     let program = Program { name: "test", command: &command, cwd, env: &[], inherit: &[] };
     children.start(program).await.unwrap()

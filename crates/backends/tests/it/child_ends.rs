@@ -90,7 +90,7 @@ async fn how_a_process_ended_is_known_before_it_is_reaped() {
         let mut command = tokio::process::Command::new("sh");
         let leader = Leader::spawn(command.args(["-c", script])).unwrap();
         for _ in 0..2 {
-            assert_eq!(leader.exited().await.unwrap().to_string(), expected);
+            assert_eq!(leader.wait_for_exit().await.unwrap().to_string(), expected);
         }
         let path = format!("/proc/{}", leader.pid());
         assert!(Path::new(&path).exists());

@@ -25,7 +25,7 @@ struct Order {
 }
 
 /// A schema in which `n` and each item of `all` are integers.
-fn counted() -> Value {
+fn integer_schema() -> Value {
     let integer = json!({ "type": "integer" });
     json!({
         "type": "object",
@@ -37,10 +37,10 @@ fn counted() -> Value {
 impl Agent for Reckless {
     fn card(&self) -> Card {
         Card::schema("reckless", "", json!({ "type": "object" }))
-            .output(counted())
-            .state(counted())
-            .update(counted())
-            .interrupt("count", counted(), json!({ "type": "integer" }))
+            .output(integer_schema())
+            .state(integer_schema())
+            .update(integer_schema())
+            .interrupt("count", integer_schema(), json!({ "type": "integer" }))
     }
 
     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
@@ -63,7 +63,11 @@ impl Agent for Reckless {
             _ => return Outcome::suspended(question(), Value::Null),
         }
         drop(context.text("afterwards").await);
-        if fail { Err(AgentError::failed("an error of its own")) } else { Ok(Outcome::Completed) }
+        if fail {
+            Err(AgentError::agent_failed("an error of its own"))
+        } else {
+            Ok(Outcome::Completed)
+        }
     }
 }
 
@@ -201,14 +205,14 @@ struct Taste {
     length: u32,
 }
 
-async fn configured(_: Turn, context: Context) -> Result<(), AgentError> {
+async fn report_config(_: Turn, context: Context) -> Result<(), AgentError> {
     context.result(to_json(&context.config::<Taste>()?)?).await
 }
 
 #[tokio::test]
 async fn a_run_without_a_configuration_has_the_schemas_defaults() {
     let house = Harness::with(vec![native(
-        agent_fn("configured", "", configured)
+        agent_fn("configured", "", report_config)
             .with_card(Card::schema("configured", "", json!(true)).config(schema_of::<Taste>())),
     )])
     .await;

@@ -12,7 +12,7 @@ use super::{start, turn};
 async fn each_message_comes_back_with_its_parts_unchanged() {
     let cited = PartMetadata::Citation(Citation { start_index: Some(0), ..Citation::default() });
     let input = vec![
-        vec![Part::text("one"), Part::bytes("image/png", vec![1, 2]).named("a.png")],
+        vec![Part::text("one"), Part::bytes("image/png", vec![1, 2]).with_name("a.png")],
         vec![],
         vec![Part::url("audio/wav", "https://example.org/a.wav").with_metadata(cited)],
     ];

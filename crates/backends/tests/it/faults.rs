@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::json;
 use trilogue_sdk::prelude::*;
 
-use super::harness::{Harness, failure, native, said};
+use super::harness::{Harness, failure, native, user_input};
 
 #[derive(Serialize, JsonSchema)]
 struct OutOfStock {
@@ -60,7 +60,7 @@ async fn errors_are_told_as_the_card_declares_them() {
         ("other", "out_of_stock", "nothing", true, Some(json!({ "left": "none" }))),
         ("undeclared", "fire", "it burns", true, None),
     ] {
-        let failed = failure(&house.settle("shop", said(what)).await);
+        let failed = failure(&house.settle("shop", user_input(what)).await);
         assert_eq!((failed.code.as_str(), failed.message.as_str()), (code, message));
         assert_eq!(failed.transient, transient, "{what}");
         assert_eq!(failed.data.as_ref().map(Json::to_value), data, "{what}");

@@ -58,8 +58,8 @@ impl Harness {
         settle(self.runtime.submit(&self.by, self.run(agent, input)).await.unwrap()).await
     }
 
-    pub(crate) async fn settled(&self, run: &RunRow) -> RunRow {
-        let settled = self.runtime.settled(&self.by, &run.id);
+    pub(crate) async fn wait_until_settled(&self, run: &RunRow) -> RunRow {
+        let settled = self.runtime.wait_until_settled(&self.by, &run.id);
         tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
     }
 
@@ -74,7 +74,7 @@ impl Harness {
         let interrupt = self.pending(run).await;
         let to = AnswerTo::Interrupt(interrupt.id);
         self.runtime.answer(&self.by, to, answer).await.unwrap();
-        self.settled(run).await
+        self.wait_until_settled(run).await
     }
 
     pub(crate) async fn events(&self, run: &RunRow) -> Vec<Event> {
@@ -130,7 +130,7 @@ pub(crate) fn value(value: &Value) -> Input {
     Input::Value(Json::from_value(value))
 }
 
-pub(crate) fn said(text: &str) -> Input {
+pub(crate) fn user_input(text: &str) -> Input {
     Input::Messages(trilogue_sdk::Input::from(text).messages().to_vec())
 }
 

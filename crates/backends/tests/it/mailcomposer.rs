@@ -46,13 +46,13 @@ impl Chat {
     }
 
     async fn say(&mut self, message: &str) -> String {
-        let (outcome, reply) = self.take(said(message)).await;
+        let (outcome, reply) = self.take(start_turn(message)).await;
         assert_eq!(outcome, Outcome::Completed, "{message}");
         reply.unwrap()
     }
 
     async fn compose(&mut self, message: &str) -> (Interrupt, Json) {
-        match self.take(said(message)).await {
+        match self.take(start_turn(message)).await {
             (Outcome::Suspended { interrupt, saved }, None) => (*interrupt, saved),
             other => panic!("{message}: {other:?}"),
         }
@@ -72,7 +72,7 @@ impl Chat {
     }
 }
 
-fn said(message: &str) -> Turn {
+fn start_turn(message: &str) -> Turn {
     Turn::Start { input: Input::Value(Json::from_value(&json!({ "message": message }))) }
 }
 
@@ -168,7 +168,8 @@ async fn the_style_changes_the_wording_and_nothing_else() {
 async fn messages_and_state_are_bounded() {
     let recorder = Arc::new(Recorder::default());
     let long = "x".repeat(MAX_MESSAGE_BYTES + 1);
-    let error = turn(&MailComposer::default(), &recorder, None, said(&long)).await.unwrap_err();
+    let error =
+        turn(&MailComposer::default(), &recorder, None, start_turn(&long)).await.unwrap_err();
     assert_eq!(error.code(), "invalid_input");
 
     let mut chat = Chat::new();

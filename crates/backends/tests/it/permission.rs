@@ -10,7 +10,7 @@ use trilogue_runtime::{Input, RunRequest};
 use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
 
-use super::harness::{Harness, native, said, settle};
+use super::harness::{Harness, native, settle, user_input};
 
 /// Asks for permission to do what its input says, in its task or suspended, and reports the answer.
 struct Doer {
@@ -60,13 +60,13 @@ fn rules() -> Arc<Rules> {
     Arc::new(Rules::new(rules).unwrap())
 }
 
-async fn house(suspends: bool, payload: &Value) -> Harness {
+async fn permission_harness(suspends: bool, payload: &Value) -> Harness {
     let doer = Doer { suspends, payload: payload.clone(), settings: None };
     Harness::with(vec![native(doer).with_rules(rules())]).await
 }
 
 fn order() -> Input {
-    said("go")
+    user_input("go")
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_rule_answers_and_the_log_says_which() {
             (json!({ "kind": "read", "path": ["src/a.rs", "src/b"] }), "reads", true, "yes"),
             (json!({ "kind": "execute", "tool": "sh" }), "runs", false, "no"),
         ] {
-            let house = house(suspends, &payload).await;
+            let house = permission_harness(suspends, &payload).await;
             let run = house.settle("doer", order()).await;
             assert_eq!(run.status, RunStatus::Completed, "{payload}: {:?}", run.outcome);
             let events = house.events(&run).await;
@@ -108,7 +108,7 @@ async fn what_no_rule_decides_is_asked() {
         json!({ "kind": 5, "path": "src/a.rs" }),
         json!("read"),
     ] {
-        let house = house(true, &payload).await;
+        let house = permission_harness(true, &payload).await;
         let run = house.settle("doer", order()).await;
         assert_eq!(run.status, RunStatus::Interrupted, "{payload}");
         let run = house.answer(&run, Answer::Option("no".to_owned())).await;

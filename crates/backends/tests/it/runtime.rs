@@ -9,12 +9,12 @@ use trilogue_runtime::AnswerTo;
 use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
 
-use super::harness::{DEADLINE, Harness, failure, native, said, value};
+use super::harness::{DEADLINE, Harness, failure, native, user_input, value};
 
 #[tokio::test]
 async fn echo_answers_what_was_said() {
     let house = Harness::with(vec![native(Echo)]).await;
-    let run = house.settle("echo", said("hello")).await;
+    let run = house.settle("echo", user_input("hello")).await;
     assert_eq!(run.status, RunStatus::Completed);
     let messages = house.messages(&run).await;
     let texts: Vec<_> =
@@ -29,7 +29,7 @@ async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
     let agent = MailComposer::default();
     let house = Harness::with(vec![native(agent.clone())]).await;
     let order = "Write to alice@example.com that the meeting moves to Tuesday.";
-    let run = house.settle("mailcomposer", said(order)).await;
+    let run = house.settle("mailcomposer", user_input(order)).await;
     assert_eq!(run.status, RunStatus::Interrupted);
     // The agent got a value; the user's original text stays in the history.
     let said_first = house.messages(&run).await.remove(0);
@@ -46,14 +46,14 @@ async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
     assert!(reply.contains("Tuesday is a holiday"), "{reply}");
     assert!(agent.outbox().is_empty());
 
-    let run = house.settle("mailcomposer", said(order)).await;
+    let run = house.settle("mailcomposer", user_input(order)).await;
     let yes = Answer::Json(Json::from_value(&json!({ "approved": true })));
     let run = house.answer(&run, yes).await;
     assert_eq!(run.status, RunStatus::Completed);
     assert_eq!(agent.outbox().len(), 1);
 
-    house.settle("mailcomposer", said("My name is Ada.")).await;
-    let run = house.settle("mailcomposer", said("What is my name?")).await;
+    house.settle("mailcomposer", user_input("My name is Ada.")).await;
+    let run = house.settle("mailcomposer", user_input("What is my name?")).await;
     let reply = house.result(&run).await.unwrap()["message"].as_str().unwrap().to_owned();
     assert!(reply.contains("Ada"), "{reply}");
 }
@@ -71,7 +71,7 @@ async fn what_does_not_fit_is_refused_before_there_is_a_run() {
 #[tokio::test]
 async fn a_research_is_logged_as_it_was_streamed() {
     let house = Harness::with(vec![native(Researcher::new(Duration::ZERO))]).await;
-    let run = house.settle("researcher", said("Tell me about durable logs")).await;
+    let run = house.settle("researcher", user_input("Tell me about durable logs")).await;
     assert_eq!(run.status, RunStatus::Completed);
     let messages = house.messages(&run).await;
     let [_, answer] = messages.as_slice() else { panic!("{messages:?}") };
@@ -82,7 +82,7 @@ async fn a_research_is_logged_as_it_was_streamed() {
 #[tokio::test]
 async fn a_research_that_is_cancelled_ends_as_cancelled() {
     let house = Harness::with(vec![native(Researcher::new(Duration::from_secs(3_600)))]).await;
-    let new = house.run("researcher", said("durable logs"));
+    let new = house.run("researcher", user_input("durable logs"));
     let submitted = house.runtime.submit(&house.by, new).await.unwrap();
     house.runtime.cancel(&house.by, &submitted.run.id).await.unwrap();
     let settled = tokio::time::timeout(DEADLINE, submitted.settled.wait());
@@ -123,7 +123,7 @@ async fn guest(turn: Turn, context: Context) -> Result<(), AgentError> {
 async fn asking_waits_inside_the_turn() {
     let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
     for (option, reply) in [("yes", "true"), ("no", "false")] {
-        let run = house.settle("guest", said("ask")).await;
+        let run = house.settle("guest", user_input("ask")).await;
         assert_eq!(run.status, RunStatus::Interrupted);
         let run = house.answer(&run, Answer::Option(option.to_owned())).await;
         assert_eq!(run.status, RunStatus::Completed);
@@ -135,22 +135,22 @@ async fn asking_waits_inside_the_turn() {
 #[tokio::test]
 async fn history_is_what_completed_runs_said() {
     let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
-    house.settle("guest", said("one")).await;
-    house.settle("guest", said("fail")).await;
-    let run = house.settle("guest", said("remember")).await;
+    house.settle("guest", user_input("one")).await;
+    house.settle("guest", user_input("fail")).await;
+    let run = house.settle("guest", user_input("remember")).await;
     assert_eq!(house.messages(&run).await.last().unwrap().text(), "one|one");
 }
 
 #[tokio::test]
 async fn failures_keep_their_code_and_panics_their_text() {
     let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
-    let run = house.settle("guest", said("fail")).await;
+    let run = house.settle("guest", user_input("fail")).await;
     let failed = failure(&run);
     assert_eq!((failed.code.as_str(), failed.transient), ("no_seats", true));
     let half = house.messages(&run).await.pop().unwrap();
     assert_eq!((half.text().as_str(), half.completed_at), ("half", None));
 
-    let run = house.settle("guest", said("panic")).await;
+    let run = house.settle("guest", user_input("panic")).await;
     assert_eq!(failure(&run).code, "agent_panicked");
     let all = format!("{run:?} {:?}", house.events(&run).await);
     assert!(!all.contains("swordfish"), "{all}");
@@ -159,7 +159,7 @@ async fn failures_keep_their_code_and_panics_their_text() {
 #[tokio::test]
 async fn much_output_is_all_there_in_order() {
     let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
-    let run = house.settle("guest", said("much")).await;
+    let run = house.settle("guest", user_input("much")).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     let answer = house.messages(&run).await.pop().unwrap();
     assert_eq!(answer.text(), "0123456789".repeat(5_000));

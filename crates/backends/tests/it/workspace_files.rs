@@ -16,12 +16,12 @@ use crate::harness::DEADLINE;
 const SECRET: &str = "secret";
 
 /// A workspace, and a folder with a secret outside of it.
-struct Desk {
+struct WorkspaceFixture {
     folder: TempDir,
     workspace: Workspace,
 }
 
-impl Desk {
+impl WorkspaceFixture {
     fn new() -> Self {
         Self::with(Grants { files: Files::Write, ..Grants::default() })
     }
@@ -103,7 +103,7 @@ async fn the_server_s_own_folders_are_not_served() {
     let grants = Grants { files: Files::Write, private: vec![state.clone()], ..Grants::default() };
     assert!(Workspace::open(&state, grants.clone()).is_err());
     let workspace = Workspace::open(&home, grants).unwrap();
-    let desk = Desk { folder, workspace };
+    let desk = WorkspaceFixture { folder, workspace };
     for path in ["token", "new", "deep/new"] {
         for place in [home.join("link"), state.clone()] {
             let path = place.join(path);
@@ -118,7 +118,7 @@ async fn the_server_s_own_folders_are_not_served() {
 
 #[tokio::test]
 async fn text_is_written_and_read_back() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     let path = desk.path("new/folder/a.txt");
     desk.write(&path, "one\r\nzwei ü\nthree").await.unwrap();
     assert_eq!(desk.read(&path).await.unwrap(), "one\r\nzwei ü\nthree");
@@ -132,7 +132,7 @@ async fn text_is_written_and_read_back() {
 
 #[tokio::test]
 async fn lines_are_counted_from_one_and_keep_their_ends() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     let path = desk.path("lines");
     fs::write(&path, "one\r\n\ntwo\nlast").unwrap();
     for (line, limit, expected) in [
@@ -153,7 +153,7 @@ async fn lines_are_counted_from_one_and_keep_their_ends() {
 
 #[tokio::test]
 async fn a_file_that_is_not_there_is_named() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     let path = desk.path("none.txt");
     let error = desk.read(&path).await.unwrap_err();
     let shown = path.to_str().unwrap();
@@ -164,7 +164,7 @@ async fn a_file_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn no_path_leads_outside() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     let refused = "outside of the workspace";
     fs::create_dir(desk.path("a")).unwrap();
     for path in ["../outside/file", "a/../../outside/file", "../ws-evil/file", "..", "../none"] {
@@ -185,7 +185,7 @@ async fn no_path_leads_outside() {
 
 #[tokio::test]
 async fn links_are_followed_within_and_never_outside() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     fs::create_dir(desk.path("real")).unwrap();
     fs::write(desk.path("real/file"), "here").unwrap();
     symlink("real", desk.path("folder")).unwrap();
@@ -216,7 +216,7 @@ async fn links_are_followed_within_and_never_outside() {
 
 #[tokio::test]
 async fn what_is_no_text_file_is_refused_at_once() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     fs::create_dir(desk.path("folder")).unwrap();
     fs::write(desk.path("binary"), b"a\xFFb").unwrap();
     let fifo = desk.path("fifo");
@@ -246,7 +246,7 @@ async fn what_is_no_text_file_is_refused_at_once() {
 
 #[tokio::test]
 async fn a_write_keeps_the_mode_and_leaves_other_names_alone() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     let path = desk.path("run.sh");
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
@@ -268,7 +268,7 @@ async fn a_write_keeps_the_mode_and_leaves_other_names_alone() {
 
 #[tokio::test]
 async fn the_folder_stays_the_one_that_was_opened() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     fs::write(desk.path("file"), "mine").unwrap();
     fs::rename(desk.outer("ws"), desk.outer("moved")).unwrap();
     symlink(desk.outer("outside"), desk.outer("ws")).unwrap();
@@ -291,7 +291,7 @@ impl Drop for Over<'_> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_race_of_links_leads_outside() {
     const ROUNDS: usize = 400;
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     for name in ["inner", "link"] {
         fs::create_dir(desk.path(name)).unwrap();
     }
@@ -343,7 +343,7 @@ async fn no_race_of_links_leads_outside() {
 #[tokio::test]
 async fn sizes_are_bounded() {
     let limits = Limits { max_text_bytes: 10, max_scanned_bytes: 30, ..Limits::default() };
-    let desk = Desk::with(Grants { files: Files::Write, limits, ..Grants::default() });
+    let desk = WorkspaceFixture::with(Grants { files: Files::Write, limits, ..Grants::default() });
     let path = desk.path("file");
     desk.write(&path, "0123456789").await.unwrap();
     assert_eq!(desk.read(&path).await.unwrap(), "0123456789");
@@ -365,7 +365,7 @@ async fn what_is_not_granted_is_not_there() {
     for (files, advertised) in
         [(Files::None, [false, false]), (Files::Read, [true, false]), (Files::Write, [true, true])]
     {
-        let desk = Desk::with(Grants { files, ..Grants::default() });
+        let desk = WorkspaceFixture::with(Grants { files, ..Grants::default() });
         fs::write(desk.path("file"), "here").unwrap();
         let fs = desk.workspace.capabilities().fs.unwrap();
         assert_eq!([fs.read_text_file, fs.write_text_file], advertised);
@@ -394,7 +394,7 @@ async fn some_folders_are_no_workspaces() {
 
 #[tokio::test]
 async fn params_are_read_as_the_protocol_has_them() {
-    let desk = Desk::new();
+    let desk = WorkspaceFixture::new();
     fs::write(desk.path("file"), "here").unwrap();
     // The session id may be missing, and `null` counts as missing.
     let params = r#"{"path":"file","line":null,"limit":1.0,"_meta":{"a":1},"more":2}"#;

@@ -46,16 +46,16 @@ impl Shell {
         self.create(json!({ "command": "sh", "args": ["-c", line] })).await.unwrap()
     }
 
-    async fn on(&self, method: &str, id: &str) -> Result<Value, ErrorObject> {
+    async fn call_terminal(&self, method: &str, id: &str) -> Result<Value, ErrorObject> {
         self.call(&format!("terminal/{method}"), json!({ "terminalId": id })).await
     }
 
-    async fn said(&self, id: &str) -> String {
-        self.on("wait_for_exit", id).await.unwrap();
-        self.on("output", id).await.unwrap()["output"].as_str().unwrap().to_owned()
+    async fn final_output(&self, id: &str) -> String {
+        self.call_terminal("wait_for_exit", id).await.unwrap();
+        self.call_terminal("output", id).await.unwrap()["output"].as_str().unwrap().to_owned()
     }
 
-    async fn told(&self, name: &str) -> String {
+    async fn wait_for_file(&self, name: &str) -> String {
         let path = self.folder.path().join(name);
         until(|| std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))).await
     }
@@ -85,17 +85,17 @@ fn lives(pid: &str) -> bool {
 async fn a_command_says_what_it_says_and_how_it_ended() {
     let shell = Shell::new();
     let id = shell.sh("echo out; echo err >&2; echo last; exit 3").await;
-    assert_eq!(shell.on("wait_for_exit", &id).await.unwrap(), json!({ "exitCode": 3 }));
-    let shown = shell.on("output", &id).await.unwrap();
+    assert_eq!(shell.call_terminal("wait_for_exit", &id).await.unwrap(), json!({ "exitCode": 3 }));
+    let shown = shell.call_terminal("output", &id).await.unwrap();
     let expected = json!({
         "output": "out\nerr\nlast\n", "truncated": false, "exitStatus": { "exitCode": 3 }
     });
     assert_eq!(shown, expected);
-    assert_eq!(shell.on("kill", &id).await.unwrap(), json!({}));
-    assert_eq!(shell.on("output", &id).await.unwrap(), expected);
-    assert_eq!(shell.on("release", &id).await.unwrap(), json!({}));
+    assert_eq!(shell.call_terminal("kill", &id).await.unwrap(), json!({}));
+    assert_eq!(shell.call_terminal("output", &id).await.unwrap(), expected);
+    assert_eq!(shell.call_terminal("release", &id).await.unwrap(), json!({}));
     for method in ["output", "wait_for_exit", "kill", "release"] {
-        assert_eq!(shell.on(method, &id).await.unwrap_err().code.0, -32002, "{method}");
+        assert_eq!(shell.call_terminal(method, &id).await.unwrap_err().code.0, -32002, "{method}");
     }
 }
 
@@ -104,14 +104,15 @@ async fn what_a_command_says_is_there_while_it_runs() {
     let shell = Shell::new();
     let id = shell.sh("echo ready; exec sleep 1000").await;
     let shown = loop {
-        let shown = shell.on("output", &id).await.unwrap();
+        let shown = shell.call_terminal("output", &id).await.unwrap();
         if shown["output"] != "" {
             break shown;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!(shown, json!({ "output": "ready\n", "truncated": false }));
-    let (waited, killed) = tokio::join!(shell.on("wait_for_exit", &id), shell.on("kill", &id));
+    let (waited, killed) =
+        tokio::join!(shell.call_terminal("wait_for_exit", &id), shell.call_terminal("kill", &id));
     assert_eq!(waited.unwrap(), json!({ "signal": "SIGTERM" }));
     assert_eq!(killed.unwrap(), json!({}));
 }
@@ -123,7 +124,7 @@ async fn a_command_gets_its_folder_and_no_more_of_the_environment_than_it_should
     std::fs::create_dir(real.join("inner")).unwrap();
     let env = json!([{ "name": "GREETING", "value": "hi" }, { "name": "HOME", "value": "/x" }]);
     let id = shell.create(json!({ "command": "env", "env": env })).await.unwrap();
-    let said = shell.said(&id).await;
+    let said = shell.final_output(&id).await;
     let mut names: Vec<_> = said.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(names, ["GREETING", "HOME", "PATH", "PWD", "TRILOGUE_TERMINAL"]);
@@ -137,7 +138,7 @@ async fn a_command_gets_its_folder_and_no_more_of_the_environment_than_it_should
     ] {
         let id = shell.create(json!({ "command": "pwd -P; pwd", "cwd": cwd })).await.unwrap();
         let expected = expected.display();
-        assert_eq!(shell.said(&id).await, format!("{expected}\n{expected}\n"));
+        assert_eq!(shell.final_output(&id).await, format!("{expected}\n{expected}\n"));
     }
     std::os::unix::fs::symlink("/etc", real.join("out")).unwrap();
     for cwd in ["/etc", "..", "out", "inner/../.."] {
@@ -157,7 +158,7 @@ async fn a_line_is_for_the_shell_and_arguments_are_not() {
         (json!({ "command": "echo", "args": null, "env": null }), "\n"),
     ] {
         let id = shell.create(params).await.unwrap();
-        assert_eq!(shell.said(&id).await, expected);
+        assert_eq!(shell.final_output(&id).await, expected);
     }
     for (params, why) in [
         (json!({ "command": "no-such-program", "args": ["x"] }), "'no-such-program' cannot be run"),
@@ -185,10 +186,10 @@ async fn output_is_cut_at_the_front_on_a_character() {
     {
         let params = json!({ "command": "sh", "args": args, "outputByteLimit": asked });
         let id = shell.create(params).await.unwrap();
-        let said = shell.said(&id).await;
+        let said = shell.final_output(&id).await;
         assert!(said.len() <= most && said.len() >= most - 1, "{}", said.len());
         assert!(said.ends_with("ü399"), "{said}");
-        assert_eq!(shell.on("output", &id).await.unwrap()["truncated"], true);
+        assert_eq!(shell.call_terminal("output", &id).await.unwrap()["truncated"], true);
     }
 }
 
@@ -200,8 +201,8 @@ async fn a_command_that_says_without_end_is_held_back() {
     // It writes ten times the allowed output of a second, and reports how long that took.
     let line = "s=$(date +%s%N); head -c 2097152 /dev/zero; e=$(date +%s%N); echo $(((e-s)/1000000)) > took";
     let id = shell.sh(line).await;
-    shell.said(&id).await;
-    let took: u64 = shell.told("took").await.trim().parse().unwrap();
+    shell.final_output(&id).await;
+    let took: u64 = shell.wait_for_file("took").await.trim().parse().unwrap();
     assert!(took >= 1_000, "{took} ms");
 }
 
@@ -220,15 +221,18 @@ async fn all_that_a_command_started_goes_with_its_terminal() {
         let id = shell.sh(&format!("{family} {rest}")).await;
         let mut pids = Vec::new();
         for name in ["a", "b", "c"] {
-            pids.push(shell.told(name).await);
+            pids.push(shell.wait_for_file(name).await);
         }
         if rest == "exit 0" {
-            assert_eq!(shell.on("wait_for_exit", &id).await.unwrap(), json!({ "exitCode": 0 }));
+            assert_eq!(
+                shell.call_terminal("wait_for_exit", &id).await.unwrap(),
+                json!({ "exitCode": 0 })
+            );
         }
         assert!(pids.iter().all(|pid| lives(pid)), "{method}: {pids:?}");
         match method {
             "close" => timeout(DEADLINE, shell.workspace.close()).await.unwrap(),
-            method => drop(shell.on(method, &id).await.unwrap()),
+            method => drop(shell.call_terminal(method, &id).await.unwrap()),
         }
         until(|| pids.iter().all(|pid| !lives(pid)).then_some(())).await;
     }
@@ -240,7 +244,7 @@ async fn all_that_a_command_started_goes_with_its_terminal() {
 async fn a_workspace_that_is_dropped_takes_its_commands_along() {
     let shell = Shell::new();
     shell.sh("echo $$ > pid; exec sleep 1000").await;
-    let pid = shell.told("pid").await;
+    let pid = shell.wait_for_file("pid").await;
     assert!(lives(&pid));
     drop(shell);
     until(|| (!lives(&pid)).then_some(())).await;
@@ -257,11 +261,11 @@ async fn terminals_are_counted() {
     let error = create().await.unwrap_err();
     assert!(error.message.contains("release one"), "{error}");
     for id in [one, other] {
-        shell.on("release", &id).await.unwrap();
+        shell.call_terminal("release", &id).await.unwrap();
     }
     for _ in 0..2 {
         let id = create().await.unwrap();
-        shell.on("release", &id).await.unwrap();
+        shell.call_terminal("release", &id).await.unwrap();
     }
     let error = create().await.unwrap_err();
     assert!(error.message.contains("within a minute"), "{error}");

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::ours::Ours;
+use super::server_session::ServerSession;
 use crate::cost;
 use crate::report::{Report, median};
 
@@ -19,7 +19,7 @@ const TARGET: f64 = 20.0;
 
 pub(super) async fn measure(report: &mut Report) -> Result<()> {
     for store in ["memory:", super::DISK] {
-        let mut ours = Ours::start("trilogue-counted", store).await?;
+        let mut ours = ServerSession::start("trilogue-counted", store).await?;
         ours.editor.prompt(&format!("flood {MORE}"), false)?;
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for _ in 0..report.runs {
@@ -39,7 +39,12 @@ pub(super) async fn measure(report: &mut Report) -> Result<()> {
 }
 
 /// Returns the allocations per update of `more` updates, without those of the turn itself.
-async fn each(ours: &mut Ours, few: u64, more: u64, said: impl Fn(u64) -> String) -> Result<f64> {
+async fn each(
+    ours: &mut ServerSession,
+    few: u64,
+    more: u64,
+    said: impl Fn(u64) -> String,
+) -> Result<f64> {
     let mut counts = Vec::new();
     for updates in [few, few + more] {
         let before = cost::allocations(&ours.server).await?;

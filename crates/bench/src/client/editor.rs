@@ -23,7 +23,7 @@ pub(crate) struct Editor {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     session: String,
-    asked: u64,
+    next_id: u64,
     line: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Editor {
             output: BufReader::with_capacity(READ_BYTES, output),
             child,
             session: String::new(),
-            asked: 0,
+            next_id: 0,
             line: Vec::new(),
         };
         editor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}))?;
@@ -115,8 +115,8 @@ impl Editor {
     }
 
     fn send(&mut self, method: &str, params: &Value) -> Result<u64> {
-        let id = self.asked;
-        self.asked += 1;
+        let id = self.next_id;
+        self.next_id += 1;
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let mut line = serde_json::to_vec(&message)?;
         line.push(b'\n');

@@ -6,9 +6,9 @@
 mod agent;
 mod allocations;
 mod editor;
-mod ours;
 mod peers;
 mod rates;
+mod server_session;
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::cost;
 use crate::disk::{self, Commit};
 use crate::report::Report;
 use editor::Editor;
-use ours::Ours;
 use peers::Peer;
 use rates::{Ages, Rates, median_of};
+use server_session::ServerSession;
 
 pub(crate) use agent::serve as serve_agent;
 
@@ -76,12 +76,14 @@ struct Round {
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     peers::install().await?;
     let peers = peers::all()?;
-    let mut memory = Ours::start("trilogue", "memory:").await?;
-    let mut disk = Ours::start("trilogue", DISK).await?;
+    let mut memory = ServerSession::start("trilogue", "memory:").await?;
+    let mut disk = ServerSession::start("trilogue", DISK).await?;
     let mut direct = Editor::launch(Command::new(std::env::current_exe()?).arg("agent"))?;
     // Separate servers: a store in memory forgets the sessions of one client for those of another.
-    let official =
-        [Ours::start("trilogue", "memory:").await?, Ours::start("trilogue", DISK).await?];
+    let official = [
+        ServerSession::start("trilogue", "memory:").await?,
+        ServerSession::start("trilogue", DISK).await?,
+    ];
     for editor in [&mut memory.editor, &mut disk.editor, &mut direct] {
         editor.prompt("flood 20000", false)?;
     }
@@ -103,9 +105,9 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 async fn round(
     report: &mut Report,
     peers: &[Peer],
-    official: &[Ours; 2],
-    memory: &mut Ours,
-    disk: &mut Ours,
+    official: &[ServerSession; 2],
+    memory: &mut ServerSession,
+    disk: &mut ServerSession,
     direct: &mut Editor,
 ) -> Result<Round> {
     let rates = block_in_place(|| memory.rates(UPDATES, TURNS))?;

@@ -54,7 +54,7 @@ async fn fetch(policy: Policy, options: Options, url: &str) -> Result<(StatusCod
     Ok((status, body.collect().await?))
 }
 
-fn refused(result: Result<(StatusCode, Bytes), Error>) -> AddressClass {
+fn refusal_class(result: Result<(StatusCode, Bytes), Error>) -> AddressClass {
     match result.unwrap_err() {
         error @ Error::Refused { class, .. } => {
             assert_eq!(error.code(), "egress_refused");
@@ -80,18 +80,21 @@ async fn a_loopback_address_is_refused_however_it_is_written() {
         "[64:ff9b::7f00:1]",
     ] {
         let url = format!("http://{host}:{port}/");
-        let class = refused(fetch(Policy::default(), small(), &url).await);
+        let class = refusal_class(fetch(Policy::default(), small(), &url).await);
         assert_eq!(class, AddressClass::Loopback, "{host}");
     }
     let url = format!("http://0.0.0.0:{port}/");
-    assert_eq!(refused(fetch(Policy::default(), small(), &url).await), AddressClass::Unspecified);
+    assert_eq!(
+        refusal_class(fetch(Policy::default(), small(), &url).await),
+        AddressClass::Unspecified
+    );
 }
 
 #[tokio::test]
 async fn ssrf_to_cloud_metadata_is_refused() {
     for host in ["169.254.169.254", "[::ffff:169.254.169.254]", "2852039166"] {
         let url = format!("http://{host}/latest/meta-data/");
-        let class = refused(fetch(Policy::local(), small(), &url).await);
+        let class = refusal_class(fetch(Policy::local(), small(), &url).await);
         assert_eq!(class, AddressClass::LinkLocal, "{host}");
     }
 }
@@ -115,7 +118,7 @@ async fn an_operator_allows_one_block_and_no_other() {
     let mapped = format!("http://[::ffff:127.0.0.1]:{port}/");
     assert!(fetch(policy, small(), &mapped).await.is_ok());
     let other = Policy { allow: vec!["127.0.0.2/32".parse().unwrap()] };
-    assert_eq!(refused(fetch(other, small(), &url).await), AddressClass::Loopback);
+    assert_eq!(refusal_class(fetch(other, small(), &url).await), AddressClass::Loopback);
 }
 
 #[tokio::test]
@@ -200,8 +203,8 @@ async fn a_refused_name_tells_nothing_of_the_servers_network() {
         fetch(Policy::default(), small(), "http://nothing.invalid:9/x").await.unwrap_err();
     assert_eq!(missing.code(), "peer_unavailable");
     assert!(!missing.is_refusal(), "it may be known later");
-    assert_eq!(missing.concealed(), unknown);
-    assert_eq!(sent.clone().concealed(), sent);
+    assert_eq!(missing.conceal(), unknown);
+    assert_eq!(sent.clone().conceal(), sent);
 }
 
 #[tokio::test]

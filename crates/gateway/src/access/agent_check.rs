@@ -47,7 +47,7 @@ impl AgentCheck {
 
     /// Whether a program of an agent sent the request, to this node or to one that forwarded it.
     pub(crate) async fn is_of_agent(&self, headers: &HeaderMap) -> bool {
-        *self.found.get_or_init(|| self.look(headers)).await
+        *self.found.get_or_init(|| self.check_processes(headers)).await
     }
 
     /// The same, but looks at processes only if this server has agents. For requests that decide nothing for a person: the look costs
@@ -66,7 +66,7 @@ impl AgentCheck {
         self.ends.map(|(peer, _)| peer)
     }
 
-    async fn look(&self, headers: &HeaderMap) -> bool {
+    async fn check_processes(&self, headers: &HeaderMap) -> bool {
         let Some(forwarded) = forwarded(headers) else { return true };
         if forwarded.contains(&ForwardedCaller::Agent) {
             return true;
@@ -88,7 +88,7 @@ impl AgentCheck {
     }
 
     /// Tells the next node what this one knows. A request that only reads needs no look at processes.
-    pub(crate) async fn tell_next(&self, headers: &mut HeaderMap, only_reads: bool) {
+    pub(crate) async fn add_caller_header(&self, headers: &mut HeaderMap, only_reads: bool) {
         // The next node looks again where it matters: it gets both ends of the connection.
         let word = if !only_reads && self.is_of_known_agent(headers).await {
             Some(AGENT.to_owned())
@@ -192,7 +192,7 @@ mod tests {
             let check = AgentCheck::new(Some((at(9), at(8))), &agents);
             assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{words:?}");
             // The next node decides the same.
-            check.tell_next(&mut headers, false).await;
+            check.add_caller_header(&mut headers, false).await;
             let next = AgentCheck::new(Some((at(7), at(8))), &agents);
             assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{words:?}");
         }

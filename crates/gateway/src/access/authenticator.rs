@@ -14,7 +14,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
 use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
 use trilogue_store::rows::TokenRow;
-use trilogue_store::{Note, PeerNews, Tokens};
+use trilogue_store::{PeerMessage, PeerNews, Tokens};
 
 use super::page_session::{require_new_sign_in, session_secret};
 use super::schemes::{self, Challenge};
@@ -186,7 +186,7 @@ impl Authenticator {
         let schemes = self.schemes_of(agent);
         let ways = schemes.iter().filter_map(|scheme| scheme.challenge()).collect();
         let challenge = Challenge { agent: agent.clone(), ways };
-        let ways: Vec<_> = schemes.iter().map(|scheme| scheme.how()).collect();
+        let ways: Vec<_> = schemes.iter().map(|scheme| scheme.instructions()).collect();
         (challenge, format!("send {}", ways.join(" or ")))
     }
 
@@ -280,8 +280,8 @@ impl Authenticator {
     pub(crate) async fn hear_revocations(&self, mut heard: Receiver<PeerNews>) {
         loop {
             match heard.recv().await {
-                Ok(PeerNews::Note(Note::Revoked(hash))) => self.forget(&hash),
-                Ok(PeerNews::Note(_)) => {}
+                Ok(PeerNews::Message(PeerMessage::Revoked(hash))) => self.forget(&hash),
+                Ok(PeerNews::Message(_)) => {}
                 Ok(PeerNews::Missed) | Err(RecvError::Lagged(_)) => self.forget_all(),
                 Err(RecvError::Closed) => return,
             }

@@ -10,7 +10,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -85,7 +85,7 @@ impl OriginGuard {
         if self.hosts.iter().any(|known| known.eq_ignore_ascii_case(without_port(host))) {
             return Ok(host);
         }
-        Err(foreign_host(&format!("the host '{}'", shown(host))))
+        Err(foreign_host(&format!("the host '{}'", escape_for_message(host))))
     }
 
     /// Whether a browser opens the page in its own window.
@@ -118,7 +118,7 @@ impl OriginGuard {
         if origins.next().is_none() && (own || listed) {
             return Ok(());
         }
-        Err(foreign_origin(&format!("the page '{}'", shown(origin))))
+        Err(foreign_origin(&format!("the page '{}'", escape_for_message(origin))))
     }
 }
 

@@ -60,7 +60,7 @@ fn joined(cookie: &str, page: &str) -> String {
 
 /// Writes a page's session (the cookie and the page's secret) into `Authorization`, under a separate scheme, and removes the cookies. Does nothing if a half is
 /// missing or the request also shows a token.
-pub(crate) fn present(head: &mut Parts, takes_cookies: bool, is_encrypted: bool) {
+pub(crate) fn set_authorization(head: &mut Parts, takes_cookies: bool, is_encrypted: bool) {
     let Some(cookies) = head.headers.remove(header::COOKIE) else { return };
     if !takes_cookies || shows_token(&head.headers) {
         return;
@@ -143,7 +143,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (mut head, ()) = request.body(()).unwrap().into_parts();
-        present(&mut head, takes_cookies, is_encrypted);
+        set_authorization(&mut head, takes_cookies, is_encrypted);
         assert!(!head.headers.contains_key(header::COOKIE));
         let secret = session_secret(head.headers.get(header::AUTHORIZATION)?.as_bytes())?;
         Some(String::from_utf8(secret.to_vec()).unwrap())

@@ -9,11 +9,11 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Counts events and decides when to log them.
 #[derive(Debug, Default)]
-pub(crate) struct LogThrottle(Mutex<Unmentioned>);
+pub(crate) struct LogThrottle(Mutex<UnloggedEvents>);
 
 /// The events that no log line has mentioned.
 #[derive(Debug, Default)]
-struct Unmentioned {
+struct UnloggedEvents {
     events: u64,
     mentioned_at: Option<Instant>,
 }

@@ -76,7 +76,7 @@ impl Meters {
         }
     }
 
-    pub(crate) fn refused(&self, code: Code) {
+    pub(crate) fn count_refusal(&self, code: Code) {
         counter!(names::REFUSED, "code" => code.as_str()).increment(1);
     }
 }
@@ -95,7 +95,7 @@ impl OperationMeters {
         Self { labels, answered: Default::default(), seconds: OnceLock::new() }
     }
 
-    pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
+    pub(crate) fn record_response(&self, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
         if let (Some(counter), Some(name)) = (self.answered.get(class), CLASSES.get(class)) {
             counter.get_or_init(|| self.counter(name)).increment(1);

@@ -30,7 +30,7 @@ impl Scheme {
     }
 
     /// Describes how a caller sends its credentials.
-    pub(crate) fn how(self) -> &'static str {
+    pub(crate) fn instructions(self) -> &'static str {
         match self {
             Self::None => "no token at all",
             Self::ApiKey => "'x-api-key: TOKEN'",

@@ -45,11 +45,11 @@ const BASE: InspectorRoute =
 const ANYTHING: Parameter = Parameter { name: "*", about: "Not looked at." };
 
 const ROUTES: &[InspectorRoute] = &[
-    BASE.named("get_inspector", "The inspector's page")
+    BASE.describe("get_inspector", "The inspector's page")
         .query(&[ANYTHING])
         .answers(&[file("text/html")]),
     BASE.at("/assets/{edition}/{*file}", |call| Box::pin(async move { asset(&call) }))
-        .named("get_inspector_file", "A file of the inspector's page")
+        .describe("get_inspector_file", "A file of the inspector's page")
         .answers(&[file("*/*")]),
 ];
 
@@ -97,7 +97,7 @@ impl Face for State {
         no_route(path)
     }
 
-    fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
+    fn normalize_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(if path.is_empty() { "/" } else { path })
     }
 }

@@ -33,14 +33,14 @@ pub(crate) struct Activity {
 
 /// Counts a request as in progress until its response has been sent.
 #[derive(Debug)]
-pub(crate) struct AtWork {
+pub(crate) struct ActiveRequest {
     activity: Arc<Activity>,
     is_anonymous: bool,
 }
 
 /// How suitable a connection is for closing in favour of another one. The greatest is closed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Expendable {
+pub(crate) enum ClosePriority {
     /// It carries responses, but no caller with a token. Contains the time since it was opened.
     Anonymous(Duration),
     /// It carries nothing. Contains the time since its last response.
@@ -91,12 +91,12 @@ impl Activity {
     }
 
     /// Whether the connection can be closed in favour of another one; `None` if it serves a caller with a token, or has not been idle for this long.
-    pub(crate) fn expendable(&self, min_idle: Duration) -> Option<Expendable> {
+    pub(crate) fn close_priority(&self, min_idle: Duration) -> Option<ClosePriority> {
         if self.is_idle() {
             let quiet = self.quiet_for();
-            return (quiet >= min_idle).then_some(Expendable::Idle(quiet));
+            return (quiet >= min_idle).then_some(ClosePriority::Idle(quiet));
         }
-        self.is_anonymous().then(|| Expendable::Anonymous(self.opened.elapsed()))
+        self.is_anonymous().then(|| ClosePriority::Anonymous(self.opened.elapsed()))
     }
 
     pub(crate) fn is_used_by(&self, principal: &Principal) -> bool {
@@ -131,16 +131,16 @@ impl Activity {
     }
 }
 
-// === impl AtWork ===
+// === impl ActiveRequest ===
 
-impl AtWork {
+impl ActiveRequest {
     pub(crate) fn begin(activity: &Arc<Activity>) -> Self {
         activity.at_work.fetch_add(1, Ordering::Relaxed);
         Self { activity: Arc::clone(activity), is_anonymous: false }
     }
 
     /// Marks that the caller showed a valid token.
-    pub(crate) fn authenticated(&self) {
+    pub(crate) fn mark_authenticated(&self) {
         // Check first: most connections have one caller, and need to write this only once.
         if !self.activity.is_authenticated.load(Ordering::Relaxed) {
             self.activity.is_authenticated.store(true, Ordering::Relaxed);
@@ -148,14 +148,14 @@ impl AtWork {
     }
 
     /// Marks that the caller showed no token. Returns whether the connection can carry another response to such a caller.
-    pub(crate) fn anonymous(&mut self) -> bool {
+    pub(crate) fn mark_anonymous(&mut self) -> bool {
         self.is_anonymous = true;
         let before = self.activity.anonymous.fetch_add(1, Ordering::Relaxed);
         before < MAX_ANONYMOUS_RESPONSES || self.activity.is_authenticated.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for AtWork {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let activity = &self.activity;
         let now = u64::try_from(activity.opened.elapsed().as_millis()).unwrap_or(u64::MAX);

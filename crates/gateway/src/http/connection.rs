@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, AtWork};
+use super::activity::{ActiveRequest, Activity};
 use super::body::ReplyBody;
 use super::outgoing::{self, Outgoing};
 use super::receive::BodyBudget;
@@ -49,7 +49,7 @@ pub(crate) struct ConnectionServer {
 }
 
 /// A response, and whether its caller showed a valid token.
-pub(crate) struct Answer {
+pub(crate) struct ServedResponse {
     pub(crate) response: Response<ReplyBody>,
     pub(crate) is_authenticated: bool,
 }
@@ -88,22 +88,22 @@ impl ConnectionServer {
         activity: &Arc<Activity>,
         handle: impl Fn(Request<Incoming>) -> A,
     ) where
-        A: Future<Output = Answer> + Send + 'static,
+        A: Future<Output = ServedResponse> + Send + 'static,
     {
         // Small writes here are whole events: Nagle's algorithm would only delay them.
         drop(stream.set_nodelay(true));
         let (idle, patience) = (self.options.head_timeout, self.options.write_timeout);
         let outgoing = Arc::new(Outgoing::new(&self.anonymous_budget));
-        let io = TokioIo::new(Stall::new(stream, patience).noted_in(activity));
+        let io = TokioIo::new(Stall::new(stream, patience).with_activity(activity));
         let is_http2 = AtomicBool::new(false);
         let service = service_fn(|request| {
-            let at_work = AtWork::begin(activity);
+            let at_work = ActiveRequest::begin(activity);
             let (version, outgoing) = (request.version(), Arc::clone(&outgoing));
             is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
             let last_requests = self.last_requests.clone();
             let answering = handle(request);
             async move {
-                let Answer { mut response, is_authenticated } = answering.await;
+                let ServedResponse { mut response, is_authenticated } = answering.await;
                 if version != Version::HTTP_2 && last_requests.is_cancelled() {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(header::CONNECTION, close);

@@ -95,7 +95,7 @@ impl Connections {
         let peer = site(peer.ip());
         let share = self.max_per_peer.filter(|_| !is_proxy);
         if share.is_some_and(|share| self.count_of(peer) >= share)
-            && !self.relieve(|it| it.peer == peer, Duration::ZERO)
+            && !self.end_one(|it| it.peer == peer, Duration::ZERO)
         {
             return None;
         }
@@ -114,7 +114,7 @@ impl Connections {
             return Some(permit);
         }
         loop {
-            self.relieve_any();
+            self.end_any();
             let permit = Arc::clone(&self.room).acquire_owned();
             if let Ok(permit) = timeout(GIVE_WAY_PAUSE, permit).await {
                 return permit.ok();
@@ -134,16 +134,16 @@ impl Connections {
     }
 
     /// Asks the most expendable connection to end. Returns whether there is one.
-    pub(crate) fn relieve_any(&self) -> bool {
-        self.relieve(|_| true, MIN_IDLE)
+    pub(crate) fn end_any(&self) -> bool {
+        self.end_one(|_| true, MIN_IDLE)
     }
 
-    fn relieve(&self, is_candidate: impl Fn(&OpenConnection) -> bool, min_idle: Duration) -> bool {
+    fn end_one(&self, is_candidate: impl Fn(&OpenConnection) -> bool, min_idle: Duration) -> bool {
         let table = lock(&self.table);
         let candidates = table.open.values().filter(|it| is_candidate(it));
         let found = candidates
             .filter(|it| !it.activity.has_given_way())
-            .filter_map(|it| Some((it.activity.expendable(min_idle)?, it)))
+            .filter_map(|it| Some((it.activity.close_priority(min_idle)?, it)))
             .max_by_key(|(expendable, _)| *expendable);
         if let Some((_, connection)) = found {
             connection.activity.give_way();

@@ -144,7 +144,7 @@ impl Forwarder {
             .headers_mut()
             .insert(FORWARDED, HeaderValue::from(hops(&request.headers).saturating_add(1)));
         let only_reads = matches!(*method, Method::GET | Method::HEAD);
-        request.agent_check.tell_next(onward.headers_mut(), only_reads).await;
+        request.agent_check.add_caller_header(onward.headers_mut(), only_reads).await;
         if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
             // An interrupt that the client names takes precedence.
             onward.headers_mut().entry(INTERRUPT_ID).or_insert(shown);

@@ -17,7 +17,7 @@ use http::{Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use trilogue_domain::lock;
 
-use super::activity::AtWork;
+use super::activity::ActiveRequest;
 use super::body::ReplyBody;
 use super::receive::{BodyBudget, HeldBytes};
 
@@ -36,7 +36,7 @@ pub(crate) struct Outgoing {
 /// The body of a response on its way.
 #[derive(Debug)]
 pub(crate) enum SentBody {
-    Plain { body: ReplyBody, _at_work: AtWork },
+    Plain { body: ReplyBody, _at_work: ActiveRequest },
     Timed(Arc<Mutex<TimedBody>>),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct TimedBody {
 struct Carried {
     id: u64,
     outgoing: Arc<Outgoing>,
-    _at_work: AtWork,
+    _at_work: ActiveRequest,
     _held: HeldBytes,
 }
 
@@ -74,13 +74,13 @@ pub(crate) fn carry(
     outgoing: &Arc<Outgoing>,
     version: Version,
     response: Response<ReplyBody>,
-    mut at_work: AtWork,
+    mut at_work: ActiveRequest,
     is_authenticated: bool,
 ) -> Response<SentBody> {
     if is_authenticated {
-        at_work.authenticated();
+        at_work.mark_authenticated();
     }
-    let has_room = is_authenticated || at_work.anonymous();
+    let has_room = is_authenticated || at_work.mark_anonymous();
     if version != Version::HTTP_2 {
         return response.map(|body| SentBody::Plain { body, _at_work: at_work });
     }
@@ -113,7 +113,7 @@ impl Outgoing {
         }
     }
 
-    fn add(self: &Arc<Self>, body: ReplyBody, at_work: AtWork, held: HeldBytes) -> SentBody {
+    fn add(self: &Arc<Self>, body: ReplyBody, at_work: ActiveRequest, held: HeldBytes) -> SentBody {
         if body.is_end_stream() {
             return SentBody::Plain { body, _at_work: at_work };
         }

@@ -205,7 +205,7 @@ impl BodyBudget {
     }
 
     /// Returns the bytes that are held now.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 }

@@ -30,7 +30,7 @@ impl<S> Stall<S> {
     }
 
     /// Also records in `activity` whether a write waits.
-    pub(crate) fn noted_in(mut self, activity: &Arc<Activity>) -> Self {
+    pub(crate) fn with_activity(mut self, activity: &Arc<Activity>) -> Self {
         self.activity = Some(Arc::clone(activity));
         self
     }

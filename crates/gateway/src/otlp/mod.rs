@@ -114,7 +114,7 @@ impl TraceExporter {
 }
 
 impl EndedRuns for TraceExporter {
-    fn ended(&self, run: &RunRow) {
+    fn on_run_ended(&self, run: &RunRow) {
         if !trace_of(run, self.sample_ratio).context.is_sampled {
             return;
         }

@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, ThreadKey};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::RunRow;
 use trilogue_store::{Range, Read};
 
@@ -35,7 +35,7 @@ impl Cursor {
     /// Errors: `invalid_cursor`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let malformed = || {
-            let text = shown(text);
+            let text = escape_for_message(text);
             Error::new(Code::InvalidCursor, format!("'{text}' is no position on an event stream"))
                 .hint("give the 'id' of the last event that you have, or 0 for the beginning")
         };

@@ -12,7 +12,7 @@ use trilogue_store::rows::RunRow;
 use super::inline::inlined;
 use super::log_reader::LogReader;
 use super::sample::{SampleFold, SampleView};
-use super::view::{Data, EventPlace, Fold, Out, View};
+use super::view::{Data, EventPlace, Fold, View, WireEventSink};
 use crate::core::log_ref::LogRef;
 use crate::http::mount_point::MountPoint;
 
@@ -98,7 +98,7 @@ async fn push(
         let event = inlined(read, thread.key, event, |blob| fold.wants(blob)).await?;
         wire.push(match fold {
             FormFold::Events(fold) => {
-                let mut out = Out::default();
+                let mut out = WireEventSink::default();
                 fold.push(&event, &place, &mut out);
                 out.take_open()
             }

@@ -17,7 +17,7 @@ use super::Streams;
 use super::cursor::Cursor;
 use super::inline::inlined;
 use super::log_reader::LogReader;
-use super::view::{EventPlace, Fold, Mark, Out, View};
+use super::view::{EventBoundary, EventPlace, Fold, View, WireEventSink};
 use crate::core::log_ref::LogRef;
 
 /// How much of the log is read at once, in bytes.
@@ -67,7 +67,7 @@ pub(crate) struct RenderedFrame {
     pub(crate) first: u64,
     pub(crate) last: u64,
     bytes: Bytes,
-    marks: Vec<Mark>,
+    marks: Vec<EventBoundary>,
     /// The shown interrupts, with their run and the position of the wire event that shows each.
     pub(crate) shown: Vec<(Cursor, RunId, InterruptId)>,
     pub(crate) ends: bool,
@@ -131,7 +131,7 @@ impl Feed {
         self.tail.committed.clone()
     }
 
-    pub(crate) fn rendered(&self, cursor: Cursor) -> Option<Arc<RenderedFrame>> {
+    pub(crate) fn cached_frame(&self, cursor: Cursor) -> Option<Arc<RenderedFrame>> {
         let whole = cursor.whole();
         let chunks = self.chunks();
         let (_, chunk) = chunks.range(whole + 1..).next()?;
@@ -139,13 +139,13 @@ impl Feed {
     }
 
     /// Returns the frame after a position, or `None` at the end of the log. `before` is the frame that ends there, if the reader has it.
-    pub(crate) async fn following(
+    pub(crate) async fn next_frame(
         &self,
         streams: &Streams,
         cursor: Cursor,
         before: Option<&Arc<RenderedFrame>>,
     ) -> Result<Option<Arc<RenderedFrame>>> {
-        if let Some(frame) = self.rendered(cursor) {
+        if let Some(frame) = self.cached_frame(cursor) {
             return Ok(Some(frame));
         }
         let advanced = self.advance(&streams.read, cursor, before).await?;
@@ -178,7 +178,7 @@ impl Feed {
             if last <= after {
                 continue;
             }
-            let chunk = match self.rendered(Cursor::after(follows.max(first - 1))) {
+            let chunk = match self.cached_frame(Cursor::after(follows.max(first - 1))) {
                 Some(chunk) if chunk.last == last => chunk,
                 _ => {
                     rendered += 1;
@@ -211,7 +211,7 @@ impl Feed {
     ) -> Result<RenderedFrame> {
         let (first, last) = self.numbers(frame);
         let run_id = self.name(read, frame.run()).await?;
-        let mut out = Out::named(self.view.event_name());
+        let mut out = WireEventSink::with_event_name(self.view.event_name());
         let mut ends = false;
         for event in frame.events()? {
             let number = self.number(event);
@@ -264,7 +264,7 @@ impl Feed {
                     let place = self.place(self.number(event), run_id.as_ref());
                     let wants = |blob: &_| fold.wants(blob);
                     let event = inlined(read, self.thread.key, event, wants).await?;
-                    fold.push(&event, &place, &mut Out::default());
+                    fold.push(&event, &place, &mut WireEventSink::default());
                 }
             }
         }
@@ -354,7 +354,7 @@ impl RenderedFrame {
     }
 
     fn weight(&self) -> usize {
-        self.bytes.len() + self.marks.len() * size_of::<Mark>() + size_of::<Self>()
+        self.bytes.len() + self.marks.len() * size_of::<EventBoundary>() + size_of::<Self>()
     }
 }
 

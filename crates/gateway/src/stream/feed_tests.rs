@@ -50,7 +50,7 @@ impl View for Counting {
 }
 
 impl Fold for Counting {
-    fn push(&mut self, _: &Event, place: &EventPlace<'_>, out: &mut Out) {
+    fn push(&mut self, _: &Event, place: &EventPlace<'_>, out: &mut WireEventSink) {
         out.push(format!("is {}", place.number).into_bytes());
         out.push(format!("before {}", self.before).into_bytes());
         self.before += 1;
@@ -117,7 +117,7 @@ struct Follower {
 impl Follower {
     async fn go_on(&mut self, feed: &Feed, read: &Arc<dyn Read>) {
         loop {
-            let chunk = match feed.rendered(self.cursor) {
+            let chunk = match feed.cached_frame(self.cursor) {
                 Some(chunk) => chunk,
                 None => match feed.advance(read, self.cursor, self.at.as_ref()).await.unwrap() {
                     Some((chunk, _)) => chunk,

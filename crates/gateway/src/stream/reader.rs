@@ -28,13 +28,13 @@ struct Reader {
     feed: Arc<Feed>,
     committed: watch::Receiver<u64>,
     cursor: Cursor,
-    at: Option<Arc<RenderedFrame>>,
-    begun: bool,
+    last_frame: Option<Arc<RenderedFrame>>,
+    has_started: bool,
     /// Whether we have checked if more events can follow.
-    looked: bool,
-    done: bool,
+    has_checked_end: bool,
+    is_done: bool,
     /// Whether this stream has shown a question.
-    asked: bool,
+    has_shown_question: bool,
     /// Whether the stream's run had ended at the last check.
     run_ended: bool,
 }
@@ -67,11 +67,11 @@ pub(crate) async fn open(
     let reader = Reader {
         committed,
         cursor,
-        at: None,
-        begun: false,
-        looked: false,
-        done: false,
-        asked: false,
+        last_frame: None,
+        has_started: false,
+        has_checked_end: false,
+        is_done: false,
+        has_shown_question: false,
         run_ended: run.is_some_and(|run| run.status.is_terminal()),
         feed,
         open,
@@ -84,11 +84,11 @@ pub(crate) async fn open(
 
 impl StreamSource for Reader {
     async fn next(&mut self) -> Option<Bytes> {
-        while !self.done {
+        while !self.is_done {
             if let Err(error) = self.open.check().await {
                 return Some(self.end_with(&error));
             }
-            match self.following().await {
+            match self.next_frame().await {
                 Ok(Some(chunk)) => {
                     let bytes = self.take(&chunk);
                     if !bytes.is_empty() {
@@ -97,9 +97,9 @@ impl StreamSource for Reader {
                     continue;
                 }
                 Ok(None) if self.run_ended || self.is_answer_next() => return None,
-                Ok(None) if !std::mem::replace(&mut self.looked, true) => {
+                Ok(None) if !std::mem::replace(&mut self.has_checked_end, true) => {
                     // A thread that was removed before its tail was attached does not end the tail, so check that it exists.
-                    if let Err(error) = self.still_there().await {
+                    if let Err(error) = self.check_exists().await {
                         return Some(self.end_with(&error));
                     }
                     continue;
@@ -109,8 +109,8 @@ impl StreamSource for Reader {
             }
             match self.wait().await {
                 LogWake::Committed => {}
-                LogWake::LogGone => return Some(self.end_with(&self.gone())),
-                LogWake::Stopping => return Some(self.farewell().await),
+                LogWake::LogGone => return Some(self.end_with(&self.not_found_error())),
+                LogWake::Stopping => return Some(self.drain_and_close().await),
                 LogWake::Tick => {
                     if let Some(piece) = self.tick().await {
                         return Some(piece);
@@ -127,33 +127,37 @@ impl StreamSource for Reader {
 }
 
 impl Reader {
-    async fn following(&self) -> Result<Option<Arc<RenderedFrame>>> {
-        self.feed.following(&self.open.streams, self.cursor, self.at.as_ref()).await
+    async fn next_frame(&self) -> Result<Option<Arc<RenderedFrame>>> {
+        self.feed.next_frame(&self.open.streams, self.cursor, self.last_frame.as_ref()).await
     }
 
     /// Whether this stream has shown a question for which the run still waits, in a view whose streams end there. A stream that begins after the question continues.
     fn is_answer_next(&self) -> bool {
-        self.asked && self.at.as_ref().is_some_and(|chunk| chunk.waits)
+        self.has_shown_question && self.last_frame.as_ref().is_some_and(|chunk| chunk.waits)
     }
 
     /// Returns the part of a frame that this client does not have, and records the questions in it as shown.
     fn take(&mut self, chunk: &Arc<RenderedFrame>) -> Bytes {
         let mut bytes = chunk.after(self.cursor);
         let asked = self.cursor.whole();
-        if !std::mem::replace(&mut self.begun, true) && chunk.first > asked + 1 {
+        if !std::mem::replace(&mut self.has_started, true) && chunk.first > asked + 1 {
             let mut gap = self.feed.view.gap(&Gap { after: asked, first: chunk.first });
             gap.extend_from_slice(&bytes);
             bytes = Bytes::from(gap);
         }
         for (cursor, run, interrupt) in &chunk.shown {
             if *cursor > self.cursor {
-                self.open.streams.runtime.shown(&self.open.caller.principal.id, run, interrupt);
-                self.asked = true;
+                self.open.streams.runtime.record_shown_question(
+                    &self.open.caller.principal.id,
+                    run,
+                    interrupt,
+                );
+                self.has_shown_question = true;
             }
         }
         self.cursor = Cursor::after(chunk.last);
-        self.at = Some(Arc::clone(chunk));
-        self.done |= chunk.ends;
+        self.last_frame = Some(Arc::clone(chunk));
+        self.is_done |= chunk.ends;
         bytes
     }
 
@@ -170,15 +174,15 @@ impl Reader {
     }
 
     /// Returns the events of the shutdown itself, and then the reason for the end.
-    async fn farewell(&mut self) -> Bytes {
+    async fn drain_and_close(&mut self) -> Bytes {
         let mut bytes = Vec::new();
-        while !self.done
+        while !self.is_done
             && bytes.len() < FAREWELL_BYTES
-            && let Ok(Some(chunk)) = self.following().await
+            && let Ok(Some(chunk)) = self.next_frame().await
         {
             bytes.extend_from_slice(&self.take(&chunk));
         }
-        if !self.done {
+        if !self.is_done {
             bytes.extend_from_slice(&self.end_with(&stopping()));
         }
         Bytes::from(bytes)
@@ -188,7 +192,7 @@ impl Reader {
     async fn tick(&mut self) -> Option<Bytes> {
         let checked = match self.open.tick().await {
             Ok(false) => return None,
-            Ok(true) => self.still_there().await,
+            Ok(true) => self.check_exists().await,
             Err(error) => Err(error),
         };
         Some(match checked {
@@ -198,23 +202,30 @@ impl Reader {
     }
 
     /// Checks that thread and run still exist. Records whether the run has ended.
-    async fn still_there(&mut self) -> Result<()> {
+    async fn check_exists(&mut self) -> Result<()> {
         let scope = self.feed.thread.scope();
         match self.feed.run.as_ref().map(|(_, id)| id) {
             None => {
                 let found = self.open.streams.read.thread(&scope, &self.feed.thread.id).await?;
-                found.filter(|row| row.key == self.feed.thread.key).ok_or_else(|| self.gone())?;
+                found
+                    .filter(|row| row.key == self.feed.thread.key)
+                    .ok_or_else(|| self.not_found_error())?;
             }
             Some(id) => {
-                let row =
-                    self.open.streams.read.run(&scope, id).await?.ok_or_else(|| self.gone())?;
+                let row = self
+                    .open
+                    .streams
+                    .read
+                    .run(&scope, id)
+                    .await?
+                    .ok_or_else(|| self.not_found_error())?;
                 self.run_ended = row.status.is_terminal();
             }
         }
         Ok(())
     }
 
-    fn gone(&self) -> Error {
+    fn not_found_error(&self) -> Error {
         match self.feed.run.as_ref().map(|(_, id)| RunId::as_str(id)) {
             Some(run) => no_run(run),
             None => no_thread(self.feed.thread.id.as_str()),
@@ -223,7 +234,7 @@ impl Reader {
 
     /// Returns the last piece of a stream that ends before its log.
     fn end_with(&mut self, error: &Error) -> Bytes {
-        self.done = true;
+        self.is_done = true;
         Bytes::from(self.feed.view.error(error))
     }
 }

@@ -16,7 +16,7 @@ use trilogue_domain::{Error, Event, InterruptId, RunKey};
 use trilogue_store::Read;
 use trilogue_store::rows::RunRow;
 
-use super::sampling::Sampling;
+use super::sampling::SamplerTask;
 
 /// A face's view of a run as samples.
 pub(crate) trait SampleView: Send + Sync + fmt::Debug {
@@ -26,7 +26,7 @@ pub(crate) trait SampleView: Send + Sync + fmt::Debug {
     fn begin(&self) -> Box<dyn SampleFold>;
     fn event(&self, id: &str, data: &[u8]) -> Bytes;
     /// Returns the data of the last event of a removed run.
-    fn gone(&self) -> Bytes;
+    fn removed_run_data(&self) -> Bytes;
 }
 
 /// The state of a run's output.
@@ -41,7 +41,7 @@ pub(crate) trait SampleFold: Send + Sync + fmt::Debug {
     /// Returns the data of the stream's last event, once the run has ended or waits.
     fn end(&self) -> Option<Bytes>;
     /// Returns the question that the run waits for.
-    fn asked(&self) -> Option<InterruptId>;
+    fn pending_interrupt(&self) -> Option<InterruptId>;
 }
 
 /// All samplers with a watcher.
@@ -69,7 +69,7 @@ pub(crate) struct SampleDemand {
 }
 
 #[derive(Debug)]
-pub(crate) struct Watching {
+pub(crate) struct SampleSubscription {
     sampler: Arc<Sampler>,
     samples: bool,
     progress: bool,
@@ -104,7 +104,7 @@ pub(crate) struct End {
     /// The wire event, with its id.
     pub(crate) bytes: Bytes,
     /// The question that it shows, if the run waits and can resume.
-    pub(crate) asks: Option<InterruptId>,
+    pub(crate) interrupt: Option<InterruptId>,
 }
 
 // === impl Samplers ===
@@ -118,14 +118,14 @@ impl Samplers {
         view: Arc<dyn SampleView>,
         samples: bool,
         progress: bool,
-    ) -> Watching {
+    ) -> SampleSubscription {
         let key = (run.key, view.name());
         let mut open = lock(&self.0);
         if let Some(sampler) = open.get(&key).and_then(Weak::upgrade)
             // A new watcher cannot use a failed or broken sampler.
             && sampler.is_alive()
         {
-            return Watching::new(sampler, samples, progress);
+            return SampleSubscription::new(sampler, samples, progress);
         }
         if open.len() > 64 && open.len().is_power_of_two() {
             open.retain(|_, sampler| sampler.strong_count() > 0);
@@ -134,8 +134,8 @@ impl Samplers {
         let wanted = Arc::new(SampleDemand::default());
         let sampler = Arc::new(Sampler { states, wanted: Arc::clone(&wanted) });
         open.insert(key, Arc::downgrade(&sampler));
-        let watching = Watching::new(sampler, samples, progress);
-        let sampling = Sampling::new(read, run, view, wanted, sender);
+        let watching = SampleSubscription::new(sampler, samples, progress);
+        let sampling = SamplerTask::new(read, run, view, wanted, sender);
         tokio::spawn(sampling.run());
         watching
     }
@@ -146,7 +146,7 @@ impl Samplers {
 impl State {
     /// Returns the end of the stream for a reader that looked the run up when it had `known` events: an earlier question may already have its answer.
     pub(crate) fn end_at(&self, known: u64) -> Option<&Arc<End>> {
-        self.end.as_ref().filter(|end| end.asks.is_none() || self.last >= known)
+        self.end.as_ref().filter(|end| end.interrupt.is_none() || self.last >= known)
     }
 }
 
@@ -155,7 +155,7 @@ impl State {
 impl Sampler {
     fn is_alive(&self) -> bool {
         let state = self.states.borrow();
-        let has_ended = state.end.as_ref().is_some_and(|end| end.asks.is_none());
+        let has_ended = state.end.as_ref().is_some_and(|end| end.interrupt.is_none());
         state.failed.is_none() && (has_ended || self.states.has_changed().is_ok())
     }
 }
@@ -172,9 +172,9 @@ impl SampleDemand {
     }
 }
 
-// === impl Watching ===
+// === impl SampleSubscription ===
 
-impl Watching {
+impl SampleSubscription {
     fn new(sampler: Arc<Sampler>, samples: bool, progress: bool) -> Self {
         let wanted = &sampler.wanted;
         wanted.progress.fetch_add(usize::from(progress), Ordering::AcqRel);
@@ -191,7 +191,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for SampleSubscription {
     fn drop(&mut self) {
         let wanted = &self.sampler.wanted;
         wanted.samples.fetch_sub(usize::from(self.samples), Ordering::AcqRel);

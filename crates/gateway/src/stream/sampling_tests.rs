@@ -18,34 +18,34 @@ use super::*;
 
 /// Shows the number of outputs, and the question.
 #[derive(Debug, Default)]
-struct Counting {
+struct CountingFold {
     outputs: usize,
     shown: usize,
     asked: Option<InterruptId>,
 }
 
 #[derive(Debug)]
-struct Shown;
+struct CountingView;
 
-impl SampleView for Shown {
+impl SampleView for CountingView {
     fn name(&self) -> Cow<'static, str> {
         Cow::Borrowed("counting")
     }
 
     fn begin(&self) -> Box<dyn SampleFold> {
-        Box::new(Counting::default())
+        Box::new(CountingFold::default())
     }
 
     fn event(&self, id: &str, data: &[u8]) -> Bytes {
         Bytes::from([id.as_bytes(), b" ", data].concat())
     }
 
-    fn gone(&self) -> Bytes {
+    fn removed_run_data(&self) -> Bytes {
         Bytes::from_static(b"gone")
     }
 }
 
-impl SampleFold for Counting {
+impl SampleFold for CountingFold {
     fn push(&mut self, event: &Event) {
         match &event.body {
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
@@ -72,7 +72,7 @@ impl SampleFold for Counting {
         Some(Bytes::from_static(b"?"))
     }
 
-    fn asked(&self) -> Option<InterruptId> {
+    fn pending_interrupt(&self) -> Option<InterruptId> {
         self.asked.clone()
     }
 }
@@ -132,18 +132,18 @@ async fn no_sample_overtakes_the_question_that_it_folded_in() {
     let store = MemoryStore::default();
     let run = run_of(&store, &[output(), question(), output()]).await;
     let read: Arc<dyn Read> = Arc::new(store);
-    let watching = Samplers::default().watch(&read, &run, Arc::new(Shown), true, false);
+    let watching = Samplers::default().watch(&read, &run, Arc::new(CountingView), true, false);
     let (sender, states) = watch::channel(State::default());
     let wanted = Arc::clone(watching.wanted());
-    let mut sampling = Sampling::new(&read, &run, Arc::new(Shown), wanted, sender);
-    assert!(sampling.fold_on().await.unwrap());
+    let mut sampling = SamplerTask::new(&read, &run, Arc::new(CountingView), wanted, sender);
+    assert!(sampling.fold_next_page().await.unwrap());
     // A sample is due now.
     let now = Instant::now();
     (sampling.next_at, sampling.began_at.1) = (now, now);
-    sampling.show(false);
+    sampling.publish(false);
     assert!(states.borrow().newest.is_none() && states.borrow().end.is_none());
-    assert!(!sampling.fold_on().await.unwrap());
-    sampling.show(true);
+    assert!(!sampling.fold_next_page().await.unwrap());
+    sampling.publish(true);
     let state = states.borrow().clone();
     // First the agent's output until then, and after it the question.
     assert_eq!(state.newest.unwrap().bytes, "1.v 1");
@@ -153,7 +153,7 @@ async fn no_sample_overtakes_the_question_that_it_folded_in() {
 #[tokio::test]
 async fn a_question_from_before_is_none_for_who_knows_more() {
     let asks = Some(InterruptId::generate());
-    let end = |asks| Some(Arc::new(End { number: 4, bytes: Bytes::new(), asks }));
+    let end = |asks| Some(Arc::new(End { number: 4, bytes: Bytes::new(), interrupt: asks }));
     let state = State { last: 5, end: end(asks), ..State::default() };
     assert!(state.end_at(5).is_some());
     // The run had six events when the reader looked it up: one of them may be the answer.

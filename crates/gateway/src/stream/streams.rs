@@ -176,7 +176,7 @@ impl OpenStream {
         Ok(self.sent_at.elapsed() >= self.heartbeat)
     }
 
-    pub(crate) fn sent(&mut self, piece: &Bytes) {
+    pub(crate) fn record_sent(&mut self, piece: &Bytes) {
         self.sent_at = Instant::now();
         self.streams.meters.stream_bytes.increment(piece.len() as u64);
     }
@@ -205,7 +205,7 @@ pub(crate) fn stream_reply(content_type: HeaderValue, source: impl StreamSource)
             source.finish();
             return None;
         };
-        source.open().sent(&piece);
+        source.open().record_sent(&piece);
         Some((Ok(piece), source))
     });
     Reply::new(StatusCode::OK, ReplyBody::pieces(pieces))

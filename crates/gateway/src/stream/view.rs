@@ -37,7 +37,7 @@ pub(crate) trait View: Send + Sync + fmt::Debug {
 
 /// A view's state between two events.
 pub(crate) trait Fold: Send + Sync + fmt::Debug {
-    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out);
+    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut WireEventSink);
     fn fork(&self) -> Box<dyn Fold>;
     /// Whether large content that the next event refers to must be inlined in that event.
     fn wants(&self, _: &BlobRef) -> bool {
@@ -61,13 +61,13 @@ pub(crate) struct EventPlace<'a> {
 
 /// Collects the wire events of a part of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
+pub(crate) struct WireEventSink {
     name: Option<&'static str>,
     open: Vec<Data>,
     /// The interrupt that the current log event shows, and how many wire events show it.
     showing: Option<(InterruptId, usize)>,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<EventBoundary>,
     /// The shown interrupts, with the position of the wire event that shows each.
     pub(crate) shown: Vec<(Cursor, InterruptId)>,
 }
@@ -81,15 +81,15 @@ pub(crate) enum Data {
 
 /// The end of a wire event in the rendered bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct EventBoundary {
     pub(crate) cursor: Cursor,
     pub(crate) end: usize,
 }
 
-// === impl Out ===
+// === impl WireEventSink ===
 
-impl Out {
-    pub(crate) fn named(name: Option<&'static str>) -> Self {
+impl WireEventSink {
+    pub(crate) fn with_event_name(name: Option<&'static str>) -> Self {
         Self { name, ..Self::default() }
     }
 
@@ -114,7 +114,7 @@ impl Out {
                 (format!("{number}.{sub}"), Cursor { number, sub })
             };
             sse::encode(&mut self.bytes, Some(&id), self.name, &data);
-            self.marks.push(Mark { cursor, end: self.bytes.len() });
+            self.marks.push(EventBoundary { cursor, end: self.bytes.len() });
             if let Some((interrupt, shows)) = &showing
                 && *shows == place
             {

@@ -19,26 +19,26 @@ pub(crate) struct Puppet {
 
 impl Puppet {
     pub(crate) fn new() -> Self {
-        Self::named("puppet")
+        Self::with_name("puppet")
     }
 
-    pub(crate) fn named(name: &str) -> Self {
+    pub(crate) fn with_name(name: &str) -> Self {
         Self { card: chat_card(name, &["text/plain"], &["text/plain"]) }
     }
 
     pub(crate) fn configured(name: &str, schema: &serde_json::Value) -> Self {
-        let mut puppet = Self::named(name);
+        let mut puppet = Self::with_name(name);
         puppet.card.config_schema = Some(Json::from_value(schema));
         puppet
     }
 }
 
-fn stopped<E: std::fmt::Display>(error: E) -> Failure {
+fn stopped_failure<E: std::fmt::Display>(error: E) -> Failure {
     Failure { code: "stopped".to_owned(), message: error.to_string(), transient: false, data: None }
 }
 
 async fn emit(context: &RunContext, event: MessageEvent) -> Result<(), Failure> {
-    context.emit(Body::Message(event), None).await.map_err(stopped)
+    context.emit(Body::Message(event), None).await.map_err(stopped_failure)
 }
 
 async fn say(context: &RunContext, parts: Vec<Part>) -> Result<(), Failure> {
@@ -87,30 +87,33 @@ impl Backend for Puppet {
                 say(&context, vec![Part::text(format!("{answer:?}"))]).await?;
                 return Ok(Ending::Completed);
             }
-            Turn::Rejoin { .. } => return Err(stopped("the agent keeps nothing")),
+            Turn::Rejoin { .. } => return Err(stopped_failure("the agent keeps nothing")),
             Turn::Start { input: Input::Messages(messages) } => {
                 messages.iter().map(trilogue_domain::Message::text).collect::<String>()
             }
             Turn::Start { input: Input::Value(value) } => {
-                context.emit(Body::Run(RunEvent::Result(value)), None).await.map_err(stopped)?;
+                context
+                    .emit(Body::Run(RunEvent::Result(value)), None)
+                    .await
+                    .map_err(stopped_failure)?;
                 return Ok(Ending::Completed);
             }
         };
         let (command, rest) = text.split_once(' ').unwrap_or((&text, ""));
         match command {
             "panic" => panic!("the secret plans"),
-            "fail" => return Err(stopped("as told")),
+            "fail" => return Err(stopped_failure("as told")),
             "count" => {
                 for number in 0..rest.parse::<u32>().unwrap() {
                     say(&context, vec![Part::text(format!("part {number}"))]).await?;
                     if number % 7 == 0 {
-                        context.commit().await.map_err(stopped)?;
+                        context.commit().await.map_err(stopped_failure)?;
                     }
                 }
             }
             "large" => {
                 let large = "x".repeat(100 * 1024);
-                let data = Part::bytes("image/png", vec![7_u8; 5]).named("a.png");
+                let data = Part::bytes("image/png", vec![7_u8; 5]).with_name("a.png");
                 say(&context, vec![Part::text(large), data]).await?;
             }
             "stream" => {
@@ -126,20 +129,20 @@ impl Backend for Puppet {
             "state" => {
                 let values = Json::parse(format!("{{\"said\":\"{rest}\"}}")).unwrap();
                 let event = Body::State(StateEvent::Values(values));
-                context.emit(event, None).await.map_err(stopped)?;
+                context.emit(event, None).await.map_err(stopped_failure)?;
             }
             "begin" => {
                 say(&context, vec![Part::text("at work")]).await?;
-                context.commit().await.map_err(stopped)?;
+                context.commit().await.map_err(stopped_failure)?;
                 context.cancelled().await;
             }
             "sleep" => context.cancelled().await,
             "ask" => {
                 for _ in 0..rest.parse::<u32>().unwrap_or(1) {
                     let asked = question(InterruptKind::Permission, Survives::Process);
-                    let answer = context.ask(asked).await.map_err(stopped)?;
+                    let answer = context.ask(asked).await.map_err(stopped_failure)?;
                     let Resolution::Answered { answer: Answer::Option(option), .. } = answer else {
-                        return Err(stopped("no answer"));
+                        return Err(stopped_failure("no answer"));
                     };
                     say(&context, vec![Part::text(option)]).await?;
                 }
@@ -148,7 +151,7 @@ impl Backend for Puppet {
                 let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
                 let mut asked = question(InterruptKind::Form, Survives::Process);
                 asked.schema = Some(Json::parse(schema).unwrap());
-                let answer = context.ask(asked).await.map_err(stopped)?;
+                let answer = context.ask(asked).await.map_err(stopped_failure)?;
                 say(&context, vec![Part::text(format!("{answer:?}"))]).await?;
             }
             "suspend" => {

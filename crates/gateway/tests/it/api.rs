@@ -400,7 +400,7 @@ async fn a_message_that_was_said_outside_of_runs_is_found_where_it_begins() {
         let (late, behind) = (MessageId::parse("late").unwrap(), text(&run, "/id"));
         assert!(context.begin_message(&late, &RunId::parse(behind).unwrap()).await.unwrap());
         let said = MessageEvent::Delta { message: late.clone(), text: "and more".into() };
-        context.note(Body::Message(said), None).await.unwrap();
+        context.append_event(Body::Message(said), None).await.unwrap();
         rig.run_on("talk", "again").await;
         for id in ["late", &shown_id(IdFormat::Uuid, "talk", "late")] {
             let path = format!("/api/v1/threads/talk/events?from_message={id}&limit=2");

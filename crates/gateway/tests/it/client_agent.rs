@@ -95,7 +95,7 @@ pub(crate) fn gated() -> Vec<Value> {
 
 impl Hosted {
     pub(crate) fn new() -> Self {
-        let mut card = Puppet::named("hosted").card().clone();
+        let mut card = Puppet::with_name("hosted").card().clone();
         card.name = AgentName::parse("hosted").unwrap();
         Self { card, heard: Mutex::default(), chunk: Notify::new(), takes_audio: false }
     }
@@ -104,13 +104,13 @@ impl Hosted {
         Self { takes_audio: true, ..Self::new() }
     }
 
-    fn hear(&self, what: &str, thread: Option<&ThreadId>, params: &Json) {
+    fn record_call(&self, what: &str, thread: Option<&ThreadId>, params: &Json) {
         let thread = thread.map(ThreadId::as_str);
         let heard = json!({"what": what, "thread": thread, "params": params.to_value()});
         self.heard.lock().unwrap().push(heard);
     }
 
-    pub(crate) fn heard(&self, what: &str) -> Vec<Value> {
+    pub(crate) fn recorded_calls(&self, what: &str) -> Vec<Value> {
         let heard = self.heard.lock().unwrap();
         heard.iter().filter(|it| it["what"] == what).cloned().collect()
     }
@@ -121,7 +121,7 @@ struct GivenUp<'a>(&'a Hosted);
 
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        self.0.hear("given up", None, &Json::null());
+        self.0.record_call("given up", None, &Json::null());
     }
 }
 
@@ -164,7 +164,7 @@ async fn say(context: &RunContext, id: &str, text: &str) -> Result<(), Failure> 
 
 async fn result(context: &RunContext, value: &Value) -> Result<(), Failure> {
     let original = original(mapping::RESULT, value);
-    let read = trilogue_domain::port::ReadOriginal::read(&mapping::Originals, &original);
+    let read = trilogue_domain::port::ReadOriginal::read(&mapping::OriginalReader, &original);
     context.emit(read.map_err(lost)?, Some(original)).await.map_err(lost)
 }
 
@@ -330,8 +330,8 @@ impl Sessions for Hosted {
         (mapping::UPDATE, mapping::VERSION)
     }
 
-    async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError> {
-        self.hear("meet", None, &caller.profile().capabilities);
+    async fn greet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError> {
+        self.record_call("meet", None, &caller.profile().capabilities);
         Ok(Json::from_value(&json!({
             "protocolVersion": 1,
             "agentCapabilities": {
@@ -351,7 +351,7 @@ impl Sessions for Hosted {
         _: &Arc<dyn Client>,
         params: Json,
     ) -> Result<Json, CallError> {
-        self.hear("open", Some(thread.thread()), &params);
+        self.record_call("open", Some(thread.thread()), &params);
         if params.as_str().contains("/slow") {
             let _given_up = GivenUp(self);
             std::future::pending::<()>().await;
@@ -361,7 +361,7 @@ impl Sessions for Hosted {
         }
         let update = json!({"sessionUpdate": "available_commands_update", "availableCommands": []});
         let (body, original) = logged(&update);
-        drop(thread.note(body, original).await);
+        drop(thread.append_event(body, original).await);
         Ok(Json::from_value(&json!({
             "modes": {
                 "currentModeId": "ask",
@@ -378,7 +378,7 @@ impl Sessions for Hosted {
         method: &str,
         params: Json,
     ) -> Result<Json, CallError> {
-        self.hear(method, thread.map(ThreadContext::thread), &params);
+        self.record_call(method, thread.map(ThreadContext::thread), &params);
         match method {
             "session/set_mode" => {
                 let mode = params.to_value()["modeId"].clone();
@@ -387,7 +387,7 @@ impl Sessions for Hosted {
                 let (body, original) = logged(&update);
                 // Some agents do not report a change that a client made.
                 if let Some(thread) = thread.filter(|_| mode != "quiet") {
-                    drop(thread.note(body, original).await);
+                    drop(thread.append_event(body, original).await);
                 }
                 Ok(Json::empty_object())
             }
@@ -405,7 +405,7 @@ impl Sessions for Hosted {
                         caller.call("elicitation/create", Json::from_value(&asked)).await?;
                     let done = Json::from_value(&json!({"elicitationId": "e"}));
                     caller.notify("elicitation/complete", done).await;
-                    self.hear("answered", None, &answer);
+                    self.record_call("answered", None, &answer);
                     Ok(Json::null())
                 }
                 _ => Ok(Json::null()),
@@ -432,17 +432,17 @@ impl Sessions for Hosted {
         method: &str,
         params: Json,
     ) {
-        self.hear(method, thread.map(ThreadContext::thread), &params);
+        self.record_call(method, thread.map(ThreadContext::thread), &params);
         if method == "_x/chunk" {
             self.chunk.notify_one();
         }
     }
 
     async fn close(&self, thread: &ThreadContext) {
-        self.hear("close", Some(thread.thread()), &Json::null());
+        self.record_call("close", Some(thread.thread()), &Json::null());
     }
 
     async fn forget(&self, thread: &ThreadContext) {
-        self.hear("forget", Some(thread.thread()), &Json::null());
+        self.record_call("forget", Some(thread.thread()), &Json::null());
     }
 }

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::client_hosted::house;
+use crate::client_hosted::hosted_server;
 
 #[tokio::test]
 async fn the_client_that_prompted_is_asked_for_its_files() {
-    let (rig, _) = house().await;
+    let (rig, _) = hosted_server().await;
     let able = json!({"fs": {"readTextFile": true}});
-    let mut first = rig.door().with("hosted", able.clone()).await;
-    let mut second = rig.door().with("hosted", able).await;
+    let mut first = rig.editor_socket().with("hosted", able.clone()).await;
+    let mut second = rig.editor_socket().with("hosted", able).await;
     let session = first.session().await;
     second.load(&session).await;
     for editor in [&mut second, &mut first] {
@@ -31,22 +31,26 @@ async fn the_client_that_prompted_is_asked_for_its_files() {
 
 #[tokio::test]
 async fn a_client_that_cannot_is_not_asked() {
-    let (rig, _) = house().await;
-    let (mut editor, session) =
-        rig.door().opened_with("hosted", json!({"fs": {"writeTextFile": true}})).await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig
+        .editor_socket()
+        .open_session_with("hosted", json!({"fs": {"writeTextFile": true}}))
+        .await;
     editor.prompt(&session, "read /a").await;
     assert_eq!(editor.words("agent_message_chunk"), ["-32601!"]);
 }
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_is_taken_back() {
-    let (rig, _) = house().await;
-    let (mut editor, session) =
-        rig.door().opened_with("hosted", json!({"fs": {"readTextFile": true}})).await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig
+        .editor_socket()
+        .open_session_with("hosted", json!({"fs": {"readTextFile": true}}))
+        .await;
     let prompt = editor.start_prompt(&session, "read /a").await;
     let asked = editor.request("fs/read_text_file").await;
-    editor.tell("session/cancel", json!({"sessionId": session})).await;
-    let withdrawn = editor.notified("$/cancel_request").await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
+    let withdrawn = editor.wait_for_notification("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
 }

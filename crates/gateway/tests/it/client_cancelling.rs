@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client_editor::Editor;
-use crate::client_hosted::house;
+use crate::client_hosted::hosted_server;
 
 fn cancelled() -> Value {
     json!({"outcome": {"outcome": "cancelled"}})
@@ -17,13 +17,13 @@ fn outcome(editor: &Editor) -> Value {
 
 #[tokio::test]
 async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
-    let (rig, _) = house().await;
-    let mut editor = rig.door().plain("hosted").await;
+    let (rig, _) = hosted_server().await;
+    let mut editor = rig.editor_socket().plain("hosted").await;
     for agent in ["hosted", "puppet"] {
         let mut editor = if agent == "hosted" {
-            rig.door().plain("hosted").await
+            rig.editor_socket().plain("hosted").await
         } else {
-            rig.door().plain("puppet").await
+            rig.editor_socket().plain("puppet").await
         };
         let session = editor.session().await;
         let commands: &[&str] =
@@ -49,7 +49,7 @@ async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
     for _ in 0..10 {
         let first = editor.start_prompt(&session, "wait").await;
         let tell = json!({"sessionId": session});
-        editor.tell("session/cancel", tell).await;
+        editor.notify("session/cancel", tell).await;
         let second = editor.start_prompt(&session, "go on").await;
         assert_eq!(editor.answer(&first).await["result"]["stopReason"], "cancelled");
         assert_eq!(editor.answer(&second).await["result"]["stopReason"], "end_turn");
@@ -58,8 +58,8 @@ async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
 
 #[tokio::test]
 async fn a_client_that_chooses_nothing_is_told_so_to_the_agent() {
-    let (rig, _) = house().await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     for command in ["permission", "forever"] {
         for answer in [
             cancelled(),
@@ -83,12 +83,12 @@ async fn a_client_that_chooses_nothing_is_told_so_to_the_agent() {
 
 #[tokio::test]
 async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
-    let (rig, _) = house().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let second = editor.start_prompt(&session, "never").await;
     let third = editor.start_prompt(&session, "hello").await;
-    editor.tell("$/cancel_request", json!({"requestId": second})).await;
+    editor.notify("$/cancel_request", json!({"requestId": second})).await;
     assert_eq!(editor.answer(&second).await["result"]["stopReason"], "cancelled");
     // A run that another protocol's client began in the thread continues too.
     let other = json!({
@@ -100,7 +100,7 @@ async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
     while alice.get(&path).await.unwrap().ok().unwrap()["items"].as_array().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
-    editor.tell("$/cancel_request", json!({"requestId": first})).await;
+    editor.notify("$/cancel_request", json!({"requestId": first})).await;
     assert_eq!(editor.answer(&first).await["result"]["stopReason"], "cancelled");
     assert_eq!(editor.answer(&third).await["result"]["stopReason"], "end_turn");
     let others = others.await.unwrap().unwrap().ok().unwrap();
@@ -110,21 +110,21 @@ async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
     // Its question ends with it, and the client's answer has no effect.
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
-    editor.tell("$/cancel_request", json!({"requestId": prompt})).await;
+    editor.notify("$/cancel_request", json!({"requestId": prompt})).await;
     editor.reply(&asked, cancelled()).await;
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
 }
 
 #[tokio::test]
 async fn a_request_that_is_put_through_is_given_up_by_its_own_id() {
-    let (rig, hosted) = house().await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (rig, hosted) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     let slow = editor.ask("_x/slow", json!({"sessionId": session})).await;
-    while hosted.heard("_x/slow").is_empty() {
+    while hosted.recorded_calls("_x/slow").is_empty() {
         tokio::task::yield_now().await;
     }
-    editor.tell("$/cancel_request", json!({"requestId": "other"})).await;
-    editor.tell("$/cancel_request", json!({"requestId": slow})).await;
+    editor.notify("$/cancel_request", json!({"requestId": "other"})).await;
+    editor.notify("$/cancel_request", json!({"requestId": slow})).await;
     assert_eq!(editor.answer(&slow).await["error"]["code"], -32800);
-    assert_eq!(hosted.heard("given up").len(), 1);
+    assert_eq!(hosted.recorded_calls("given up").len(), 1);
 }

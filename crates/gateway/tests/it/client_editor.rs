@@ -19,7 +19,7 @@ use trilogue_testkit::parts;
 use crate::agent::Puppet;
 use crate::rig::Rig;
 
-pub(crate) struct Door {
+pub(crate) struct EditorSocket {
     folder: TempDir,
 }
 
@@ -31,12 +31,12 @@ struct Puppeteer(Runtime);
 impl Wrap for Puppeteer {
     async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
         let name = AgentName::parse(command.name.as_deref().unwrap_or("wrapped"))?;
-        self.0.register(Arc::new(Puppet::named(name.as_str())))?;
+        self.0.register(Arc::new(Puppet::with_name(name.as_str())))?;
         Ok(name)
     }
 }
 
-impl Door {
+impl EditorSocket {
     pub(crate) fn in_name_of(rig: &Rig, tenant: &str, principal: &str) -> Self {
         Self::for_principal(rig, parts::principal(tenant, principal))
     }
@@ -68,7 +68,7 @@ impl Door {
         let mut stream = self.stream().await;
         stream.write_all(format!("{hello}\n").as_bytes()).await.unwrap();
         let (reader, writer) = stream.into_split();
-        let mut editor = Editor::over(reader, writer);
+        let mut editor = Editor::from_streams(reader, writer);
         let line = editor.line().await.unwrap();
         (serde_json::from_str(&line).unwrap(), editor)
     }
@@ -93,18 +93,18 @@ impl Door {
     }
 
     /// A plain editor with a new session.
-    pub(crate) async fn opened(&self, agent: &str) -> (Editor, String) {
-        self.opened_with(agent, json!({})).await
+    pub(crate) async fn open_session(&self, agent: &str) -> (Editor, String) {
+        self.open_session_with(agent, json!({})).await
     }
 
-    pub(crate) async fn opened_with(&self, agent: &str, can: Value) -> (Editor, String) {
+    pub(crate) async fn open_session_with(&self, agent: &str, can: Value) -> (Editor, String) {
         let mut editor = self.with(agent, can).await;
         let session = editor.session().await;
         (editor, session)
     }
 
     /// A plain editor that has loaded a session.
-    pub(crate) async fn joined(&self, agent: &str, session: &str) -> Editor {
+    pub(crate) async fn load_session(&self, agent: &str, session: &str) -> Editor {
         let mut editor = self.plain(agent).await;
         editor.load(session).await;
         editor

@@ -12,7 +12,7 @@ const LOWER: &str = "5c3b4f9e-0000-4000-8000-000000000001";
 
 async fn rig(client: ClientOptions) -> (Rig, Editor, String) {
     let rig = Rig::with(client).await;
-    let (editor, session) = rig.door().opened("puppet").await;
+    let (editor, session) = rig.editor_socket().open_session("puppet").await;
     (rig, editor, session)
 }
 
@@ -24,7 +24,7 @@ async fn prompt(editor: &mut Editor, session: &str, text: &str, id: Value) -> Va
     editor.call("session/prompt", params).await
 }
 
-fn told(answer: &Value) -> Option<&str> {
+fn acknowledged_message_id(answer: &Value) -> Option<&str> {
     assert!(answer.get("result").is_some(), "{answer}");
     answer["result"].get("userMessageId").map(|id| id.as_str().unwrap())
 }
@@ -51,22 +51,26 @@ async fn every_kind_of_id_gets_the_answer_that_the_options_say() {
             let answer = prompt(&mut editor, &session, text, json!(given)).await;
             let is_kept = format == MessageIdFormat::Any || given == UPPER;
             let expected = (echo && is_kept).then_some(given);
-            assert_eq!(told(&answer), expected, "{given:?} {format:?} {user_message_id:?}");
+            assert_eq!(
+                acknowledged_message_id(&answer),
+                expected,
+                "{given:?} {format:?} {user_message_id:?}"
+            );
             // Repeating an id does not record it again, and the prompt runs.
             let again = prompt(&mut editor, &session, "again", json!(given)).await;
-            assert_eq!(told(&again), None, "{given:?}");
+            assert_eq!(acknowledged_message_id(&again), None, "{given:?}");
             assert_eq!(again["result"]["stopReason"], "end_turn");
         }
         for none in [json!("absent"), Value::Null] {
             let answer = prompt(&mut editor, &session, "none", none.clone()).await;
-            assert_eq!(told(&answer).is_some(), seed, "{none}");
-            if let Some(id) = told(&answer) {
+            assert_eq!(acknowledged_message_id(&answer).is_some(), seed, "{none}");
+            if let Some(id) = acknowledged_message_id(&answer) {
                 assert_eq!(Uuid::try_parse(id).unwrap().to_string(), id);
             }
         }
         for unfit in [String::new(), "x".repeat(257), "a\u{0}b".to_owned()] {
             let answer = prompt(&mut editor, &session, "unfit", json!(unfit)).await;
-            assert_eq!(told(&answer), None, "{unfit:?}");
+            assert_eq!(acknowledged_message_id(&answer), None, "{unfit:?}");
             assert_eq!(answer["result"]["stopReason"], "end_turn");
         }
         for bad in [json!(5), json!({}), json!(["x"]), json!(true)] {
@@ -82,11 +86,11 @@ async fn an_id_is_told_with_every_result_and_with_no_error() {
     let id = json!(UPPER);
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "sleep"}], "messageId": id});
     let request = editor.ask("session/prompt", params).await;
-    editor.tell("session/cancel", json!({"sessionId": session})).await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
     let answer = editor.answer(&request).await;
     assert_eq!(answer["result"]["stopReason"], "cancelled");
     // A prompt that was cancelled before it began is not recorded.
-    assert!(told(&answer).is_none_or(|told| told == UPPER));
+    assert!(acknowledged_message_id(&answer).is_none_or(|told| told == UPPER));
     let failed = prompt(&mut editor, &session, "fail", json!(LOWER)).await;
     assert!(failed["error"]["code"].is_i64() && failed.get("result").is_none(), "{failed}");
 }
@@ -96,12 +100,17 @@ async fn ids_stay_the_same_when_the_session_is_told_again() {
     let (rig, mut editor, session) = rig(ClientOptions::default()).await;
     prompt(&mut editor, &session, "count 2", json!(UPPER)).await;
     let assigned = prompt(&mut editor, &session, "hello", json!("absent")).await;
-    let assigned = told(&assigned).unwrap().to_owned();
-    let second = rig.door().joined("puppet", &session).await;
-    let users: Vec<_> = second.said("user_message_chunk").into_iter().map(|it| it.0).collect();
+    let assigned = acknowledged_message_id(&assigned).unwrap().to_owned();
+    let second = rig.editor_socket().load_session("puppet", &session).await;
+    let users: Vec<_> =
+        second.texts_by_message("user_message_chunk").into_iter().map(|it| it.0).collect();
     assert_eq!(users, [json!(UPPER), json!(assigned)]);
-    assert_eq!(second.said("agent_message_chunk"), editor.said("agent_message_chunk"));
-    let ids: Vec<_> = editor.said("agent_message_chunk").into_iter().map(|it| it.0).collect();
+    assert_eq!(
+        second.texts_by_message("agent_message_chunk"),
+        editor.texts_by_message("agent_message_chunk")
+    );
+    let ids: Vec<_> =
+        editor.texts_by_message("agent_message_chunk").into_iter().map(|it| it.0).collect();
     assert_eq!(ids.len(), 3);
     for id in &ids {
         assert!(Uuid::try_parse(id.as_str().unwrap()).is_ok(), "{id}");
@@ -127,11 +136,11 @@ async fn a_prompt_that_comes_again_is_answered_with_its_first_turn_where_that_is
     let options = ClientOptions { dedupe: true, ..ClientOptions::default() };
     let (_rig, mut editor, session) = rig(options).await;
     let first = prompt(&mut editor, &session, "hello", json!(UPPER)).await;
-    assert_eq!(told(&first), Some(UPPER));
+    assert_eq!(acknowledged_message_id(&first), Some(UPPER));
     let again = prompt(&mut editor, &session, "hello", json!(UPPER)).await;
-    assert_eq!(told(&again), Some(UPPER));
+    assert_eq!(acknowledged_message_id(&again), Some(UPPER));
     assert_eq!(editor.words("agent_message_chunk"), ["hello"]);
     let other = prompt(&mut editor, &session, "something else", json!(UPPER)).await;
-    assert_eq!(told(&other), None);
+    assert_eq!(acknowledged_message_id(&other), None);
     assert_eq!(editor.words("agent_message_chunk"), ["hello", "something else"]);
 }

@@ -53,7 +53,7 @@ pub(crate) async fn say(context: &RunContext, what: &str) -> Result<(), Failure>
     Ok(())
 }
 
-async fn houses() -> Vec<Rig> {
+async fn hosted_servers() -> Vec<Rig> {
     let mut houses = Vec::new();
     for on_disk in [false, true] {
         let agents = vec![Arc::new(Hosted::new()) as _];
@@ -64,7 +64,7 @@ async fn houses() -> Vec<Rig> {
 }
 
 /// The received updates of this session, without the user's messages and the agent's capabilities.
-fn told(editor: &Editor) -> Vec<Value> {
+fn received_updates(editor: &Editor) -> Vec<Value> {
     let updates = editor.updates.iter().map(|params| params["update"].clone());
     let others = ["user_message_chunk", "available_commands_update"];
     updates.filter(|it| others.iter().all(|other| it["sessionUpdate"] != *other)).collect()
@@ -80,29 +80,29 @@ fn assert_same(found: &[Value], expected: &[Value]) {
 
 #[tokio::test]
 async fn large_updates_come_as_they_were_said_live_and_again() {
-    for rig in houses().await {
-        let (mut first, session) = rig.door().opened("hosted").await;
-        let mut second = rig.door().joined("hosted", &session).await;
+    for rig in hosted_servers().await {
+        let (mut first, session) = rig.editor_socket().open_session("hosted").await;
+        let mut second = rig.editor_socket().load_session("hosted", &session).await;
         let answer = first.prompt(&session, "much").await;
         assert_eq!(answer["stopReason"], "end_turn");
-        assert_same(&told(&first), &updates());
-        second.updated(first.updates.len() + 1).await;
-        assert_same(&told(&second), &updates());
-        let third = rig.door().joined("hosted", &session).await;
-        assert_same(&told(&third), &updates());
+        assert_same(&received_updates(&first), &updates());
+        second.wait_for_updates(first.updates.len() + 1).await;
+        assert_same(&received_updates(&second), &updates());
+        let third = rig.editor_socket().load_session("hosted", &session).await;
+        assert_same(&received_updates(&third), &updates());
     }
 }
 
 #[tokio::test]
 async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
-    for rig in houses().await {
-        let (mut first, session) = rig.door().opened("hosted").await;
+    for rig in hosted_servers().await {
+        let (mut first, session) = rig.editor_socket().open_session("hosted").await;
         let prompt = first.start_prompt(&session, "much ask").await;
         let asked = first.request("session/request_permission").await;
         let mut expected = question();
         expected["sessionId"] = json!(session);
         assert!(asked["params"] == expected, "{:.300}", asked.to_string());
-        let mut second = rig.door().joined("hosted", &session).await;
+        let mut second = rig.editor_socket().load_session("hosted", &session).await;
         let again = second.request("session/request_permission").await;
         assert!(again["params"] == expected, "{:.300}", again.to_string());
         second.choose(&again, "yes").await;
@@ -112,20 +112,20 @@ async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
 
 #[tokio::test]
 async fn a_large_prompt_is_shown_as_the_text_that_it_is() {
-    for rig in houses().await {
-        let (mut first, session) = rig.door().opened("hosted").await;
-        let mut second = rig.door().joined("hosted", &session).await;
+    for rig in hosted_servers().await {
+        let (mut first, session) = rig.editor_socket().open_session("hosted").await;
+        let mut second = rig.editor_socket().load_session("hosted", &session).await;
         // The agent's response to it is short.
         let text = format!("result {}", "ä".repeat(9 * MIB / 2));
         let block = json!({"type": "text", "text": text});
         let prompt = json!([block, {"type": "text", "text": "behind"}]);
         first.ok("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
-        let third = rig.door().joined("hosted", &session).await;
+        let third = rig.editor_socket().load_session("hosted", &session).await;
         let whole = format!("{text}behind");
         let heard = |editor: &Editor| editor.words("user_message_chunk").concat().len();
         while heard(&second) < whole.len() {
             let known = second.updates.len();
-            second.updated(known + 1).await;
+            second.wait_for_updates(known + 1).await;
         }
         for editor in [&second, &third] {
             let said = editor.words("user_message_chunk");

@@ -7,7 +7,7 @@ use trilogue_gateway::ClientOptions;
 
 use crate::client_agent::Hosted;
 use crate::client_editor::Editor;
-use crate::client_hosted::house;
+use crate::client_hosted::hosted_server;
 use crate::rig::{LIMIT, Rig, Setup};
 
 /// Blocks whose data is not base64.
@@ -28,8 +28,8 @@ async fn got(editor: &mut Editor, params: Value) -> Value {
 
 #[tokio::test]
 async fn bytes_that_are_no_base64_are_refused_and_the_documents_cut_examples_are_not() {
-    let (rig, _) = house().await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     for block in unlettered() {
         let prompt = json!([{"type": "text", "text": "blocks"}, block]);
         let params = json!({"sessionId": session, "prompt": prompt});
@@ -48,7 +48,7 @@ async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
     let client = ClientOptions { strict: true, ..ClientOptions::default() };
     let rig = Rig::of(Setup { client, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
     let rig = rig.await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     for block in unlettered() {
         let prompt = json!([{"type": "text", "text": "blocks"}, block]);
         let params = json!({"sessionId": session, "prompt": prompt});
@@ -80,8 +80,8 @@ fn misfits() -> Vec<Value> {
 
 #[tokio::test]
 async fn optional_members_come_to_the_agent_as_they_were_written() {
-    let (rig, _) = house().await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     let mut prompt = vec![json!({"type": "text", "text": "blocks "})];
     prompt.extend(misfits());
     let got = got(&mut editor, json!({"sessionId": session, "prompt": prompt})).await;
@@ -93,7 +93,7 @@ async fn optional_members_that_do_not_fit_are_refused_where_the_letter_counts() 
     let client = ClientOptions { strict: true, ..ClientOptions::default() };
     let rig = Rig::of(Setup { client, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
     let rig = rig.await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     for block in misfits() {
         let params = json!({"sessionId": session, "prompt": [block]});
         assert_eq!(editor.code("session/prompt", params).await, -32602, "{block}");
@@ -102,8 +102,8 @@ async fn optional_members_that_do_not_fit_are_refused_where_the_letter_counts() 
 
 #[tokio::test]
 async fn what_a_prompt_carries_beyond_its_message_comes_to_the_agent() {
-    let (rig, _) = house().await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     let prompt = json!([{"type": "text", "text": "blocks"}]);
     let params = json!({
         "sessionId": session, "session_id": "another", "prompt": prompt, "messageId": "m-1",
@@ -119,8 +119,8 @@ async fn what_a_prompt_carries_beyond_its_message_comes_to_the_agent() {
 
 #[tokio::test]
 async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
-    let (rig, _) = house().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (rig, _) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     let again = json!({"jsonrpc": "2.0", "id": prompt, "method": "session/list", "params": {}});
@@ -138,21 +138,21 @@ async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
 
 #[tokio::test]
 async fn a_session_that_nobody_waits_for_any_more_is_none() {
-    let (rig, hosted) = house().await;
-    let mut editor = rig.door().plain("hosted").await;
+    let (rig, hosted) = hosted_server().await;
+    let mut editor = rig.editor_socket().plain("hosted").await;
     let slow = json!({"cwd": "/slow", "mcpServers": []});
     let new = editor.ask("session/new", slow.clone()).await;
-    while hosted.heard("open").is_empty() {
+    while hosted.recorded_calls("open").is_empty() {
         tokio::task::yield_now().await;
     }
-    editor.tell("$/cancel_request", json!({"requestId": new})).await;
+    editor.notify("$/cancel_request", json!({"requestId": new})).await;
     assert_eq!(editor.answer(&new).await["error"]["code"], -32800);
-    assert_eq!(hosted.heard("given up").len(), 1);
-    let mut other = rig.door().plain("hosted").await;
+    assert_eq!(hosted.recorded_calls("given up").len(), 1);
+    let mut other = rig.editor_socket().plain("hosted").await;
     none_is_listed(&mut other).await;
     // The same if the client has disconnected.
     editor.ask("session/new", slow).await;
-    while hosted.heard("open").len() < 2 {
+    while hosted.recorded_calls("open").len() < 2 {
         tokio::task::yield_now().await;
     }
     drop(editor);

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trilogue_domain::Rights;
 use trilogue_gateway::{ClientOptions, Options};
 
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::{Editor, EditorSocket};
 use crate::rig::{LIMIT, Rig, Setup};
 
 /// A user that owns nothing.
@@ -47,12 +47,12 @@ async fn whoever_says_something_else_first_is_told_why_it_is_not_let_in() {
         (json!({"trilogue": 1}), "invalid_request"),
         (json!([1]), "invalid_request"),
     ] {
-        let (refused, mut editor) = rig.door().hello(&hello).await;
+        let (refused, mut editor) = rig.editor_socket().hello(&hello).await;
         assert_eq!(refused["error"]["code"], code, "{hello} {refused}");
         assert!(editor.line().await.is_none());
     }
     // The server neither waits forever for a line's end nor keeps the line.
-    let mut stream = rig.door().stream().await;
+    let mut stream = rig.editor_socket().stream().await;
     let block = vec![b'x'; 64 * 1024];
     for _ in 0..20 {
         if stream.write_all(&block).await.is_err() {
@@ -75,7 +75,7 @@ async fn a_program_of_another_user_is_not_let_in() {
     }
     let rig = Rig::start().await;
     // Without these permissions no other user gets as far as the server.
-    let socket = rig.door().open_to_everybody();
+    let socket = rig.editor_socket().open_to_everybody();
     let greet = async |user: u32| greeting(socket.clone(), user).await;
     assert_eq!(greet(NOBODY).await, "connected\n");
     let own = greet(0).await;
@@ -98,7 +98,8 @@ async fn greeting(socket: PathBuf, user: u32) -> String {
 async fn a_command_becomes_an_agent_that_every_face_knows() {
     let rig = Rig::start().await;
     let wrap = json!({"name": "wrapped-one", "command": ["x"], "cwd": "/w", "env": {}});
-    let (welcome, mut editor) = rig.door().hello(&json!({"trilogue": 1, "wrap": wrap})).await;
+    let (welcome, mut editor) =
+        rig.editor_socket().hello(&json!({"trilogue": 1, "wrap": wrap})).await;
     assert_eq!(welcome["agent"], "wrapped-one", "{welcome}");
     editor.initialize(json!({})).await;
     let session = editor.session().await;
@@ -119,7 +120,7 @@ async fn a_command_becomes_an_agent_that_every_face_knows() {
 #[tokio::test]
 async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered_as("puppet", "me").await;
+    let mut first = rig.editor_socket().numbered_as("puppet", "me").await;
     let session = "019a1234-0000-7000-8000-000000000001";
     let new = json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
     assert_eq!(first.ok("session/new", new.clone()).await["sessionId"], session);
@@ -134,7 +135,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     assert!(first.control.iter().any(|line| line.starts_with(&question)), "{:?}", first.control);
     drop((first, waiting));
     // After a broken connection, the client repeats its open request and continues at its position.
-    let mut second = rig.door().numbered_as("puppet", "me").await;
+    let mut second = rig.editor_socket().numbered_as("puppet", "me").await;
     assert_eq!(second.ok("session/new", new).await["sessionId"], session);
     let attach = json!({"sessionId": session, "after": after});
     assert_eq!(second.ok("_trilogue/attach", attach).await, json!({}));
@@ -150,14 +151,14 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     // A repeated prompt that has ended gets its recorded end, and nothing runs again.
     let ended = second.ok("session/prompt", keyed(session, "ask", "k2")).await;
     assert_eq!((&ended["stopReason"], &ended["userMessageId"]), (&json!("end_turn"), &id));
-    let mut third = rig.door().plain("puppet").await;
+    let mut third = rig.editor_socket().plain("puppet").await;
     let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     third.ok("session/load", load).await;
     assert_eq!(third.words("user_message_chunk"), ["hello", "ask"]);
     assert_eq!(third.words("agent_message_chunk"), ["hello", "yes"]);
     assert!(third.control.is_empty(), "control lines are for who asked for them");
     // Replays only the updates after a given number.
-    let mut fourth = rig.door().numbered_as("puppet", "another").await;
+    let mut fourth = rig.editor_socket().numbered_as("puppet", "another").await;
     let load = json!({
         "sessionId": session, "cwd": "/w", "mcpServers": [],
         "_meta": {"trilogue": {"after": after}},
@@ -169,7 +170,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
 #[tokio::test]
 async fn every_line_of_a_numbered_connection_is_followed_by_what_it_means() {
     let rig = Rig::start().await;
-    let mut editor = rig.door().numbered_as("puppet", "me").await;
+    let mut editor = rig.editor_socket().numbered_as("puppet", "me").await;
     let session = editor.session().await;
     editor.prompt(&session, "count 50").await;
     // The line after the response has the client's position.
@@ -186,7 +187,7 @@ async fn programs_are_counted_while_they_are_connected() {
     let rig = Rig::start().await;
     let mut count = rig.server.local_connections();
     assert_eq!(*count.borrow(), 0);
-    let editor = rig.door().plain("puppet").await;
+    let editor = rig.editor_socket().plain("puppet").await;
     assert_eq!(*count.borrow_and_update(), 1);
     drop(editor);
     let gone = count.wait_for(|count| *count == 0);
@@ -198,7 +199,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
     let client = ClientOptions { max_outbox_bytes: 64 * 1024, ..ClientOptions::default() };
     let options = Options { write_timeout: Duration::from_millis(300), ..Options::default() };
     let rig = Rig::of(Setup { client, options, ..Setup::default() }).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let mut count = rig.server.local_connections();
     for _ in 0..60 {
         // Each answer is far larger than a socket's buffer.
@@ -206,7 +207,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
     }
     let gone = count.wait_for(|count| *count == 0);
     drop(tokio::time::timeout(LIMIT, gone).await.unwrap().unwrap());
-    let mut second = rig.door().joined("puppet", &session).await;
+    let mut second = rig.editor_socket().load_session("puppet", &session).await;
     second.prompt(&session, "still here").await;
     assert_eq!(second.words("agent_message_chunk").last().unwrap(), "still here");
 }
@@ -215,7 +216,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
 async fn requests_and_sessions_have_their_limits() {
     let client = ClientOptions { max_requests: 3, max_sessions: 2, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let mut editor = rig.door().plain("puppet").await;
+    let mut editor = rig.editor_socket().plain("puppet").await;
     let first = editor.session().await;
     let second = editor.session().await;
     let new = json!({"cwd": "/w", "mcpServers": []});
@@ -228,7 +229,7 @@ async fn requests_and_sessions_have_their_limits() {
     }
     // A request beyond the limit waits; notifications are still handled meanwhile.
     let list = editor.ask("session/list", json!({})).await;
-    editor.tell("session/cancel", json!({"sessionId": first})).await;
+    editor.notify("session/cancel", json!({"sessionId": first})).await;
     let listed = editor.answer(&list).await;
     assert!(listed["result"]["sessions"].is_array(), "{listed}");
 }
@@ -236,13 +237,13 @@ async fn requests_and_sessions_have_their_limits() {
 #[tokio::test]
 async fn another_tenants_sessions_are_not_there() {
     let rig = Rig::start().await;
-    let (alpha, beta) = (rig.door(), Door::in_name_of(&rig, "beta", "bob"));
+    let (alpha, beta) = (rig.editor_socket(), EditorSocket::in_name_of(&rig, "beta", "bob"));
     let mut alice = alpha.plain("puppet").await;
     let session = alice.session().await;
     alice.prompt(&session, "secret").await;
     let waiting = alice.start_prompt(&session, "ask").await;
     alice.request("session/request_permission").await;
-    let (mut bob, only) = beta.opened("puppet").await;
+    let (mut bob, only) = beta.open_session("puppet").await;
     let there = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     for method in ["session/load", "session/resume", "session/close"] {
         assert_eq!(bob.code(method, there.clone()).await, -32002, "{method}");
@@ -266,7 +267,7 @@ async fn another_tenants_sessions_are_not_there() {
             assert_eq!(bob.code(method, params).await, code, "{method}");
         }
     }
-    bob.tell("session/cancel", json!({"sessionId": session})).await;
+    bob.notify("session/cancel", json!({"sessionId": session})).await;
     assert_eq!(bob.ok("session/delete", json!({"sessionId": session})).await, json!({}));
     // The only session of his own is not taken in place of it.
     let listed = bob.ok("session/list", json!({})).await;
@@ -281,14 +282,14 @@ async fn another_tenants_sessions_are_not_there() {
     assert_eq!(runs["items"], json!([]));
     let listed = alice.ok("session/list", json!({})).await;
     assert_eq!(listed["sessions"][0]["sessionId"], json!(session));
-    alice.tell("session/cancel", json!({"sessionId": session})).await;
+    alice.notify("session/cancel", json!({"sessionId": session})).await;
     assert_eq!(alice.answer(&waiting).await["result"]["stopReason"], "cancelled");
 }
 
 #[tokio::test]
 async fn a_shutdown_tells_what_it_did_and_ends_the_connection() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     editor.request("session/request_permission").await;
     rig.server.shutdown(Duration::from_millis(50)).await;

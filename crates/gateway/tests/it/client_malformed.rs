@@ -21,7 +21,7 @@ fn error(id: Value, code: i64) -> Option<(Value, i64)> {
 #[tokio::test]
 async fn every_malformed_line_gets_its_answer() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let null = Value::Null;
     let deep = format!(
         r#"{{"jsonrpc":"2.0","id":"d","method":"session/list","params":{}1{}}}"#,
@@ -107,7 +107,7 @@ async fn every_malformed_line_gets_its_answer() {
 #[tokio::test]
 async fn ids_come_back_as_they_were_written() {
     let rig = Rig::start().await;
-    let mut editor = rig.door().plain("puppet").await;
+    let mut editor = rig.editor_socket().plain("puppet").await;
     for id in [
         "null",
         "1.5",
@@ -133,7 +133,7 @@ async fn ids_come_back_as_they_were_written() {
 async fn a_line_that_is_too_long_is_a_refusal_of_that_line() {
     let client = ClientOptions { max_line_bytes: 4096, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, &"x".repeat(10_000)).await;
     let answer = editor.answer(&prompt).await;
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
@@ -143,7 +143,7 @@ async fn a_line_that_is_too_long_is_a_refusal_of_that_line() {
 #[tokio::test]
 async fn what_a_prompt_or_session_carries_is_held_to_the_schema_with_its_tolerance() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     for bad in [
         json!([{"type": "hologram", "data": 1}]),
         json!([{"type": "text"}]),
@@ -169,7 +169,7 @@ async fn what_a_prompt_or_session_carries_is_held_to_the_schema_with_its_toleran
     assert_eq!(editor.code("session/new", params).await, -32602);
     let client = ClientOptions { strict: true, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let mut editor = rig.door().plain("puppet").await;
+    let mut editor = rig.editor_socket().plain("puppet").await;
     assert_eq!(editor.code("session/new", json!({"cwd": "/w"})).await, -32602);
     works_strictly(&mut editor).await;
 }

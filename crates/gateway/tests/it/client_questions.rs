@@ -16,8 +16,8 @@ fn chosen(option: &str) -> Value {
 #[tokio::test]
 async fn every_client_is_asked_and_the_first_answer_counts() {
     let rig = Rig::start().await;
-    let mut first = rig.door().plain("puppet").await;
-    let mut second = rig.door().plain("puppet").await;
+    let mut first = rig.editor_socket().plain("puppet").await;
+    let mut second = rig.editor_socket().plain("puppet").await;
     let session = first.session().await;
     second.load(&session).await;
     let prompt = first.start_prompt(&session, "ask").await;
@@ -25,7 +25,7 @@ async fn every_client_is_asked_and_the_first_answer_counts() {
     let to_second = second.request("session/request_permission").await;
     assert_eq!(to_second["params"], to_first["params"]);
     second.choose(&to_second, "yes").await;
-    let withdrawn = first.notified("$/cancel_request").await;
+    let withdrawn = first.wait_for_notification("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], to_first["id"]);
     assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(first.words("agent_message_chunk"), ["yes"]);
@@ -38,7 +38,7 @@ async fn every_client_is_asked_and_the_first_answer_counts() {
 #[tokio::test]
 async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     let alice = rig.alice();
@@ -46,7 +46,7 @@ async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
     let id = pending["items"][0]["id"].as_str().unwrap();
     let path = format!("/api/v1/interrupts/{id}/answer");
     alice.post(&path, &json!({"option": "no"})).await.unwrap().ok().unwrap();
-    let withdrawn = editor.notified("$/cancel_request").await;
+    let withdrawn = editor.wait_for_notification("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), ["no"]);
@@ -56,11 +56,11 @@ async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
 async fn an_editor_that_never_answers_holds_no_question_beyond_its_deadline() {
     let interrupt_deadline = Some(Duration::from_millis(300));
     let rig = Rig::of(Setup { interrupt_deadline, ..Setup::default() }).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     // A client that shows the question and does not answer.
-    let withdrawn = editor.notified("$/cancel_request").await;
+    let withdrawn = editor.wait_for_notification("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     editor.answer(&prompt).await;
 }
@@ -69,7 +69,7 @@ async fn an_editor_that_never_answers_holds_no_question_beyond_its_deadline() {
 async fn an_editor_that_sends_something_now_and_then_holds_its_question_longer() {
     let deadline = Duration::from_millis(500);
     let rig = Rig::of(Setup { interrupt_deadline: Some(deadline), ..Setup::default() }).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     let begun = Instant::now();
@@ -86,7 +86,7 @@ async fn an_editor_that_sends_something_now_and_then_holds_its_question_longer()
 #[tokio::test]
 async fn nothing_but_an_offered_option_allows() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     for answer in [
         json!({"outcome": {"outcome": "cancelled"}}),
         chosen("not-offered"),
@@ -111,11 +111,11 @@ async fn nothing_but_an_offered_option_allows() {
 #[tokio::test]
 async fn cancelling_takes_the_question_back_and_answers_the_prompt() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
-    editor.tell("session/cancel", json!({"sessionId": session})).await;
-    let withdrawn = editor.notified("$/cancel_request").await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
+    let withdrawn = editor.wait_for_notification("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
 }
@@ -123,12 +123,12 @@ async fn cancelling_takes_the_question_back_and_answers_the_prompt() {
 #[tokio::test]
 async fn who_opens_a_session_is_asked_what_it_waits_for() {
     let rig = Rig::start().await;
-    let (mut first, session) = rig.door().opened("puppet").await;
+    let (mut first, session) = rig.editor_socket().open_session("puppet").await;
     first.start_prompt(&session, "ask").await;
     first.request("session/request_permission").await;
     drop(first);
     for method in ["session/load", "session/resume"] {
-        let mut second = rig.door().plain("puppet").await;
+        let mut second = rig.editor_socket().plain("puppet").await;
         let open = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
         let id = second.ask(method, open).await;
         // The answer arrives first.
@@ -147,8 +147,8 @@ async fn who_opens_a_session_is_asked_what_it_waits_for() {
 #[tokio::test]
 async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_answer() {
     let rig = Rig::start().await;
-    let mut first = rig.door().plain("puppet").await;
-    let mut second = rig.door().plain("puppet").await;
+    let mut first = rig.editor_socket().plain("puppet").await;
+    let mut second = rig.editor_socket().plain("puppet").await;
     let session = first.session().await;
     second.load(&session).await;
     let asked = first.prompt(&session, "suspend").await;
@@ -161,8 +161,8 @@ async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_ans
     assert!(first.words("agent_message_chunk")[1].contains("you may"), "{:?}", first.updates);
     assert!(first.words("user_message_chunk").is_empty());
     // The other client has everything, and a replay shows it too.
-    let third = rig.door().joined("puppet", &session).await;
-    second.updated(third.updates.len()).await;
+    let third = rig.editor_socket().load_session("puppet", &session).await;
+    second.wait_for_updates(third.updates.len()).await;
     assert_eq!(second.updates, third.updates);
     assert_eq!(third.words("user_message_chunk"), ["suspend", "you may"]);
 }
@@ -171,7 +171,7 @@ async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_ans
 async fn a_client_with_forms_is_asked_by_one_where_the_question_has_a_schema() {
     let rig = Rig::start().await;
     let (mut editor, session) =
-        rig.door().opened_with("puppet", json!({"elicitation": {"form": {}}})).await;
+        rig.editor_socket().open_session_with("puppet", json!({"elicitation": {"form": {}}})).await;
     let prompt = editor.start_prompt(&session, "form").await;
     let asked = editor.request("elicitation/create").await;
     assert_eq!(asked["params"]["mode"], "form");
@@ -185,7 +185,7 @@ async fn a_client_with_forms_is_asked_by_one_where_the_question_has_a_schema() {
 async fn who_dismisses_a_question_of_another_s_run_leaves_it_open() {
     let rig = Rig::start().await;
     let (mut editor, session) =
-        rig.door().opened_with("puppet", json!({"elicitation": {"form": {}}})).await;
+        rig.editor_socket().open_session_with("puppet", json!({"elicitation": {"form": {}}})).await;
     let (dismissed, declined) = (json!({"action": "cancel"}), json!({"action": "decline"}));
     let closed = json!({"outcome": {"outcome": "cancelled"}});
     let answer = json!({"value": {"name": "Ada"}});
@@ -221,7 +221,7 @@ async fn who_dismisses_a_question_of_another_s_run_leaves_it_open() {
 async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
     let hosted = Arc::new(Hosted::new());
     let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     let prompt = editor.start_prompt(&session, "permission").await;
     let asked = editor.request("session/request_permission").await;
     let mut expected = permission();
@@ -238,7 +238,7 @@ async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
 async fn what_an_answer_carries_beyond_itself_comes_to_a_hosted_agent() {
     let hosted = Arc::new(Hosted::new());
     let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;
-    let mut editor = rig.door().plain("hosted").await;
+    let mut editor = rig.editor_socket().plain("hosted").await;
     let mut answer = chosen("always");
     answer["outcome"]["why"] = json!({"deep": [1.5, null]});
     answer["more"] = json!("x");
@@ -263,7 +263,7 @@ async fn what_an_answer_carries_beyond_itself_comes_to_a_hosted_agent() {
 #[tokio::test]
 async fn nothing_but_a_word_for_yes_is_consent_to_visit_an_address() {
     let rig = Rig::of(Setup { agents: vec![Arc::new(Hosted::new())], ..Setup::default() }).await;
-    let (mut editor, session) = rig.door().opened("hosted").await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
     for (words, action) in [
         ("no, never!", "decline"),
         ("yes, if you tell me why", "decline"),
@@ -291,15 +291,15 @@ async fn nothing_but_a_word_for_yes_is_consent_to_visit_an_address() {
 #[tokio::test]
 async fn others_see_the_words_that_a_form_was_answered_with() {
     let rig = Rig::of(Setup { agents: vec![Arc::new(Hosted::new())], ..Setup::default() }).await;
-    let (mut first, session) = rig.door().opened("hosted").await;
-    let mut second = rig.door().joined("hosted", &session).await;
+    let (mut first, session) = rig.editor_socket().open_session("hosted").await;
+    let mut second = rig.editor_socket().load_session("hosted", &session).await;
     first.prompt(&session, "fill").await;
     first.prompt(&session, "Ada Lovelace").await;
     let told = first.words("agent_message_chunk").pop().unwrap();
     let told: Value = serde_json::from_str(told.trim_end_matches('!')).unwrap();
     assert_eq!(told, json!({"action": "accept", "content": {"name": "Ada Lovelace"}}));
-    let third = rig.door().joined("hosted", &session).await;
+    let third = rig.editor_socket().load_session("hosted", &session).await;
     assert_eq!(third.words("user_message_chunk"), ["fill", "Ada Lovelace"]);
-    second.updated(third.updates.len()).await;
+    second.wait_for_updates(third.updates.len()).await;
     assert_eq!(second.words("user_message_chunk"), ["fill", "Ada Lovelace"]);
 }

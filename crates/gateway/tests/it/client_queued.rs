@@ -21,7 +21,7 @@ fn place(session: &str) -> Value {
     json!({"sessionId": session, "cwd": "/w", "mcpServers": []})
 }
 
-fn told(editor: &Editor) -> Vec<(String, String)> {
+fn received_messages(editor: &Editor) -> Vec<(String, String)> {
     let (mut told, mut last) = (Vec::<(String, String)>::new(), Value::Null);
     for update in editor.updates.iter().map(|params| &params["update"]) {
         let kind = update["sessionUpdate"].as_str().unwrap();
@@ -36,12 +36,14 @@ fn told(editor: &Editor) -> Vec<(String, String)> {
     told
 }
 
-async fn until_told(editor: &mut Editor, expected: &[(String, String)]) {
-    while told(editor).len() < expected.len() || told(editor).last() != expected.last() {
+async fn wait_for_messages(editor: &mut Editor, expected: &[(String, String)]) {
+    while received_messages(editor).len() < expected.len()
+        || received_messages(editor).last() != expected.last()
+    {
         let known = editor.updates.len();
-        editor.updated(known + 1).await;
+        editor.wait_for_updates(known + 1).await;
     }
-    assert_eq!(told(editor), expected);
+    assert_eq!(received_messages(editor), expected);
 }
 
 fn turns(turns: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -60,8 +62,8 @@ async fn until_queued(rig: &Rig, session: &str, count: usize) {
 async fn at_work() -> (Rig, Editor, Editor, String, Value, Value) {
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
-    let (mut first, session) = rig.door().opened_with("hosted", reads()).await;
-    let second = rig.door().joined("hosted", &session).await;
+    let (mut first, session) = rig.editor_socket().open_session_with("hosted", reads()).await;
+    let second = rig.editor_socket().load_session("hosted", &session).await;
     let prompt = first.start_prompt(&session, "read /x").await;
     let read = first.request("fs/read_text_file").await;
     (rig, first, second, session, prompt, read)
@@ -75,10 +77,10 @@ async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
     let last = first.start_prompt(&session, "last").await;
     until_queued(&rig, &session, 2).await;
     // Further clients may join before the turns begin.
-    let mut resumed = rig.door().plain("hosted").await;
+    let mut resumed = rig.editor_socket().plain("hosted").await;
     resumed.ok("session/resume", place(&session)).await;
-    let mut loaded = rig.door().joined("hosted", &session).await;
-    assert_eq!(told(&loaded), turns(&[("user", "read /x")]));
+    let mut loaded = rig.editor_socket().load_session("hosted", &session).await;
+    assert_eq!(received_messages(&loaded), turns(&[("user", "read /x")]));
     first.reply(&read, json!({"content": "x"})).await;
     for id in [&prompt, &last] {
         assert_eq!(first.answer(id).await["result"]["stopReason"], "end_turn");
@@ -92,14 +94,14 @@ async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
         ("user", "last"),
         ("agent", "last!"),
     ];
-    let again = rig.door().joined("hosted", &session).await;
-    assert_eq!(told(&again), turns(&whole));
-    until_told(&mut loaded, &turns(&whole)).await;
-    until_told(&mut resumed, &turns(&whole[1..])).await;
+    let again = rig.editor_socket().load_session("hosted", &session).await;
+    assert_eq!(received_messages(&again), turns(&whole));
+    wait_for_messages(&mut loaded, &turns(&whole)).await;
+    wait_for_messages(&mut resumed, &turns(&whole[1..])).await;
     // No client receives its own prompts.
     let [_, read, later, _, last, end] = whole;
-    until_told(&mut first, &turns(&[read, later, whole[3], end])).await;
-    until_told(&mut second, &turns(&[whole[0], read, whole[3], last, end])).await;
+    wait_for_messages(&mut first, &turns(&[read, later, whole[3], end])).await;
+    wait_for_messages(&mut second, &turns(&[whole[0], read, whole[3], last, end])).await;
 }
 
 #[tokio::test]
@@ -107,21 +109,21 @@ async fn a_prompt_that_never_begins_is_shown_behind_the_turn_that_it_waited_for(
     let (rig, mut first, mut second, session, prompt, read) = at_work().await;
     let never = second.start_prompt(&session, "never").await;
     until_queued(&rig, &session, 1).await;
-    second.tell("$/cancel_request", json!({"requestId": never})).await;
+    second.notify("$/cancel_request", json!({"requestId": never})).await;
     let answer = second.answer(&never).await["result"].take();
     assert_eq!(answer["stopReason"], "cancelled");
     // The prompt was recorded, and its id is known.
     let id = answer["userMessageId"].as_str().unwrap().to_owned();
-    let mut resumed = rig.door().plain("hosted").await;
+    let mut resumed = rig.editor_socket().plain("hosted").await;
     resumed.ok("session/resume", place(&session)).await;
     first.reply(&read, json!({"content": "x"})).await;
     first.answer(&prompt).await;
     let whole = turns(&[("user", "read /x"), ("agent", CONTENT), ("user", "never")]);
-    let again = rig.door().joined("hosted", &session).await;
-    assert_eq!(told(&again), whole);
-    assert_eq!(again.said("user_message_chunk")[1].0, id.as_str());
+    let again = rig.editor_socket().load_session("hosted", &session).await;
+    assert_eq!(received_messages(&again), whole);
+    assert_eq!(again.texts_by_message("user_message_chunk")[1].0, id.as_str());
     for editor in [&mut first, &mut resumed] {
-        until_told(editor, &whole[1..]).await;
+        wait_for_messages(editor, &whole[1..]).await;
     }
 }
 
@@ -130,11 +132,11 @@ async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
     for on_disk in [false, true] {
         let agents = vec![Arc::new(Hosted::new()) as _];
         let rig = Rig::of(Setup { agents, on_disk, ..Setup::default() }).await;
-        let mut first = rig.door().numbered("hosted").await;
+        let mut first = rig.editor_socket().numbered("hosted").await;
         let session = first.session().await;
-        let mut second = rig.door().joined("hosted", &session).await;
+        let mut second = rig.editor_socket().load_session("hosted", &session).await;
         let prompt = first.start_prompt(&session, "wait").await;
-        until_told(&mut first, &turns(&[("agent", "waiting")])).await;
+        wait_for_messages(&mut first, &turns(&[("agent", "waiting")])).await;
         let later = second.start_prompt(&session, "later").await;
         until_queued(&rig, &session, 1).await;
         let run = json!({
@@ -146,10 +148,10 @@ async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
             assert_eq!(editor.answer(id).await["result"], json!({"stopReason": "cancelled"}));
         }
         first.prompt(&session, "hello").await;
-        let again = rig.door().joined("hosted", &session).await;
+        let again = rig.editor_socket().load_session("hosted", &session).await;
         let whole =
             [("user", "instead"), ("agent", "instead!"), ("user", "hello"), ("agent", "hello!")];
-        assert_eq!(told(&again), turns(&whole));
+        assert_eq!(received_messages(&again), turns(&whole));
     }
 }
 
@@ -162,7 +164,7 @@ async fn crowded() -> (Rig, Editor, String) {
 async fn with(client: ClientOptions) -> (Rig, Editor, String) {
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, client, ..Setup::default() }).await;
-    let (editor, session) = rig.door().opened_with("hosted", reads()).await;
+    let (editor, session) = rig.editor_socket().open_session_with("hosted", reads()).await;
     (rig, editor, session)
 }
 
@@ -189,16 +191,16 @@ async fn requests_that_are_too_many_wait_and_are_all_answered() {
 async fn what_waits_is_cancelled_like_what_is_worked_on() {
     let (_rig, mut editor, session) = crowded().await;
     let running = editor.start_prompt(&session, "wait").await;
-    until_told(&mut editor, &turns(&[("agent", "waiting")])).await;
+    wait_for_messages(&mut editor, &turns(&[("agent", "waiting")])).await;
     let one = editor.start_prompt(&session, "never").await;
     let list = editor.ask("session/list", json!({})).await;
     let kept = editor.ask("session/list", json!({})).await;
     let another = editor.start_prompt(&session, "never").await;
-    editor.tell("$/cancel_request", json!({"requestId": list})).await;
+    editor.notify("$/cancel_request", json!({"requestId": list})).await;
     assert_eq!(editor.answer(&list).await["error"]["code"], -32800);
-    editor.tell("$/cancel_request", json!({"requestId": one})).await;
+    editor.notify("$/cancel_request", json!({"requestId": one})).await;
     assert_eq!(editor.answer(&one).await["result"], json!({"stopReason": "cancelled"}));
-    editor.tell("session/cancel", json!({"sessionId": session})).await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
     for id in [&another, &running] {
         assert_eq!(editor.answer(id).await["result"]["stopReason"], "cancelled");
     }
@@ -249,7 +251,7 @@ async fn what_stood_behind_something_large_goes_on_when_that_is_cancelled() {
     }
     let list = editor.ask("session/list", json!({})).await;
     let last = others.pop().unwrap();
-    editor.tell("$/cancel_request", json!({"requestId": last})).await;
+    editor.notify("$/cancel_request", json!({"requestId": last})).await;
     assert_eq!(editor.answer(&last).await["result"], json!({"stopReason": "cancelled"}));
     assert!(editor.answer(&list).await["result"]["sessions"].is_array());
     editor.reply(&read, json!({"content": "x"})).await;
@@ -262,15 +264,15 @@ async fn what_stood_behind_something_large_goes_on_when_that_is_cancelled() {
 async fn a_prompt_that_was_sent_before_a_question_is_no_answer_to_it() {
     let client = ClientOptions { max_requests: 1, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let asks = editor.start_prompt(&session, "suspend").await;
     let before = editor.start_prompt(&session, "before").await;
     // Once this is answered, all earlier requests have arrived.
     let list = editor.ask("session/list", json!({})).await;
-    editor.tell("$/cancel_request", json!({"requestId": list})).await;
+    editor.notify("$/cancel_request", json!({"requestId": list})).await;
     assert_eq!(editor.answer(&list).await["error"]["code"], -32800);
-    editor.tell("$/cancel_request", json!({"requestId": first})).await;
+    editor.notify("$/cancel_request", json!({"requestId": first})).await;
     assert_eq!(editor.answer(&first).await["result"]["stopReason"], "cancelled");
     for id in [&asks, &before] {
         assert_eq!(editor.answer(id).await["result"]["stopReason"], "end_turn");

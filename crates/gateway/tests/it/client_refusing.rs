@@ -15,8 +15,9 @@ async fn refuse(editor: &mut Editor) {
 
 async fn three() -> (Rig, [Editor; 3], String) {
     let rig = Rig::start().await;
-    let (first, session) = rig.door().opened("puppet").await;
-    let mut others = [rig.door().plain("puppet").await, rig.door().plain("puppet").await];
+    let (first, session) = rig.editor_socket().open_session("puppet").await;
+    let mut others =
+        [rig.editor_socket().plain("puppet").await, rig.editor_socket().plain("puppet").await];
     for other in &mut others {
         other.load(&session).await;
     }
@@ -56,7 +57,7 @@ async fn where_the_last_who_would_be_asked_goes_the_call_is_rejected() {
     // One client is left, and it closes the session.
     second.request("session/request_permission").await;
     second.ok("session/close", json!({"sessionId": session})).await;
-    second.notified("$/cancel_request").await;
+    second.wait_for_notification("$/cancel_request").await;
     assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(first.words("agent_message_chunk"), ["no"]);
 }

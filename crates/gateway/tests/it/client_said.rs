@@ -11,8 +11,8 @@ use crate::rig::Rig;
 async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Value) {
     let client = ClientOptions { user_message_id, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
-    let mut there = rig.door().joined("puppet", &session).await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
+    let mut there = rig.editor_socket().load_session("puppet", &session).await;
     editor.prompt(&session, "suspend").await;
     let mut params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "you may"}]});
     if let Some(id) = id {
@@ -20,13 +20,13 @@ async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Val
     }
     let result = editor.ok("session/prompt", params).await;
     assert_eq!(result["stopReason"], "end_turn");
-    let late = rig.door().joined("puppet", &session).await;
-    there.updated(late.updates.len()).await;
+    let late = rig.editor_socket().load_session("puppet", &session).await;
+    there.wait_for_updates(late.updates.len()).await;
     assert_eq!(there.updates, late.updates);
-    let said = late.said("user_message_chunk");
+    let said = late.texts_by_message("user_message_chunk");
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!(said[1].1, "you may");
-    assert!(editor.said("user_message_chunk").is_empty());
+    assert!(editor.texts_by_message("user_message_chunk").is_empty());
     (result, said[1].0.clone())
 }
 
@@ -61,17 +61,17 @@ fn prompt(session: &str, text: &str, id: &str) -> Value {
 #[tokio::test]
 async fn an_answer_in_words_that_comes_again_is_the_same_answer() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered("puppet").await;
+    let mut first = rig.editor_socket().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     let answer = first.ok("session/prompt", prompt(&session, "you may", MINE)).await;
     assert_eq!(answer["userMessageId"], MINE);
     drop(first);
-    let mut second = rig.door().numbered("puppet").await;
+    let mut second = rig.editor_socket().numbered("puppet").await;
     second.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     let again = second.ok("session/prompt", prompt(&session, "you may", MINE)).await;
     assert_eq!(again, answer);
-    let late = rig.door().joined("puppet", &session).await;
+    let late = rig.editor_socket().load_session("puppet", &session).await;
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
 
@@ -88,7 +88,7 @@ async fn position(editor: &mut Editor) -> u64 {
 #[tokio::test]
 async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered("puppet").await;
+    let mut first = rig.editor_socket().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     let asked = position(&mut first).await;
@@ -96,11 +96,11 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     drop(first);
     // Also from the middle of the answer's message.
     for after in [1, asked, asked + 1] {
-        let mut again = rig.door().numbered("puppet").await;
+        let mut again = rig.editor_socket().numbered("puppet").await;
         again.ok("_trilogue/attach", json!({"sessionId": session, "after": after})).await;
         let same = again.ok("session/prompt", prompt(&session, "you may", MINE)).await;
         assert_eq!(same, answer, "{after}");
-        assert_eq!(again.said("user_message_chunk"), [], "{after}");
+        assert_eq!(again.texts_by_message("user_message_chunk"), [], "{after}");
         let heard = again.words("agent_message_chunk");
         assert!(heard.last().unwrap().contains("you may"), "{after}: {heard:?}");
     }
@@ -109,13 +109,13 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
 #[tokio::test]
 async fn a_client_that_comes_back_is_told_what_another_one_answered() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered("puppet").await;
+    let mut first = rig.editor_socket().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     drop(first);
-    let mut other = rig.door().joined("puppet", &session).await;
+    let mut other = rig.editor_socket().load_session("puppet", &session).await;
     other.prompt(&session, "you may").await;
-    let mut again = rig.door().numbered("puppet").await;
+    let mut again = rig.editor_socket().numbered("puppet").await;
     again.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     assert_eq!(again.words("user_message_chunk"), ["you may"]);
 }
@@ -123,16 +123,16 @@ async fn a_client_that_comes_back_is_told_what_another_one_answered() {
 #[tokio::test]
 async fn a_prompt_that_comes_again_does_not_answer_what_it_led_to() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered("puppet").await;
+    let mut first = rig.editor_socket().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     drop(first);
-    let mut second = rig.door().numbered("puppet").await;
+    let mut second = rig.editor_socket().numbered("puppet").await;
     second.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     let again = second.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     assert_eq!(again["stopReason"], "end_turn");
     second.ok("session/prompt", prompt(&session, "you may", MINE)).await;
-    let late = rig.door().joined("puppet", &session).await;
+    let late = rig.editor_socket().load_session("puppet", &session).await;
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
 
@@ -141,7 +141,7 @@ async fn of_two_clients_that_answer_in_words_each_has_its_own_id() {
     let rig = Rig::start().await;
     for _ in 0..10 {
         let (mut one, mut two) =
-            (rig.door().plain("puppet").await, rig.door().plain("puppet").await);
+            (rig.editor_socket().plain("puppet").await, rig.editor_socket().plain("puppet").await);
         let session = one.session().await;
         two.load(&session).await;
         one.prompt(&session, "suspend").await;
@@ -150,8 +150,8 @@ async fn of_two_clients_that_answer_in_words_each_has_its_own_id() {
         let too = two.ask("session/prompt", prompt(&session, "two", id_of("two"))).await;
         assert_eq!(one.answer(&asked).await["result"]["stopReason"], "end_turn");
         assert_eq!(two.answer(&too).await["result"]["stopReason"], "end_turn");
-        let late = rig.door().joined("puppet", &session).await;
-        let said = late.said("user_message_chunk");
+        let late = rig.editor_socket().load_session("puppet", &session).await;
+        let said = late.texts_by_message("user_message_chunk");
         assert_eq!(said.len(), 3, "{said:?}");
         for (id, text) in &said[1..] {
             let fits = |mine: &str| *id == id_of(mine);
@@ -182,7 +182,7 @@ async fn say(editor: &mut Editor, session: &str, text: &str, id: &str) -> Value 
 #[tokio::test]
 async fn an_answer_in_words_is_a_message_on_every_face() {
     for rig in [Rig::start().await, Rig::on_disk().await] {
-        let (mut editor, session) = rig.door().opened("puppet").await;
+        let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
         editor.prompt(&session, "suspend").await;
         let answer = say(&mut editor, &session, "you may", MINE).await;
         assert_eq!(answer["userMessageId"], MINE);
@@ -243,14 +243,14 @@ async fn an_answer_in_words_is_a_message_on_every_face() {
 #[tokio::test]
 async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     editor.prompt(&session, "suspend").await;
     say(&mut editor, &session, "you may", MINE).await;
     let path = format!("/api/v1/threads/{session}/copy");
     let copy = rig.alice().post(&path, &json!({"until_message": MINE})).await.unwrap();
     let copy = copy.ok().unwrap()["id"].as_str().unwrap().to_owned();
-    let mut late = rig.door().joined("puppet", &copy).await;
-    let said = late.said("user_message_chunk");
+    let mut late = rig.editor_socket().load_session("puppet", &copy).await;
+    let said = late.texts_by_message("user_message_chunk");
     assert_eq!(said.last().unwrap(), &(json!(MINE), "you may".to_owned()));
     assert_eq!(said.len(), 2, "{said:?}");
     // The copy has no open question.
@@ -262,7 +262,7 @@ async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
 async fn an_answer_in_words_that_comes_again_is_known_by_its_id_where_that_is_asked_for() {
     let client = ClientOptions { dedupe: true, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let asked = say(&mut editor, &session, "suspend", "asks").await;
     // The prompt that led to the question does not answer it.
     assert_eq!(say(&mut editor, &session, "suspend", "asks").await, asked);

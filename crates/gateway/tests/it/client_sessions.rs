@@ -10,7 +10,7 @@ use crate::rig::Rig;
 async fn a_connection_begins_with_the_highest_version_that_both_know() {
     let rig = Rig::start().await;
     for asked in [0, 1, 2, 65535] {
-        let mut editor = rig.door().editor("puppet").await;
+        let mut editor = rig.editor_socket().editor("puppet").await;
         let params = json!({"protocolVersion": asked, "clientCapabilities": {"fs": 5}});
         let said = editor.ok("initialize", params).await;
         assert_eq!(said["protocolVersion"], 1, "{asked}");
@@ -21,7 +21,7 @@ async fn a_connection_begins_with_the_highest_version_that_both_know() {
         }
         assert_eq!(editor.ok("initialize", json!({"protocolVersion": 1})).await, said);
     }
-    let mut editor = rig.door().editor("puppet").await;
+    let mut editor = rig.editor_socket().editor("puppet").await;
     for bad in [json!({}), json!({"protocolVersion": "1"}), json!({"protocolVersion": 70000})] {
         assert_eq!(editor.code("initialize", bad.clone()).await, -32602, "{bad}");
     }
@@ -30,7 +30,7 @@ async fn a_connection_begins_with_the_highest_version_that_both_know() {
 #[tokio::test]
 async fn what_comes_behind_initialize_waits_for_it_and_nothing_comes_before() {
     let rig = Rig::start().await;
-    let mut editor = rig.door().editor("puppet").await;
+    let mut editor = rig.editor_socket().editor("puppet").await;
     let new = json!({"cwd": "/w", "mcpServers": []});
     assert_eq!(editor.code("session/new", new.clone()).await, -32600);
     let first = editor.ask("initialize", json!({"protocolVersion": 1})).await;
@@ -44,7 +44,7 @@ async fn what_comes_behind_initialize_waits_for_it_and_nothing_comes_before() {
 #[tokio::test]
 async fn a_prompt_is_answered_behind_everything_that_was_said() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     for round in 1..=3 {
         let id = editor.start_prompt(&session, "count 20").await;
         let answer = editor.answer(&id).await;
@@ -59,9 +59,9 @@ async fn a_prompt_is_answered_behind_everything_that_was_said() {
 #[tokio::test]
 async fn a_session_is_told_again_as_it_was_told_and_outlives_its_client() {
     let rig = Rig::start().await;
-    let (mut first, session) = rig.door().opened("puppet").await;
+    let (mut first, session) = rig.editor_socket().open_session("puppet").await;
     // A second client that did not prompt sees all of it, live.
-    let mut second = rig.door().plain("puppet").await;
+    let mut second = rig.editor_socket().plain("puppet").await;
     let load = json!({"sessionId": session, "cwd": "/work", "mcpServers": []});
     second.ok("session/load", load.clone()).await;
     for text in ["hello", "large", "fail", "panic", "think"] {
@@ -77,7 +77,7 @@ async fn a_session_is_told_again_as_it_was_told_and_outlives_its_client() {
         second.updates.clone()
     };
     drop(first);
-    let mut third = rig.door().plain("puppet").await;
+    let mut third = rig.editor_socket().plain("puppet").await;
     third.ok("session/load", load).await;
     let said = |updates: &[Value]| {
         updates
@@ -95,9 +95,9 @@ async fn a_session_is_told_again_as_it_was_told_and_outlives_its_client() {
 #[tokio::test]
 async fn a_resumed_session_tells_nothing_of_what_was() {
     let rig = Rig::start().await;
-    let (mut first, session) = rig.door().opened("puppet").await;
+    let (mut first, session) = rig.editor_socket().open_session("puppet").await;
     first.prompt(&session, "hello").await;
-    let mut second = rig.door().plain("puppet").await;
+    let mut second = rig.editor_socket().plain("puppet").await;
     second.ok("session/resume", json!({"sessionId": session, "cwd": "/work"})).await;
     second.prompt(&session, "more").await;
     assert_eq!(second.words("agent_message_chunk"), ["more"]);
@@ -106,7 +106,7 @@ async fn a_resumed_session_tells_nothing_of_what_was() {
 #[tokio::test]
 async fn sessions_are_listed_by_agent_and_folder_in_pages() {
     let rig = Rig::start().await;
-    let mut editor = rig.door().plain("puppet").await;
+    let mut editor = rig.editor_socket().plain("puppet").await;
     rig.run_on("of-another-face", "hello").await;
     let mut made = Vec::new();
     for number in 0..105 {
@@ -136,7 +136,7 @@ async fn sessions_are_listed_by_agent_and_folder_in_pages() {
 #[tokio::test]
 async fn what_is_not_there_is_not_found_and_can_be_deleted() {
     let rig = Rig::start().await;
-    let mut editor = rig.door().plain("puppet").await;
+    let mut editor = rig.editor_socket().plain("puppet").await;
     for id in ["nobody", "019a0000-0000-7000-8000-000000000000"] {
         let there = json!({"sessionId": id, "cwd": "/w", "mcpServers": []});
         for method in ["session/load", "session/resume", "session/close", "session/set_mode"] {
@@ -149,7 +149,7 @@ async fn what_is_not_there_is_not_found_and_can_be_deleted() {
         let prompt = json!({"sessionId": id, "prompt": []});
         assert_eq!(editor.code("session/prompt", prompt).await, -32002);
         editor.ok("session/delete", json!({"sessionId": id})).await;
-        editor.tell("session/cancel", json!({"sessionId": id})).await;
+        editor.notify("session/cancel", json!({"sessionId": id})).await;
     }
     let relative = json!({"cwd": "here", "mcpServers": []});
     assert_eq!(editor.code("session/new", relative).await, -32602);
@@ -158,7 +158,7 @@ async fn what_is_not_there_is_not_found_and_can_be_deleted() {
 #[tokio::test]
 async fn closing_ends_the_turn_and_deleting_removes_everything() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let prompt = editor.start_prompt(&session, "sleep").await;
     let queued = editor.start_prompt(&session, "never").await;
     let close = editor.ask("session/close", json!({"sessionId": session})).await;
@@ -180,10 +180,10 @@ async fn closing_ends_the_turn_and_deleting_removes_everything() {
 #[tokio::test]
 async fn cancelling_ends_the_turn_and_what_waits_for_it() {
     let rig = Rig::start().await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let second = editor.start_prompt(&session, "never").await;
-    editor.tell("session/cancel", json!({"sessionId": session})).await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
     for id in [&first, &second] {
         let answer = editor.answer(id).await;
         assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
@@ -191,8 +191,8 @@ async fn cancelling_ends_the_turn_and_what_waits_for_it() {
     assert!(editor.words("agent_message_chunk").is_empty());
     // A request can also be cancelled by its id; an unknown id has no effect.
     let third = editor.start_prompt(&session, "sleep").await;
-    editor.tell("$/cancel_request", json!({"requestId": "nothing"})).await;
-    editor.tell("$/cancel_request", json!({"requestId": third})).await;
+    editor.notify("$/cancel_request", json!({"requestId": "nothing"})).await;
+    editor.notify("$/cancel_request", json!({"requestId": third})).await;
     assert_eq!(editor.answer(&third).await["result"]["stopReason"], "cancelled");
     assert_eq!(editor.prompt(&session, "and on").await["stopReason"], "end_turn");
 }
@@ -202,14 +202,14 @@ async fn what_a_second_prompt_does_is_configured() {
     use trilogue_gateway::{ClientOptions, WhenBusy};
     let of = |when_busy| ClientOptions { when_busy, ..ClientOptions::default() };
     let rig = Rig::with(of(WhenBusy::Reject)).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let second = editor.start_prompt(&session, "now").await;
     assert_eq!(editor.answer(&second).await["error"]["code"], -32600);
-    editor.tell("session/cancel", json!({"sessionId": session})).await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.answer(&first).await;
     let rig = Rig::with(of(WhenBusy::Interrupt)).await;
-    let (mut editor, session) = rig.door().opened("puppet").await;
+    let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let second = editor.start_prompt(&session, "now").await;
     assert_eq!(editor.answer(&first).await["result"]["stopReason"], "cancelled");
@@ -220,13 +220,13 @@ async fn what_a_second_prompt_does_is_configured() {
 #[tokio::test]
 async fn every_request_that_opens_a_session_is_answered() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered("puppet").await;
+    let mut first = rig.editor_socket().numbered("puppet").await;
     let session = first.session().await;
     for _ in 0..4 {
         first.prompt(&session, "large").await;
     }
     let opens = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    let mut second = rig.door().plain("puppet").await;
+    let mut second = rig.editor_socket().plain("puppet").await;
     // Two requests in sequence: each one gets the whole history, then its response.
     let loads = [
         second.ask("session/load", opens.clone()).await,
@@ -252,14 +252,14 @@ async fn every_request_that_opens_a_session_is_answered() {
 #[tokio::test]
 async fn a_session_that_is_resumed_behind_a_return_misses_nothing() {
     let rig = Rig::start().await;
-    let mut first = rig.door().numbered("puppet").await;
+    let mut first = rig.editor_socket().numbered("puppet").await;
     let session = first.session().await;
     for text in ["large", "large", "large", "last"] {
         first.prompt(&session, text).await;
     }
     let all = first.words("agent_message_chunk");
     drop(first);
-    let mut back = rig.door().numbered("puppet").await;
+    let mut back = rig.editor_socket().numbered("puppet").await;
     let attach = back.ask("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     let opens = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     let resume = back.ask("session/resume", opens).await;
@@ -271,9 +271,9 @@ async fn a_session_that_is_resumed_behind_a_return_misses_nothing() {
 #[tokio::test]
 async fn a_session_that_somebody_else_removes_answers_whoever_waits() {
     for rig in [Rig::start().await, Rig::on_disk().await] {
-        let mut other = rig.door().plain("puppet").await;
+        let mut other = rig.editor_socket().plain("puppet").await;
         for by_client in [true, false] {
-            let (mut editor, session) = rig.door().opened("puppet").await;
+            let (mut editor, session) = rig.editor_socket().open_session("puppet").await;
             let prompt = editor.start_prompt(&session, "ask").await;
             let asked = editor.request("session/request_permission").await;
             if by_client {
@@ -284,7 +284,7 @@ async fn a_session_that_somebody_else_removes_answers_whoever_waits() {
                 let erased = alice.send(Method::DELETE, &path, &[], Bytes::new()).await.unwrap();
                 assert_eq!(erased.status, 204);
             }
-            let withdrawn = editor.notified("$/cancel_request").await;
+            let withdrawn = editor.wait_for_notification("$/cancel_request").await;
             assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
             let answer = editor.answer(&prompt).await;
             // The id of its message is unknown again, so it is not acknowledged.

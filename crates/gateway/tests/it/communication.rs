@@ -48,12 +48,12 @@ pub(crate) async fn outgoing() -> Rig {
     Rig::of(Setup { egress: Policy::local(), agents, ..Setup::default() }).await
 }
 
-pub(crate) fn said(content: &str) -> Value {
+pub(crate) fn user_input(content: &str) -> Value {
     json!([{"role": "user", "parts": [{"content": content, "content_type": "text/plain"}]}])
 }
 
 pub(crate) fn run_of(agent: &str, content: &str, mode: &str) -> Value {
-    json!({"agent_name": agent, "input": said(content), "mode": mode})
+    json!({"agent_name": agent, "input": user_input(content), "mode": mode})
 }
 
 pub(crate) fn answer(content: &str, mode: &str) -> Value {

@@ -80,7 +80,7 @@ impl Actor {
         };
         match self.card.name.as_str() {
             "history" => {
-                let before = context.history().await.map_err(|error| refused(&error))?;
+                let before = context.history().await.map_err(|error| to_failure(&error))?;
                 for message in before.into_iter().chain(messages) {
                     repeat(context, message).await?;
                 }
@@ -88,7 +88,7 @@ impl Actor {
             "awaiter" => return Ok(suspended(InterruptKind::Message, Vec::new())),
             "form" => return Ok(suspended(InterruptKind::Form, vec![Part::text("how many?")])),
             "asker" | "holder" => {
-                let answer = context.ask(permission("may I?")).await.map_err(stopped)?;
+                let answer = context.ask(permission("may I?")).await.map_err(stopped_failure)?;
                 say(context, vec![Part::text(chosen(answer)?)]).await?;
             }
             "two" => {
@@ -96,7 +96,10 @@ impl Actor {
                     context.ask(permission("first?")),
                     context.ask(permission("second?"))
                 );
-                let both = [chosen(one.map_err(stopped)?)?, chosen(two.map_err(stopped)?)?];
+                let both = [
+                    chosen(one.map_err(stopped_failure)?)?,
+                    chosen(two.map_err(stopped_failure)?)?,
+                ];
                 say(context, vec![Part::text(both.join("+"))]).await?;
             }
             // Its message has the same id in every thread.
@@ -115,7 +118,7 @@ impl Actor {
             "raiser" => return Err(wrong("told to fail")),
             "sleeper" => {
                 begin(context).await?;
-                context.commit().await.map_err(stopped)?;
+                context.commit().await.map_err(stopped_failure)?;
                 context.cancelled().await;
             }
             "talker" => talk(context).await?,
@@ -126,7 +129,7 @@ impl Actor {
                 emit(context, Body::State(StateEvent::Values(state))).await?;
             }
             "recaller" => {
-                let state = context.load_state().await.map_err(|error| refused(&error))?;
+                let state = context.load_state().await.map_err(|error| to_failure(&error))?;
                 let text =
                     state.map_or_else(|| "nothing".to_owned(), |json| json.as_str().to_owned());
                 say(context, vec![Part::text(text)]).await?;
@@ -194,16 +197,16 @@ impl Backend for Actor {
                 say(&context, vec![Part::text(text)]).await?;
                 Ok(Ending::Completed)
             }
-            Turn::Rejoin { .. } => Err(stopped("the agent keeps nothing")),
+            Turn::Rejoin { .. } => Err(stopped_failure("the agent keeps nothing")),
         }
     }
 }
 
-fn stopped<E: std::fmt::Display>(error: E) -> Failure {
+fn stopped_failure<E: std::fmt::Display>(error: E) -> Failure {
     Failure { code: "stopped".to_owned(), message: error.to_string(), transient: false, data: None }
 }
 
-fn refused(error: &Error) -> Failure {
+fn to_failure(error: &Error) -> Failure {
     Failure::of(error.code(), error.message())
 }
 
@@ -239,14 +242,14 @@ fn suspended(kind: InterruptKind, prompt: Vec<Part>) -> Ending {
 fn chosen(resolution: Resolution) -> Result<String, Failure> {
     match resolution {
         Resolution::Answered { answer: Answer::Option(option), .. } => Ok(option),
-        _ => Err(stopped("no answer")),
+        _ => Err(stopped_failure("no answer")),
     }
 }
 
 async fn emit(context: &RunContext, body: Body) -> Result<(), Failure> {
     context.emit(body, None).await.map_err(|error| match error {
-        trilogue_runtime::EmitError::Refused(error) => refused(&error),
-        stop => stopped(stop),
+        trilogue_runtime::EmitError::Refused(error) => to_failure(&error),
+        stop => stopped_failure(stop),
     })
 }
 
@@ -294,9 +297,9 @@ async fn talk(context: &RunContext) -> Result<(), Failure> {
     for text in ["one ", "two\u{2028}", "three"] {
         message(context, MessageEvent::Delta { message: id.clone(), text: Arc::from(text) })
             .await?;
-        context.commit().await.map_err(stopped)?;
+        context.commit().await.map_err(stopped_failure)?;
     }
-    let artifact = Part::json(&json(r#"{"a":1}"#)).named("data.json");
+    let artifact = Part::json(&json(r#"{"a":1}"#)).with_name("data.json");
     message(context, MessageEvent::Part { message: id.clone(), part: artifact }).await?;
     message(context, MessageEvent::Completed { message: id }).await?;
     let generic =

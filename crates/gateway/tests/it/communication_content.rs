@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trilogue_gateway::Options;
 
 use crate::communication::{
-    BASE, both, get, kinds, last_text, post, reach, run, said, served, stream_of, with,
+    BASE, both, get, kinds, last_text, post, reach, run, served, stream_of, user_input, with,
 };
 use crate::rig::text;
 
@@ -75,7 +75,7 @@ async fn agents_are_held_to_a_strict_mounts_rules_and_shown_by_them() {
     let rig = both().await;
     let client = rig.alice();
     let run_on = async |base: &str, content: &str| {
-        let body = json!({"agent_name": "sloppy", "input": said(content), "mode": "sync"});
+        let body = json!({"agent_name": "sloppy", "input": user_input(content), "mode": "sync"});
         client.post(&format!("{base}/runs"), &body).await.unwrap().ok().unwrap()
     };
     let lax = run_on(BASE, "").await;

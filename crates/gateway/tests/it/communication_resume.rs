@@ -14,7 +14,7 @@ use crate::rig::{Rig, text, user};
 const RUNS: &str = "/communication/runs";
 
 /// A run that waits, with the id of its question.
-async fn waiting(client: &Client, agent: &str) -> (Value, String) {
+async fn create_waiting_run(client: &Client, agent: &str) -> (Value, String) {
     let reply = post(client, "/runs", &run_of(agent, "x", "sync")).await;
     let run = reply.json();
     assert_eq!((reply.status, text(&run, "/status")), (200, "awaiting"), "{run}");
@@ -36,7 +36,7 @@ async fn goes_on(rig: Rig) {
     let client = rig.alice();
     for mode in ["sync", "async", "stream"] {
         for agent in ["awaiter", "asker"] {
-            let (asked, _) = waiting(&client, agent).await;
+            let (asked, _) = create_waiting_run(&client, agent).await;
             let id = text(&asked, "/run_id");
             assert_eq!(text(&asked, "/await_request/type"), "message");
             assert_eq!(text(&asked, "/await_request/message/role"), format!("agent/{agent}"));
@@ -91,7 +91,7 @@ async fn goes_on(rig: Rig) {
 #[tokio::test]
 async fn a_message_that_is_awaited_is_asked_for_with_its_own_parts_alone() {
     let (_rig, client) = served().await;
-    let (asked, _) = waiting(&client, "awaiter").await;
+    let (asked, _) = create_waiting_run(&client, "awaiter").await;
     assert_eq!(asked["await_request"]["message"]["parts"], json!([]));
     let nothing =
         json!({"await_resume": {"type": "message", "message": {"role": "user", "parts": []}}});
@@ -103,7 +103,7 @@ async fn a_message_that_is_awaited_is_asked_for_with_its_own_parts_alone() {
 async fn a_resume_is_refused_in_order_body_run_state() {
     let (_rig, client) = served().await;
     let unknown = "00000000-0000-4000-8000-000000000000";
-    let (asked, _) = waiting(&client, "awaiter").await;
+    let (asked, _) = create_waiting_run(&client, "awaiter").await;
     let done = run(&client, "echo", "x").await;
     let working = begin(&client, "sleeper").await;
     let (waits, done) = (text(&asked, "/run_id"), text(&done, "/run_id"));
@@ -132,7 +132,7 @@ async fn a_resume_is_refused_in_order_body_run_state() {
 #[tokio::test]
 async fn of_two_answers_the_second_is_told() {
     let (_rig, client) = served().await;
-    let (asked, interrupt) = waiting(&client, "awaiter").await;
+    let (asked, interrupt) = create_waiting_run(&client, "awaiter").await;
     let id = text(&asked, "/run_id");
     let body = answer("x", "async");
     let replies = (0..4).map(|_| resume(&client, id, &body));
@@ -152,7 +152,7 @@ async fn an_answer_without_a_name_is_for_what_was_shown_last() {
     let rig = start().await;
     rig.token("alpha", "bob", user(), false).await;
     let (alice, bob) = (rig.alice(), rig.as_("alpha", "bob"));
-    let (asked, first) = waiting(&alice, "two").await;
+    let (asked, first) = create_waiting_run(&alice, "two").await;
     let id = text(&asked, "/run_id");
     assert!(text(&asked, "/await_request/message/parts/0/content").contains("first?"));
     // Alice has seen the first question; Bob answers it, and the run waits for the second.
@@ -191,7 +191,7 @@ async fn an_answer_names_its_interrupt_in_the_message_or_in_a_header() {
             .await
             .unwrap()
     };
-    let (asked, interrupt) = waiting(&client, "asker").await;
+    let (asked, interrupt) = create_waiting_run(&client, "asker").await;
     let id = text(&asked, "/run_id");
     assert_eq!(text(&asked, "/await_request/message/parts/0/x_trilogue/interrupt_id"), interrupt);
     let both = json!([{"content": "go", "x_trilogue": {"interrupt_id": interrupt}}]);
@@ -210,7 +210,7 @@ async fn a_mount_may_ask_that_answers_to_permissions_name_them() {
     let mounts = vec![mount(BASE, false, true)];
     let rig = with(mounts).await;
     let client = rig.alice();
-    let (asked, interrupt) = waiting(&client, "asker").await;
+    let (asked, interrupt) = create_waiting_run(&client, "asker").await;
     let id = text(&asked, "/run_id");
     let refused = resume(&client, id, &answer("go", "sync")).await;
     assert_eq!(
@@ -220,7 +220,7 @@ async fn a_mount_may_ask_that_answers_to_permissions_name_them() {
     let named = json!([{"content": "go", "x_trilogue": {"interrupt_id": interrupt}}]);
     let body = answer_of(named);
     assert_eq!(resume(&client, id, &body).await.status, 200);
-    let (asked, _) = waiting(&client, "awaiter").await;
+    let (asked, _) = create_waiting_run(&client, "awaiter").await;
     let free = resume(&client, text(&asked, "/run_id"), &answer("x", "sync")).await;
     assert_eq!(free.status, 200);
 }
@@ -238,13 +238,13 @@ async fn a_permission_is_answered_by_id_name_word_or_json_and_by_nothing_else() 
         (text_part("No"), "halt"),
         (json_part(json!({"option_id": "go"})), "go"),
     ] {
-        let (asked, _) = waiting(&client, "asker").await;
+        let (asked, _) = create_waiting_run(&client, "asker").await;
         let body = answer_of(parts);
         let reply = resume(&client, text(&asked, "/run_id"), &body).await;
         assert_eq!(reply.status, 200, "{body} {}", reply.json());
         assert_eq!(last_text(&reply.json()), chosen, "{body}");
     }
-    let (asked, interrupt) = waiting(&client, "asker").await;
+    let (asked, interrupt) = create_waiting_run(&client, "asker").await;
     for parts in [text_part("maybe"), json!([]), json_part(json!({"option_id": "x"}))] {
         let body = answer_of(parts);
         let reply = resume(&client, text(&asked, "/run_id"), &body).await;
@@ -257,7 +257,7 @@ async fn a_permission_is_answered_by_id_name_word_or_json_and_by_nothing_else() 
 #[tokio::test]
 async fn a_form_is_answered_with_json() {
     let (_rig, client) = served().await;
-    let (asked, interrupt) = waiting(&client, "form").await;
+    let (asked, interrupt) = create_waiting_run(&client, "form").await;
     let parts = asked["await_request"]["message"]["parts"].as_array().unwrap();
     assert_eq!(text(&parts[0], "/content"), "how many?");
     let shown: Value = serde_json::from_str(text(&parts[1], "/content")).unwrap();
@@ -278,7 +278,7 @@ async fn a_form_is_answered_with_json() {
 async fn what_is_asked_on_one_face_is_answered_on_the_other() {
     let (_rig, client) = served().await;
     // A run through this protocol, answered through `/api/v1`.
-    let (asked, interrupt) = waiting(&client, "asker").await;
+    let (asked, interrupt) = create_waiting_run(&client, "asker").await;
     let path = format!("/api/v1/interrupts/{interrupt}/answer");
     client.post(&path, &json!({"option": "halt"})).await.unwrap().ok().unwrap();
     let done = reach(&client, text(&asked, "/run_id"), "completed").await;
@@ -298,13 +298,13 @@ async fn what_is_asked_on_one_face_is_answered_on_the_other() {
 #[tokio::test]
 async fn a_session_whose_run_waits_takes_another_unless_the_agent_keeps_its_turn() {
     let (_rig, client) = served().await;
-    let (asked, _) = waiting(&client, "awaiter").await;
+    let (asked, _) = create_waiting_run(&client, "awaiter").await;
     let mut more = run_of("echo", "meanwhile", "sync");
     more["session_id"] = asked["session_id"].clone();
     assert_eq!(last_text(&post(&client, "/runs", &more).await.ok().unwrap()), "meanwhile");
     let done = resume(&client, text(&asked, "/run_id"), &answer("later", "sync")).await;
     assert_eq!(last_text(&done.json()), "later");
-    let (held, interrupt) = waiting(&client, "holder").await;
+    let (held, interrupt) = create_waiting_run(&client, "holder").await;
     more["session_id"] = held["session_id"].clone();
     let refused = post(&client, "/runs", &more).await;
     assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_input"));
@@ -318,7 +318,7 @@ async fn who_may_not_answer_resumes_nothing() {
     let rig = start().await;
     let rights = [trilogue_domain::Right::Read, trilogue_domain::Right::Run].into_iter().collect();
     rig.token("alpha", "dave", rights, false).await;
-    let (asked, _) = waiting(&rig.alice(), "awaiter").await;
+    let (asked, _) = create_waiting_run(&rig.alice(), "awaiter").await;
     let reply =
         resume(&rig.as_("alpha", "dave"), text(&asked, "/run_id"), &answer("x", "sync")).await;
     assert_eq!((reply.status, reply.code().as_str()), (403, "server_error"));

@@ -11,7 +11,8 @@ use trilogue_testkit::parts::principal;
 use trilogue_testkit::{Client, until};
 
 use crate::communication::{
-    BASE, get, last_text, on_disk, outgoing, post, run, run_in, run_of, said, served, start, with,
+    BASE, get, last_text, on_disk, outgoing, post, run, run_in, run_of, served, start, user_input,
+    with,
 };
 use crate::rig::{LIMIT, Rig, text};
 
@@ -173,7 +174,7 @@ async fn a_run_that_is_refused_leaves_the_history_alone() {
     for (mut body, status) in [
         (run_of("nope", "x", "sync"), 404),
         (config, 422),
-        (json!({"agent_name": "valuer", "input": said("no json"), "mode": "sync"}), 422),
+        (json!({"agent_name": "valuer", "input": user_input("no json"), "mode": "sync"}), 422),
         (json!({"agent_name": "echo", "input": [{"role": "system", "parts": []}]}), 422),
     ] {
         body["session"] = json!({"id": SESSION, "history": []});
@@ -426,8 +427,7 @@ async fn a_thread_of_our_own_face_is_a_session_where_its_id_is_a_uuid() {
     })
     .await
     .unwrap();
-    let answer =
-        json!({"await_resume": {"type": "message", "message": said("yes")[0]}, "mode": "sync"});
+    let answer = json!({"await_resume": {"type": "message", "message": user_input("yes")[0]}, "mode": "sync"});
     let answered = post(&client, &format!("/runs/{run}"), &answer).await.ok().unwrap();
     assert_eq!(text(&answered, "/status"), "completed", "{answered}");
     // An unknown UUID of the same kind is a new session, like every other UUID.
@@ -516,7 +516,7 @@ async fn of_many_requests_at_one_moment_with_one_message_id_only_the_first_keeps
         let client = rig.alice();
         let thread = uuid::Uuid::new_v4().to_string();
         for id in ["new", "again"] {
-            let input = said("hello");
+            let input = user_input("hello");
             let first = json!({ "agent_name": "echo", "session_id": thread, "input": input });
             post(&client, "/runs", &first).await.ok().unwrap();
             let message = json!({

@@ -25,7 +25,7 @@ pub(crate) struct Face {
     strings: bool,
 }
 
-pub(crate) fn told(word: &str, text: &str) -> Value {
+pub(crate) fn run_body(word: &str, text: &str) -> Value {
     json!({"input": {"do": word, "text": text}})
 }
 
@@ -48,21 +48,21 @@ impl Face {
         Self { rig, client, gate, strings: false }
     }
 
-    pub(crate) async fn seen_by(
+    pub(crate) async fn send_as(
         &self,
         client: &Client,
         method: Method,
         path: &str,
         body: &Value,
     ) -> Reply {
-        self.sent(client, method, path, &[], Self::bytes(body)).await
+        self.send_raw(client, method, path, &[], Self::bytes(body)).await
     }
 
     fn bytes(body: &Value) -> Bytes {
         if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) }
     }
 
-    pub(crate) async fn sent(
+    pub(crate) async fn send_raw(
         &self,
         client: &Client,
         method: Method,
@@ -77,7 +77,7 @@ impl Face {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
-        self.sent(&self.client, method, path, &[], Self::bytes(body)).await
+        self.send_raw(&self.client, method, path, &[], Self::bytes(body)).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
@@ -102,22 +102,22 @@ impl Face {
         reply.json()
     }
 
-    pub(crate) async fn got(&self, path: &str) -> Value {
+    pub(crate) async fn get_ok(&self, path: &str) -> Value {
         self.ok(Method::GET, path, &Value::Null).await
     }
 
-    pub(crate) async fn posted(&self, path: &str, body: &Value) -> Value {
+    pub(crate) async fn post_ok(&self, path: &str, body: &Value) -> Value {
         self.ok(Method::POST, path, body).await
     }
 
     pub(crate) async fn begin(&self, path: &str, body: &Value) -> String {
-        let run = self.posted(path, body).await;
+        let run = self.post_ok(path, body).await;
         assert_eq!(run["status"], "pending", "{run}");
         text(&run, "/run_id").to_owned()
     }
 
     pub(crate) async fn thread(&self) -> String {
-        text(&self.posted("/threads", &json!({})).await, "/thread_id").to_owned()
+        text(&self.post_ok("/threads", &json!({})).await, "/thread_id").to_owned()
     }
 
     pub(crate) async fn reach(&self, path: &str, status: &str) -> Value {
@@ -128,7 +128,7 @@ impl Face {
         until(&format!("{path} to be {status}"), LIMIT, look).await.unwrap()
     }
 
-    pub(crate) async fn vanished(&self, path: &str) {
+    pub(crate) async fn wait_until_gone(&self, path: &str) {
         let look = async || (self.get(path).await.status == 404).then_some(());
         until(&format!("{path} to be gone"), LIMIT, look).await.unwrap();
     }
@@ -138,6 +138,6 @@ pub(crate) fn refusal(reply: &Reply) -> (u16, String) {
     (reply.status, reply.code())
 }
 
-pub(crate) fn said(status: u16, code: &str) -> (u16, String) {
+pub(crate) fn expected_refusal(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
 }

@@ -6,17 +6,17 @@ use http::Method;
 use serde_json::{Value, json};
 use trilogue_gateway::ConnectOptions;
 
-use crate::connect::{Face, NOBODY, refusal, said};
+use crate::connect::{Face, NOBODY, expected_refusal, refusal};
 use crate::rig::text;
 
 async fn names(face: &Face, body: Value) -> Vec<String> {
-    let found = face.posted("/agents/search", &body).await;
+    let found = face.post_ok("/agents/search", &body).await;
     let name = |agent: &Value| text(agent, "/metadata/ref/name").to_owned();
     found.as_array().unwrap().iter().map(name).collect()
 }
 
 async fn id_of(face: &Face, name: &str) -> String {
-    let found = face.posted("/agents/search", &json!({"name": name})).await;
+    let found = face.post_ok("/agents/search", &json!({"name": name})).await;
     text(&found, "/0/agent_id").to_owned()
 }
 
@@ -43,7 +43,7 @@ async fn agents_are_found_by_name_and_version_in_the_order_in_which_they_are_ser
         [json!({"limit": 0}), json!({"limit": 1001}), json!({"offset": -1}), json!({"name": 5})]
     {
         let reply = face.post("/agents/search", &bad).await;
-        assert_eq!(refusal(&reply), said(422, "validation_error"), "{bad}");
+        assert_eq!(refusal(&reply), expected_refusal(422, "validation_error"), "{bad}");
     }
 }
 
@@ -51,29 +51,33 @@ async fn agents_are_found_by_name_and_version_in_the_order_in_which_they_are_ser
 async fn an_agent_is_known_by_its_id_and_both_its_names() {
     let face = Face::start().await;
     let id = id_of(&face, "org.test.actor").await;
-    let agent = face.got(&format!("/agents/{id}")).await;
+    let agent = face.get_ok(&format!("/agents/{id}")).await;
     assert_eq!(agent["agent_id"], id);
     assert_eq!(agent["id"], id);
     for name in ["actor", "org.test.actor", &id.to_uppercase()] {
-        assert_eq!(face.got(&format!("/agents/{name}")).await, agent, "{name}");
+        assert_eq!(face.get_ok(&format!("/agents/{name}")).await, agent, "{name}");
     }
     // The same for the agent of a configured instance.
-    let made = face.posted("/agents/actor/configurations", &Value::Null).await;
+    let made = face.post_ok("/agents/actor/configurations", &Value::Null).await;
     let instance = text(&made, "/configuration_id");
     for path in
         ["", "/descriptor", "/capabilities", "/schemas", "/errors", "/authentication", "/openapi"]
     {
-        let of_instance = face.got(&format!("/agents/{instance}{path}")).await;
+        let of_instance = face.get_ok(&format!("/agents/{instance}{path}")).await;
         if path.is_empty() {
             let names = [&of_instance["agent_id"], &of_instance["configuration_id"]];
             assert_eq!(names, [instance, instance]);
             assert_eq!(of_instance["metadata"], agent["metadata"]);
         } else {
-            assert_eq!(of_instance, face.got(&format!("/agents/{id}{path}")).await, "{path}");
+            assert_eq!(of_instance, face.get_ok(&format!("/agents/{id}{path}")).await, "{path}");
         }
         for unknown in [NOBODY, "nope", "%00", &"x".repeat(300)] {
             let reply = face.get(&format!("/agents/{unknown}{path}")).await;
-            assert_eq!(refusal(&reply), said(404, "agent_not_found"), "{unknown}{path}");
+            assert_eq!(
+                refusal(&reply),
+                expected_refusal(404, "agent_not_found"),
+                "{unknown}{path}"
+            );
         }
     }
 }
@@ -82,7 +86,7 @@ async fn an_agent_is_known_by_its_id_and_both_its_names() {
 async fn a_descriptor_stands_at_every_path_that_it_ever_had() {
     let face = Face::start().await;
     let id = id_of(&face, "org.test.actor").await;
-    let descriptor = face.got(&format!("/agents/{id}/descriptor")).await;
+    let descriptor = face.get_ok(&format!("/agents/{id}/descriptor")).await;
     assert_eq!(descriptor["metadata"]["ref"]["name"], "org.test.actor");
     assert_eq!(descriptor["specs"]["capabilities"]["threads"], true);
     assert_eq!(descriptor["specs"]["interrupts"][0]["interrupt_type"], "approval");
@@ -91,9 +95,9 @@ async fn a_descriptor_stands_at_every_path_that_it_ever_had() {
         format!("/agents/{id}/manifest"),
         format!("/agents/{id}/details"),
     ] {
-        assert_eq!(face.got(&path).await, descriptor, "{path}");
+        assert_eq!(face.get_ok(&path).await, descriptor, "{path}");
     }
-    let schemas = face.got(&format!("/agents/{id}/schemas")).await;
+    let schemas = face.get_ok(&format!("/agents/{id}/schemas")).await;
     for (schema, spec) in [
         ("input_schema", "input"),
         ("output_schema", "output"),
@@ -109,25 +113,25 @@ async fn a_descriptor_stands_at_every_path_that_it_ever_had() {
 #[tokio::test]
 async fn what_the_server_adds_shows_in_the_capabilities_alone() {
     let face = Face::start().await;
-    let mail = face.got("/agents/org.agntcy.mailcomposer/descriptor").await;
+    let mail = face.get_ok("/agents/org.agntcy.mailcomposer/descriptor").await;
     assert!(mail["specs"]["capabilities"].get("streaming").is_none(), "{mail}");
-    let adds = face.got("/agents/org.agntcy.mailcomposer/capabilities").await;
+    let adds = face.get_ok("/agents/org.agntcy.mailcomposer/capabilities").await;
     assert_eq!(adds["streaming"]["values"], true, "{adds}");
     assert_eq!(adds["configurations"], true);
     assert_eq!((text(&adds, "/protocol"), text(&adds, "/spec_version")), ("acp-connect", "0.2.3"));
-    let plain = face.got("/agents/plain/capabilities").await;
+    let plain = face.get_ok("/agents/plain/capabilities").await;
     let flags = ["threads", "callbacks", "interrupts", "configurations", "errors"];
     for flag in flags {
         assert_eq!(plain[flag], false, "{flag} of {plain}");
     }
-    assert_eq!(face.got("/agents/actor/capabilities").await["errors"], true);
+    assert_eq!(face.get_ok("/agents/actor/capabilities").await["errors"], true);
 }
 
 #[tokio::test]
 async fn the_catalogue_has_one_definition_a_code() {
     let face = Face::start().await;
     let errors = face.rig.stranger();
-    let reply = face.seen_by(&errors, Method::GET, "/errors", &Value::Null).await;
+    let reply = face.send_as(&errors, Method::GET, "/errors", &Value::Null).await;
     assert_eq!(reply.status, 200);
     let errors = reply.json();
     let mut codes: Vec<_> = errors.as_array().unwrap().iter().map(|it| text(it, "/code")).collect();
@@ -140,14 +144,14 @@ async fn the_catalogue_has_one_definition_a_code() {
     for known in ["run_cancelled", "thread_busy", "input_schema_violation", "run_not_interrupted"] {
         assert!(codes.contains(&known), "{known}");
     }
-    let own = face.got("/agents/actor/errors").await;
+    let own = face.get_ok("/agents/actor/errors").await;
     assert_eq!(own["errors"].as_array().unwrap().len(), 1, "{own}");
     let declared = &own["errors"][0];
     assert_eq!(text(declared, "/code"), "out_of_paper");
     assert!(declared["errcode"].as_u64().unwrap() >= 10_000, "{declared}");
     assert_eq!(declared["transient"], true);
     assert_eq!(declared["schema"]["required"], json!(["tray"]));
-    assert_eq!(face.got("/agents/plain/errors").await["errors"], json!([]));
+    assert_eq!(face.get_ok("/agents/plain/errors").await["errors"], json!([]));
 }
 
 #[tokio::test]
@@ -159,28 +163,28 @@ async fn everybody_learns_how_to_show_who_they_are() {
         ("/authentication".to_owned(), &stranger),
         (format!("/agents/{id}/authentication"), &stranger),
     ] {
-        let reply = face.seen_by(reader, Method::GET, &path, &Value::Null).await;
+        let reply = face.send_as(reader, Method::GET, &path, &Value::Null).await;
         assert_eq!(reply.status, 200, "{path}");
         let ways = reply.json();
         assert_eq!(ways["required"], true);
         assert_eq!(ways["schemes"]["x-api-key"]["type"], "apiKey");
         assert_eq!(ways["schemes"]["bearer"]["scheme"], "bearer");
         assert!(ways.get("permissions").is_none() && ways.get("agent_id").is_none(), "{ways}");
-        let known = face.got(&path).await;
+        let known = face.get_ok(&path).await;
         let rights = ["read", "run", "answer", "admin", "server"];
         assert_eq!(known["permissions"], json!(rights), "{known}");
     }
     let refused =
-        face.seen_by(&stranger, Method::GET, &format!("/agents/{id}"), &Value::Null).await;
-    assert_eq!(refusal(&refused), said(401, "unauthenticated"));
+        face.send_as(&stranger, Method::GET, &format!("/agents/{id}"), &Value::Null).await;
+    assert_eq!(refusal(&refused), expected_refusal(401, "unauthenticated"));
     assert!(refused.headers["link"].to_str().unwrap().contains("/authentication"));
 }
 
 #[tokio::test]
 async fn slashes_and_unknown_parameters_are_overlooked() {
     let face = Face::with(ConnectOptions::default()).await;
-    let agent = face.got("/agents/actor").await;
+    let agent = face.get_ok("/agents/actor").await;
     for path in ["//agents//actor", "/agents/actor/", "/agents/actor?x=1", "///agents/actor//?y"] {
-        assert_eq!(face.got(path).await, agent, "{path}");
+        assert_eq!(face.get_ok(path).await, agent, "{path}");
     }
 }

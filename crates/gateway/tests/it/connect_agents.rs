@@ -131,17 +131,17 @@ impl Agent for Actor {
             }
             "sleep" => {
                 context.cancelled().await;
-                Err(AgentError::stopped())
+                Err(AgentError::run_stopped())
             }
             "hold" => {
                 let permit = tokio::select! {
                     permit = self.gate.acquire() => permit,
-                    () = context.cancelled() => return Err(AgentError::stopped()),
+                    () = context.cancelled() => return Err(AgentError::run_stopped()),
                 };
                 permit.unwrap().forget();
                 remember(&context, text).await
             }
-            "fail" => Err(AgentError::failed("as told")),
+            "fail" => Err(AgentError::agent_failed("as told")),
             "declared" => {
                 Err(AgentError::new("out_of_paper", "no paper")
                     .with_data(json(&json!({"tray": 2}))))

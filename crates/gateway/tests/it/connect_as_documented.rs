@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_gateway::{ConnectOptions, ErrorBody};
 
-use crate::connect::{Face, NOBODY, refusal, said, told};
+use crate::connect::{Face, NOBODY, expected_refusal, refusal, run_body};
 use crate::rig::text;
 
 fn documented() -> ConnectOptions {
@@ -14,19 +14,19 @@ fn documented() -> ConnectOptions {
 async fn every_mount_has_the_documents_names_beside_the_others() {
     for options in [documented(), ConnectOptions::default()] {
         let face = Face::with(options).await;
-        let agents = face.posted("/agents/search", &json!({})).await;
+        let agents = face.post_ok("/agents/search", &json!({})).await;
         for agent in agents.as_array().unwrap() {
             assert_eq!(agent["id"], agent["agent_id"]);
         }
         let said_x = json!({"message": "x"});
-        let done = face.posted("/runs/wait", &told("say", "x")).await;
+        let done = face.post_ok("/runs/wait", &run_body("say", "x")).await;
         assert_eq!((&done["output"]["values"], &done["output"]["result"]), (&said_x, &said_x));
         assert_eq!((text(&done, "/type"), &done["result"]), ("result", &said_x));
-        let asks = face.posted("/runs/wait", &told("ask", "")).await;
+        let asks = face.post_ok("/runs/wait", &run_body("ask", "")).await;
         let names = (text(&asks, "/type"), text(&asks, "/interrupt_type"));
         assert_eq!(names, ("interrupt", "approval"));
         assert_eq!(asks["interrupt_payload"], json!({"question": "shall I?"}));
-        let streamed = face.post("/runs/stream", &told("say", "x")).await;
+        let streamed = face.post("/runs/stream", &run_body("say", "x")).await;
         let events = String::from_utf8(streamed.body.to_vec()).unwrap();
         assert!(events.contains(r#""result":{"message":"x"}"#), "{events}");
     }
@@ -59,20 +59,20 @@ async fn a_state_that_nobody_declares_can_be_hidden() {
         let thread = face.thread().await;
         let path = format!("/threads/{thread}");
         let body = json!({"agent_id": "secretive", "input": {}});
-        face.posted(&format!("{path}/runs/wait"), &body).await;
-        let shown = face.got(&path).await;
+        face.post_ok(&format!("{path}/runs/wait"), &body).await;
+        let shown = face.get_ok(&path).await;
         assert_eq!(shown.get("values").is_none(), hidden, "{shown}");
-        let history = face.got(&format!("{path}/history")).await;
+        let history = face.get_ok(&format!("{path}/history")).await;
         assert_eq!(history.as_array().unwrap().is_empty(), hidden, "{history}");
-        let found = face.posted("/threads/search", &json!({})).await;
+        let found = face.post_ok("/threads/search", &json!({})).await;
         assert_eq!(found[0].get("values").is_none(), hidden);
         let state = face.get(&format!("{path}/state")).await;
         assert_eq!(state.status, if hidden { 404 } else { 200 });
         let chat = json!({"agent_id": "puppet", "input": "hello"});
-        for body in [told("say", "x"), chat] {
+        for body in [run_body("say", "x"), chat] {
             let open = face.thread().await;
-            face.posted(&format!("/threads/{open}/runs/wait"), &body).await;
-            let shown = face.got(&format!("/threads/{open}")).await;
+            face.post_ok(&format!("/threads/{open}/runs/wait"), &body).await;
+            let shown = face.get_ok(&format!("/threads/{open}")).await;
             assert!(shown.get("values").is_some(), "{shown}");
         }
     }
@@ -99,7 +99,7 @@ async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
     for _ in 0..3 {
         let thread = face.thread().await;
         let body = json!({"agent_id": "secretive", "input": {}});
-        face.posted(&format!("/threads/{thread}/runs/wait"), &body).await;
+        face.post_ok(&format!("/threads/{thread}/runs/wait"), &body).await;
         hidden.push(thread);
         // A thread whose state a client has set itself.
         let thread = face.thread().await;
@@ -110,7 +110,7 @@ async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
         open.insert(0, thread);
     }
     let ids = async |body: Value| -> Vec<String> {
-        let found = face.posted("/threads/search", &body).await;
+        let found = face.post_ok("/threads/search", &body).await;
         let all = found.as_array().unwrap().iter();
         all.map(|it| text(it, "/thread_id").to_owned()).collect()
     };
@@ -121,15 +121,15 @@ async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
     let path = format!("/threads/{}", hidden[0]);
     for patch in [json!({"values": secret}), json!({"messages": []})] {
         let reply = face.patch(&path, &patch).await;
-        assert_eq!(refusal(&reply), said(422, "validation_error"), "{patch}");
+        assert_eq!(refusal(&reply), expected_refusal(422, "validation_error"), "{patch}");
     }
     assert_eq!(face.patch(&path, &json!({"metadata": {"a": 1}})).await.json()["metadata"]["a"], 1);
     // Neither a copy nor the run's removal reveals it.
-    let copy = face.posted(&format!("{path}/copy"), &json!({})).await;
+    let copy = face.post_ok(&format!("{path}/copy"), &json!({})).await;
     assert!(copy.get("values").is_none(), "{copy}");
-    let runs = face.got(&format!("{path}/runs")).await;
+    let runs = face.get_ok(&format!("{path}/runs")).await;
     assert_eq!(face.delete(&format!("{path}/runs/{}", text(&runs, "/0/run_id"))).await.status, 204);
-    let shown = face.got(&path).await;
+    let shown = face.get_ok(&path).await;
     assert!(shown.get("values").is_none(), "{shown}");
     assert_eq!(ids(json!({"values": secret})).await, open);
 }

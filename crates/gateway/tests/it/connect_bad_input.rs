@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use trilogue_egress::Policy;
 use trilogue_gateway::{ConnectOptions, Protocol};
 
-use crate::connect::{BASE, Face, NOBODY, refusal, said, told};
+use crate::connect::{BASE, Face, NOBODY, expected_refusal, refusal, run_body};
 use crate::rig::{Setup, text};
 
 /// Everything that a client can read from a server.
 async fn seen(face: &Face) -> Value {
     let all = json!({"limit": 1000});
     json!([
-        face.posted("/runs/search", &all).await,
-        face.posted("/threads/search", &all).await,
-        face.posted("/agents/actor/configurations/search", &all).await,
+        face.post_ok("/runs/search", &all).await,
+        face.post_ok("/threads/search", &all).await,
+        face.post_ok("/agents/actor/configurations/search", &all).await,
     ])
 }
 
@@ -67,11 +67,11 @@ async fn what_is_not_there_is_not_found() {
         ] {
             let body = match method {
                 _ if path.contains("/configurations") => Value::Null,
-                Method::POST | Method::PATCH => told("say", "x"),
+                Method::POST | Method::PATCH => run_body("say", "x"),
                 _ => Value::Null,
             };
             let reply = face.send(method.clone(), &path, &body).await;
-            assert_eq!(refusal(&reply), said(404, code), "{method} {path}");
+            assert_eq!(refusal(&reply), expected_refusal(404, code), "{method} {path}");
             assert_eq!(reply.headers["x-acp-error-code"], code);
         }
     }
@@ -138,23 +138,27 @@ async fn a_body_that_does_not_fit_changes_nothing() {
     for (method, path, bodies) in bodies(&thread) {
         for body in bodies {
             let reply = face.send(method.clone(), &path, &body).await;
-            assert_eq!(refusal(&reply), said(422, "validation_error"), "{path} {body}");
+            assert_eq!(refusal(&reply), expected_refusal(422, "validation_error"), "{path} {body}");
             assert!(reply.json()["data"]["errors"][0]["message"].is_string(), "{}", reply.json());
         }
         for malformed in
             ["{", "nul", "{\"metadata\":{},}", "\u{0}", "{} {}", "{\"name\":\"\\ud800\"}x"]
         {
             let body = Bytes::from(malformed);
-            let reply = face.sent(&face.client, method.clone(), &path, &[], body).await;
-            assert_eq!(refusal(&reply), said(422, "invalid_json"), "{path} {malformed}");
+            let reply = face.send_raw(&face.client, method.clone(), &path, &[], body).await;
+            assert_eq!(
+                refusal(&reply),
+                expected_refusal(422, "invalid_json"),
+                "{path} {malformed}"
+            );
         }
         let invalid = Bytes::from_static(b"{\"metadata\":{\"a\":\"\xff\"}}");
-        let reply = face.sent(&face.client, method.clone(), &path, &[], invalid).await;
+        let reply = face.send_raw(&face.client, method.clone(), &path, &[], invalid).await;
         assert_eq!(reply.status, 422, "{path} {}", reply.json());
         if path != "/agents/search" {
             let (open, close) = ("[".repeat(200), "]".repeat(200));
             let deep = Bytes::from(format!("{{\"metadata\":{{\"a\":{open}1{close}}}}}"));
-            let reply = face.sent(&face.client, method.clone(), &path, &[], deep).await;
+            let reply = face.send_raw(&face.client, method.clone(), &path, &[], deep).await;
             assert_eq!(reply.status, 422, "{path} {}", reply.json());
         }
     }
@@ -205,14 +209,19 @@ async fn input_and_config_that_do_not_fit_name_the_place() {
                 ),
             ] {
                 let reply = face.post(&path, &body).await;
-                assert_eq!(refusal(&reply), said(422, code), "{path} {body} {}", reply.json());
+                assert_eq!(
+                    refusal(&reply),
+                    expected_refusal(422, code),
+                    "{path} {body} {}",
+                    reply.json()
+                );
                 if !place.is_empty() {
                     assert_eq!(text(&reply.json(), "/data/path"), place, "{}", reply.json());
                 }
             }
             let unknown = json!({"agent_id": NOBODY, "input": {}});
             let reply = face.post(&path, &unknown).await;
-            assert_eq!(refusal(&reply), said(404, "agent_not_found"), "{path}");
+            assert_eq!(refusal(&reply), expected_refusal(404, "agent_not_found"), "{path}");
         }
     }
     assert_eq!(seen(&face).await, before);
@@ -225,7 +234,7 @@ async fn what_has_no_effect_is_said() {
     let reply = face.post("/runs/wait", &plain).await;
     assert_eq!(reply.status, 200, "{}", reply.json());
     assert!(reply.headers["warning"].to_str().unwrap().contains("callback"));
-    let mut deep = told("say", "x");
+    let mut deep = run_body("say", "x");
     deep["config"] = json!({"recursion_limit": 5, "tags": ["a"]});
     let reply = face.post("/runs/wait", &deep).await;
     assert!(reply.headers["warning"].to_str().unwrap().contains("recursion_limit"));
@@ -247,7 +256,7 @@ async fn what_has_no_effect_is_said() {
     let empty = json!({"agent_id": "plain", "input": "x", "config": {}});
     let quiet = face.post("/runs/wait", &empty).await;
     assert!(quiet.headers.get("warning").is_none(), "{:?}", quiet.headers);
-    let quiet = face.post("/runs/wait", &told("say", "x")).await;
+    let quiet = face.post("/runs/wait", &run_body("say", "x")).await;
     assert!(quiet.headers.get("warning").is_none());
 }
 
@@ -258,23 +267,23 @@ async fn what_is_too_large_is_refused() {
     let large = json!({"input": {"do": "say"}, "metadata": {"a": "x".repeat(70_000)}});
     for path in ["/runs", "/runs/wait", "/runs/stream"] {
         let reply = face.post(path, &large).await;
-        assert_eq!(refusal(&reply), said(413, "payload_too_large"), "{path}");
+        assert_eq!(refusal(&reply), expected_refusal(413, "payload_too_large"), "{path}");
     }
     let long = json!({"input": {"do": "say"}, "webhook": format!("https://a.example/{}", "x".repeat(70_000))});
-    assert_eq!(refusal(&face.post("/runs", &long).await), said(422, "invalid_webhook"));
+    assert_eq!(refusal(&face.post("/runs", &long).await), expected_refusal(422, "invalid_webhook"));
     assert_eq!(seen(&face).await, before);
 }
 
 #[tokio::test]
 async fn secrets_are_not_shown_again() {
     let face = Face::start().await;
-    let mut body = told("config", "");
+    let mut body = run_body("config", "");
     body["config"] = json!({"key": "hunter2", "style": "formal"});
-    let done = face.posted("/runs/wait", &body).await;
+    let done = face.post_ok("/runs/wait", &body).await;
     assert!(text(&done, "/output/values/message").contains("hunter2"), "the agent gets it");
     assert_eq!(done["run"]["creation"]["config"], json!({"style": "formal"}));
     let made =
-        face.posted("/agents/actor/configurations", &json!({"config": {"key": "hunter2"}})).await;
+        face.post_ok("/agents/actor/configurations", &json!({"config": {"key": "hunter2"}})).await;
     assert!(!made.to_string().contains("hunter2"), "{made}");
 }
 
@@ -288,11 +297,11 @@ async fn methods_that_a_path_does_not_have_are_named() {
         (Method::GET, "/threads/search/copy"),
     ] {
         let reply = face.send(method.clone(), path, &Value::Null).await;
-        assert_eq!(refusal(&reply), said(405, "method_not_allowed"), "{method} {path}");
+        assert_eq!(refusal(&reply), expected_refusal(405, "method_not_allowed"), "{method} {path}");
         assert!(reply.headers.contains_key("allow"));
     }
     let reply = face.get("/nothing/here").await;
-    assert_eq!(refusal(&reply), said(404, "not_found"));
+    assert_eq!(refusal(&reply), expected_refusal(404, "not_found"));
 }
 
 #[tokio::test]
@@ -319,7 +328,7 @@ async fn an_agent_without_threads_leaves_none_behind() {
     let body = json!({"agent_id": "plain", "input": "x", "on_completion": "keep"});
     for path in ["/runs", "/runs/wait", "/runs/stream"] {
         let reply = face.post(path, &body).await;
-        assert_eq!(refusal(&reply), said(422, "threads_not_supported"), "{path}");
+        assert_eq!(refusal(&reply), expected_refusal(422, "threads_not_supported"), "{path}");
     }
     assert_eq!(seen(&face).await, before);
 }
@@ -337,7 +346,7 @@ async fn content_that_is_called_base64_and_is_none_is_refused() {
     let run = |content: &str| json!({ "agent_id": "plain", "input": image(content) });
     let before = seen(&face).await;
     let reply = face.send(Method::POST, "/runs/wait", &run("a$b")).await;
-    assert_eq!(refusal(&reply), said(422, "input_schema_violation"), "{reply:?}");
+    assert_eq!(refusal(&reply), expected_refusal(422, "input_schema_violation"), "{reply:?}");
     assert!(format!("{reply:?}").contains("/input/messages/0/content/1/metadata/content"));
     assert_eq!(seen(&face).await, before);
     let reply = face.send(Method::POST, "/runs/wait", &run("aGk=")).await;

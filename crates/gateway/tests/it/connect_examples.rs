@@ -99,17 +99,17 @@ impl Walk {
         if let Some(wanted) = step.get("callback") {
             let delivery = self.receiver.wait_for(1, LIMIT).await.unwrap().remove(0);
             let body = serde_json::from_slice(&delivery.body).unwrap();
-            return self.held(step, wanted, &body);
+            return self.assert_fits(step, wanted, &body);
         }
         if let Some(wanted) = step.get("events") {
             return self.streamed(step, wanted).await;
         }
         let status = step.get("status").map_or(200, |status| status.as_u64().unwrap());
         let reply = match step.get("until") {
-            None => self.sent(step).await,
+            None => self.send(step).await,
             Some(_) => {
                 let look = async || {
-                    let reply = self.sent(step).await;
+                    let reply = self.send(step).await;
                     self.misfit(&step["expect"], &reply.json()).is_none().then_some(reply)
                 };
                 until(&self.what, LIMIT, look).await.unwrap()
@@ -118,26 +118,26 @@ impl Walk {
         assert_eq!(u64::from(reply.status), status, "{}: {}", self.what, reply.json());
         if status != 204 {
             let body = reply.json();
-            self.held(step, &step["expect"], &body);
+            self.assert_fits(step, &step["expect"], &body);
             self.save(step, &body);
         }
     }
 
-    async fn sent(&self, step: &Value) -> Reply {
+    async fn send(&self, step: &Value) -> Reply {
         let (method, path) = step["send"].as_str().unwrap().split_once(' ').unwrap();
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let body = self.filled(&step["body"]);
         let path = self.filled(&Value::from(path));
         let stranger = self.face.rig.stranger();
         let client = if step.get("anonymous").is_some() { &stranger } else { &self.face.client };
-        self.face.seen_by(client, method, path.as_str().unwrap(), &body).await
+        self.face.send_as(client, method, path.as_str().unwrap(), &body).await
     }
 
     /// Streams until every output was seen. A stream can skip an output that is soon followed by another one, so this retries.
     async fn streamed(&self, step: &Value, wanted: &Value) {
         let last = RefCell::new(Value::Null);
         let look = async || {
-            let reply = self.sent(step).await;
+            let reply = self.send(step).await;
             assert_eq!(reply.status, 200, "{}: {}", self.what, reply.json());
             let (run, events) = events(&String::from_utf8_lossy(&reply.body));
             assert_eq!(run.is_some(), self.as_documented, "{}", self.what);
@@ -150,10 +150,10 @@ impl Walk {
         let found = until("the events of the document", LIMIT, look).await;
         let last = last.into_inner();
         assert!(found.is_ok(), "{}: {last}", self.what);
-        self.held(step, wanted, &last);
+        self.assert_fits(step, wanted, &last);
     }
 
-    fn held(&self, step: &Value, wanted: &Value, found: &Value) {
+    fn assert_fits(&self, step: &Value, wanted: &Value, found: &Value) {
         assert_eq!(self.misfit(wanted, found), None, "{}: {found}", self.what);
         if let Some(documented) = step.get("documented") {
             assert_eq!(self.misfit(documented, found), None, "{}: {found}", self.what);

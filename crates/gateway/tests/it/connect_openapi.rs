@@ -29,7 +29,7 @@ fn check_references(document: &Value, at: &Value) {
 async fn document(face: &Face, path: &str) -> Value {
     // The protocol's own document is public; those of agents need a token.
     let reader = if path.contains("/agents/") { face.rig.alice() } else { face.rig.stranger() };
-    let reply = face.seen_by(&reader, Method::GET, path, &Value::Null).await;
+    let reply = face.send_as(&reader, Method::GET, path, &Value::Null).await;
     assert_eq!(reply.status, 200, "{path}");
     let document = reply.json();
     assert!(text(&document, "/servers/0/url").ends_with(BASE));
@@ -72,5 +72,5 @@ async fn an_agents_document_has_its_schemas_and_what_it_does() {
     for member in ["webhook", "callback", "stream_mode", "configuration_id"] {
         assert!(request.get(member).is_none(), "{member}");
     }
-    assert_eq!(request["agent_id"]["default"], face.got("/agents/plain").await["agent_id"]);
+    assert_eq!(request["agent_id"]["default"], face.get_ok("/agents/plain").await["agent_id"]);
 }

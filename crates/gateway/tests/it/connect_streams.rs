@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use trilogue_gateway::Options;
 
-use crate::connect::{BASE, Face, refusal, said, told};
+use crate::connect::{BASE, Face, expected_refusal, refusal, run_body};
 use crate::connect_document::hold_event;
 use crate::rig::{Setup, kinds, text};
 
@@ -40,7 +40,7 @@ async fn a_stream_ends_with_the_whole_output() {
     let face = Face::start().await;
     let thread = face.thread().await;
     for path in ["/runs/stream".to_owned(), format!("/threads/{thread}/runs/stream")] {
-        let all = streamed(&face, &path, &told("stream", "")).await;
+        let all = streamed(&face, &path, &run_body("stream", "")).await;
         let (last, before) = all.split_last().unwrap();
         assert_eq!(last.1["status"], "success");
         assert_eq!(last.1["values"], json!({"message": "xxx!"}));
@@ -54,7 +54,7 @@ async fn a_stream_ends_with_the_whole_output() {
 #[tokio::test]
 async fn updates_come_alone_or_beside_the_output() {
     let face = Face::start().await;
-    let mut body = told("stream", "");
+    let mut body = run_body("stream", "");
     for (mode, values, updates) in [
         (json!("custom"), false, 3),
         (json!(["values", "custom"]), true, 3),
@@ -80,15 +80,15 @@ async fn updates_come_alone_or_beside_the_output() {
 #[tokio::test]
 async fn a_question_and_an_error_end_a_stream() {
     let face = Face::start().await;
-    let asks = streamed(&face, "/runs/stream", &told("ask", "")).await;
+    let asks = streamed(&face, "/runs/stream", &run_body("ask", "")).await;
     let (_, last) = asks.last().unwrap();
     assert_eq!((text(last, "/type"), text(last, "/status")), ("interrupt", "interrupted"));
     assert_eq!(last["interrupt"], json!({"approval": {"question": "shall I?"}}));
     let run = format!("/runs/{}", text(last, "/run_id"));
-    face.posted(&run, &json!({"approved": true})).await;
-    let done = face.got(&format!("{run}/wait")).await;
+    face.post_ok(&run, &json!({"approved": true})).await;
+    let done = face.get_ok(&format!("{run}/wait")).await;
     assert_eq!(done["run"]["status"], "success");
-    let fails = streamed(&face, "/runs/stream", &told("fail", "")).await;
+    let fails = streamed(&face, "/runs/stream", &run_body("fail", "")).await;
     let (_, last) = fails.last().unwrap();
     assert_eq!((text(last, "/type"), text(last, "/code")), ("error", "agent_error"));
     assert_eq!(kinds(&fails).iter().filter(|kind| **kind == "error").count(), 1);
@@ -97,22 +97,22 @@ async fn a_question_and_an_error_end_a_stream() {
 #[tokio::test]
 async fn a_run_that_has_ended_is_joined_at_its_end() {
     let face = Face::start().await;
-    let mut body = told("stream", "");
+    let mut body = run_body("stream", "");
     body["stream_mode"] = json!(["values", "custom"]);
     let id = face.begin("/runs", &body).await;
-    face.got(&format!("/runs/{id}/wait")).await;
+    face.get_ok(&format!("/runs/{id}/wait")).await;
     let path = format!("/runs/{id}/stream");
     let joined = events(&face.get(&path).await.body);
     assert_eq!(kinds(&joined), ["values"]);
     assert_eq!(joined[0].1["status"], "success");
     let headers = [("last-event-id", "0")];
-    let again = face.sent(&face.client, Method::GET, &path, &headers, Bytes::new()).await;
+    let again = face.send_raw(&face.client, Method::GET, &path, &headers, Bytes::new()).await;
     let again = events(&again.body);
     assert_eq!(kinds(&again).iter().filter(|kind| **kind == "custom").count(), 3);
     assert_eq!(again.last().unwrap(), joined.last().unwrap());
     let headers = [("last-event-id", "nonsense")];
-    let reply = face.sent(&face.client, Method::GET, &path, &headers, Bytes::new()).await;
-    assert_eq!(refusal(&reply), said(422, "validation_error"));
+    let reply = face.send_raw(&face.client, Method::GET, &path, &headers, Bytes::new()).await;
+    assert_eq!(refusal(&reply), expected_refusal(422, "validation_error"));
 }
 
 #[tokio::test]
@@ -126,23 +126,27 @@ async fn what_is_not_streamed_is_refused_before_anything_runs() {
     ] {
         let body = json!({"agent_id": agent, "input": "x", "stream_mode": mode});
         let reply = face.post("/runs/stream", &body).await;
-        assert_eq!(refusal(&reply), said(422, "stream_mode_not_supported"), "{agent} {mode}");
+        assert_eq!(
+            refusal(&reply),
+            expected_refusal(422, "stream_mode_not_supported"),
+            "{agent} {mode}"
+        );
     }
-    assert_eq!(face.posted("/runs/search", &json!({})).await, json!([]));
+    assert_eq!(face.post_ok("/runs/search", &json!({})).await, json!([]));
 }
 
 #[tokio::test]
 async fn a_run_whose_stream_finds_no_room_goes_on_only_where_its_client_said_so() {
     let options = Options { max_streams: 1, ..Options::default() };
     let face = Face::of(Setup { options, ..Setup::default() }).await;
-    let held = face.begin("/runs", &told("hold", "x")).await;
+    let held = face.begin("/runs", &run_body("hold", "x")).await;
     let _held = face.client.stream(&format!("{BASE}/runs/{held}/stream"), None).await.unwrap();
     for (word, status) in [("cancel", "error"), ("continue", "pending")] {
-        let mut body = told("hold", "x");
+        let mut body = run_body("hold", "x");
         body["on_disconnect"] = json!(word);
         body["metadata"] = json!({"on": word});
         assert_eq!(face.post("/runs/stream", &body).await.status, 429, "{word}");
-        let found = face.posted("/runs/search", &json!({"metadata": {"on": word}})).await;
+        let found = face.post_ok("/runs/search", &json!({"metadata": {"on": word}})).await;
         let path = format!("/runs/{}", text(&found, "/0/run_id"));
         face.reach(&path, status).await;
         if word == "continue" {

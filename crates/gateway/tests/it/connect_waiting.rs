@@ -10,32 +10,32 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trilogue_gateway::{ConnectOptions, Mount, Options};
 
-use crate::connect::{BASE, Face, refusal, said, told};
+use crate::connect::{BASE, Face, expected_refusal, refusal, run_body};
 use crate::rig::{LIMIT, Setup, text};
 
 #[tokio::test]
 async fn an_impatient_client_gets_nothing_and_the_run_goes_on() {
     let face = Face::start().await;
-    let id = face.begin("/runs", &told("hold", "x")).await;
+    let id = face.begin("/runs", &run_body("hold", "x")).await;
     for query in ["timeout=0", "timeout=0.05", "block_timeout=0", "timeout=1e-3"] {
         let reply = face.get(&format!("/runs/{id}/wait?{query}")).await;
         assert_eq!((reply.status, reply.body.len()), (204, 0), "{query}");
         assert_eq!(reply.headers["x-run-id"], id);
     }
     assert_eq!(face.get(&format!("/runs/{id}/output")).await.status, 204);
-    let reply = face.post("/runs/wait?timeout=0.05", &told("hold", "y")).await;
+    let reply = face.post("/runs/wait?timeout=0.05", &run_body("hold", "y")).await;
     assert_eq!(reply.status, 204);
     let other = reply.headers["x-run-id"].to_str().unwrap().to_owned();
     for bad in ["timeout=-1", "timeout=x", "timeout=", "timeout=inf", "timeout=NaN", "timeout=1e9"]
     {
         let reply = face.get(&format!("/runs/{id}/wait?{bad}")).await;
-        assert_eq!(refusal(&reply), said(422, "validation_error"), "{bad}");
+        assert_eq!(refusal(&reply), expected_refusal(422, "validation_error"), "{bad}");
     }
     face.gate.add_permits(2);
     for run in [id, other] {
-        let done = face.got(&format!("/runs/{run}/wait?timeout=20")).await;
+        let done = face.get_ok(&format!("/runs/{run}/wait?timeout=20")).await;
         assert_eq!(done["run"]["status"], "success", "{done}");
-        let at_once = face.got(&format!("/runs/{run}/wait?timeout=0")).await;
+        let at_once = face.get_ok(&format!("/runs/{run}/wait?timeout=0")).await;
         assert_eq!(at_once, done);
     }
 }
@@ -45,7 +45,7 @@ async fn a_wait_ends_by_the_servers_limit_and_the_run_goes_on() {
     let options = Options { max_wait: Duration::from_millis(50), ..Options::default() };
     let mounts = Some(vec![Mount::new(ConnectOptions::default(), BASE).unwrap()]);
     let face = Face::of(Setup { options, mounts, ..Setup::default() }).await;
-    let id = face.begin("/runs", &told("hold", "x")).await;
+    let id = face.begin("/runs", &run_body("hold", "x")).await;
     for query in ["", "?timeout=3600"] {
         let reply = face.get(&format!("/runs/{id}/wait{query}")).await;
         assert_eq!((reply.status, reply.body.len()), (204, 0), "{query}");
@@ -54,7 +54,7 @@ async fn a_wait_ends_by_the_servers_limit_and_the_run_goes_on() {
         let cut = "199 - \"the server waits at most 0.05 seconds: server.limits.max_wait\"";
         assert_eq!(warning, (!query.is_empty()).then_some(cut), "{query}");
     }
-    let reply = face.post("/runs/wait", &told("hold", "y")).await;
+    let reply = face.post("/runs/wait", &run_body("hold", "y")).await;
     assert_eq!(reply.status, 204);
     face.gate.add_permits(2);
     let created = reply.headers["x-run-id"].to_str().unwrap();
@@ -71,18 +71,18 @@ async fn a_time_to_wait_in_the_body_is_not_ignored_in_silence() {
         let mounts = Some(vec![Mount::new(options, BASE).unwrap()]);
         let face = Face::of(Setup { mounts, ..Setup::default() }).await;
         for name in ["timeout", "block_timeout"] {
-            let mut body = told("echo", "x");
+            let mut body = run_body("echo", "x");
             body[name] = json!(5);
             let reply = face.post("/runs/wait", &body).await;
             if as_documented {
-                assert_eq!(refusal(&reply), said(422, "validation_error"), "{name}");
+                assert_eq!(refusal(&reply), expected_refusal(422, "validation_error"), "{name}");
             } else {
                 let warning =
                     format!("199 - \"'{name}' in the body has no effect: send it in the query\"");
                 assert_eq!(reply.status, 200, "{name}");
                 assert_eq!(reply.headers["warning"], warning, "{name}");
             }
-            let reply = face.post(&format!("/runs/wait?{name}=5"), &told("echo", "x")).await;
+            let reply = face.post(&format!("/runs/wait?{name}=5"), &run_body("echo", "x")).await;
             assert_eq!((reply.status, reply.headers.get("warning")), (200, None), "{name}");
         }
     }
@@ -91,7 +91,7 @@ async fn a_time_to_wait_in_the_body_is_not_ignored_in_silence() {
 #[tokio::test]
 async fn a_wait_that_takes_long_is_kept_alive_with_blank_space() {
     let face = Face::start().await;
-    let id = face.begin("/runs", &told("hold", "x")).await;
+    let id = face.begin("/runs", &run_body("hold", "x")).await;
     let mut connection = TcpStream::connect(face.rig.address).await.unwrap();
     let request = format!(
         "GET {BASE}/runs/{id}/wait HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer alpha-alice\r\nconnection: close\r\n\r\n",
@@ -121,12 +121,12 @@ async fn hang_up(face: &Face, path: &str, body: &Value) -> String {
     let sending = async move { client.send(Method::POST, &address, &[], body).await };
     let request = tokio::spawn(sending);
     let found = async || {
-        let runs = face.posted("/runs/search", &json!({"status": "pending"})).await;
+        let runs = face.post_ok("/runs/search", &json!({"status": "pending"})).await;
         runs[0]["run_id"].as_str().map(str::to_owned)
     };
     let id = trilogue_testkit::until("the run to be there", LIMIT, found).await.unwrap();
     let begun = async || {
-        let run = face.got(&format!("/runs/{id}")).await;
+        let run = face.get_ok(&format!("/runs/{id}")).await;
         (run["phase"] == "running").then_some(())
     };
     trilogue_testkit::until("the run to be at work", LIMIT, begun).await.unwrap();
@@ -138,11 +138,11 @@ async fn hang_up(face: &Face, path: &str, body: &Value) -> String {
 async fn who_hangs_up_cancels_the_run_unless_told_otherwise() {
     let face = Face::start().await;
     for path in ["/runs/wait", "/runs/stream"] {
-        let id = hang_up(&face, path, &told("sleep", "")).await;
+        let id = hang_up(&face, path, &run_body("sleep", "")).await;
         let gone = face.reach(&format!("/runs/{id}"), "error").await;
         assert_eq!(text(&gone, "/phase"), "cancelled", "{path}");
     }
-    let mut stays = told("hold", "x");
+    let mut stays = run_body("hold", "x");
     stays["on_disconnect"] = json!("continue");
     let id = hang_up(&face, "/runs/wait", &stays).await;
     face.gate.add_permits(1);
@@ -153,12 +153,12 @@ async fn who_hangs_up_cancels_the_run_unless_told_otherwise() {
 #[tokio::test]
 async fn who_joins_and_hangs_up_cancels_nothing() {
     let face = Face::start().await;
-    let id = face.begin("/runs", &told("hold", "x")).await;
+    let id = face.begin("/runs", &run_body("hold", "x")).await;
     for path in ["wait", "stream"] {
         let path = format!("/runs/{id}/{path}");
         assert!(timeout(Duration::from_millis(200), face.get(&path)).await.is_err(), "{path}");
     }
     face.gate.add_permits(1);
-    let done = face.got(&format!("/runs/{id}/wait")).await;
+    let done = face.get_ok(&format!("/runs/{id}/wait")).await;
     assert_eq!(done["run"]["status"], "success");
 }

@@ -39,7 +39,7 @@ fn content(updates: &[Value]) -> Vec<(String, Value)> {
 async fn the_documents_content_blocks_pass_unchanged_or_are_refused() {
     for (rig, mode) in rigs().await {
         for row in documents::content() {
-            let (mut editor, session) = rig.door().opened("hosted").await;
+            let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
             let (word, block) = (json!({"type": "text", "text": "content "}), &row["block"]);
             let params = json!({"sessionId": session, "prompt": [word, block]});
             if row.get(mode).is_some() {
@@ -53,7 +53,7 @@ async fn the_documents_content_blocks_pass_unchanged_or_are_refused() {
             let live: Vec<_> =
                 kinds.iter().map(|kind| ((*kind).to_owned(), block.clone())).collect();
             assert_eq!(content(&editor.updates), live, "{mode} {row}");
-            let loaded = rig.door().joined("hosted", &session).await;
+            let loaded = rig.editor_socket().load_session("hosted", &session).await;
             let user = |content: &Value| ("user_message_chunk".to_owned(), content.clone());
             let replay = [vec![user(&word), user(block)], live].concat();
             assert_eq!(content(&loaded.updates), replay, "{mode} {row}");
@@ -107,7 +107,7 @@ async fn the_documents_turns_have_the_ids_of_both_sides() {
     for (rig, mode) in rigs().await {
         for row in documents::message_ids() {
             let (agent, words) = (row["agent"].as_str().unwrap(), &row["text"]);
-            let (mut editor, session) = rig.door().opened(agent).await;
+            let (mut editor, session) = rig.editor_socket().open_session(agent).await;
             let prompt = json!([{"type": "text", "text": words}]);
             let mut params = json!({"sessionId": session, "prompt": prompt});
             if let Some(id) = row.get("messageId") {
@@ -126,7 +126,7 @@ async fn the_documents_turns_have_the_ids_of_both_sides() {
                 assert_eq!(update["text"], expected["text"], "{mode} {row}");
                 ids.bind(&expected["messageId"], &update["messageId"]);
             }
-            let loaded = rig.door().joined(agent, &session).await;
+            let loaded = rig.editor_socket().load_session(agent, &session).await;
             let replay = chunks(&loaded, &["user_message_chunk", "agent_message_chunk"]);
             assert_eq!(replay[1..], live, "{mode} {row}");
             assert_eq!(&replay[0]["text"], words);

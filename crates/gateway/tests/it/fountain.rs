@@ -45,7 +45,7 @@ pub(crate) fn card(name: &str) -> AgentCard {
     }
 }
 
-fn failed<E: std::fmt::Display>(error: E) -> Failure {
+fn stopped_failure<E: std::fmt::Display>(error: E) -> Failure {
     Failure { code: "stopped".to_owned(), message: error.to_string(), transient: false, data: None }
 }
 
@@ -93,13 +93,13 @@ impl Backend for Fountain {
         loop {
             let step = tokio::select! {
                 step = steps.recv() => step,
-                () = context.cancelled() => return Err(failed("cancelled")),
+                () = context.cancelled() => return Err(stopped_failure("cancelled")),
             };
             let body = match step {
-                None => return Err(failed("the test is over")),
-                Some(Step::Fail) => return Err(failed("as told")),
+                None => return Err(stopped_failure("the test is over")),
+                Some(Step::Fail) => return Err(stopped_failure("as told")),
                 Some(Step::Sync(done)) => {
-                    context.commit().await.map_err(failed)?;
+                    context.commit().await.map_err(stopped_failure)?;
                     // The test may have stopped waiting.
                     let _ = done.send(());
                     continue;
@@ -109,7 +109,7 @@ impl Backend for Fountain {
                         payload: json(&serde_json::json!({"may": "I"})),
                         ..Interrupt::new(InterruptKind::Custom("whether".to_owned()))
                     };
-                    context.ask(asked).await.map_err(failed)?;
+                    context.ask(asked).await.map_err(stopped_failure)?;
                     continue;
                 }
                 Some(Step::Output(value)) => Body::State(StateEvent::Output(json(&value))),
@@ -119,11 +119,11 @@ impl Backend for Fountain {
                 }
                 Some(Step::End(value)) => {
                     let result = Body::Run(RunEvent::Result(json(&value)));
-                    context.emit(result, None).await.map_err(failed)?;
+                    context.emit(result, None).await.map_err(stopped_failure)?;
                     return Ok(Ending::Completed);
                 }
             };
-            context.emit(body, None).await.map_err(failed)?;
+            context.emit(body, None).await.map_err(stopped_failure)?;
         }
     }
 }
@@ -157,8 +157,8 @@ impl Backend for Quick {
             _ => Json::empty_object(),
         };
         let values = Body::State(StateEvent::Values(value.clone()));
-        context.emit(values, None).await.map_err(failed)?;
-        context.emit(Body::Run(RunEvent::Result(value)), None).await.map_err(failed)?;
+        context.emit(values, None).await.map_err(stopped_failure)?;
+        context.emit(Body::Run(RunEvent::Result(value)), None).await.map_err(stopped_failure)?;
         Ok(Ending::Completed)
     }
 }

@@ -26,7 +26,7 @@ struct Requests(SendRequest<Bytes>);
 struct Connection(JoinHandle<Result<(), h2::Error>>);
 
 impl Connection {
-    async fn ended(self) {
+    async fn wait_for_end(self) {
         drop(timeout(LIMIT, self.0).await.unwrap());
     }
 }
@@ -101,7 +101,7 @@ async fn responses_without_a_token_that_are_not_taken_are_few_and_end_with_their
     assert!(refused.body().is_end_stream(), "what is refused waits for no window");
     // Requests with a token are served on the same connection.
     assert_eq!(closed.as_alice(Method::GET, "/api/v1/status", None).await.status(), 200);
-    connection.ended().await;
+    connection.wait_for_end().await;
 
     // Without such a request too, and even if the client keeps sending requests.
     let (closed, connection) = Requests::open(&rig).await;
@@ -114,7 +114,7 @@ async fn responses_without_a_token_that_are_not_taken_are_few_and_end_with_their
     };
     timeout(LIMIT, asking).await.expect("the server takes no more requests there");
     assert!(asked >= ANONYMOUS, "{asked}");
-    connection.ended().await;
+    connection.wait_for_end().await;
     // The last connection is the one that requests the status.
     let alone = async || (status(&rig, "connections").await == 1).then_some(());
     until("the connections to be gone", LIMIT, alone).await.unwrap();
@@ -149,14 +149,14 @@ async fn event_streams_that_take_nothing_are_let_go_and_disturb_no_other_request
     // A connection that only carries such a stream ends, so its grace period is over. The first connection stays open.
     let (other, ends) = Requests::open(&rig).await;
     let response = other.as_alice(Method::GET, "/api/v1/threads/t/events", None).await;
-    ends.ended().await;
+    ends.wait_for_end().await;
     drop(response);
     let runs = rig.alice().get("/api/v1/runs?thread_id=s").await.unwrap().ok().unwrap();
     let path = format!("/api/v1/runs/{}/cancel", text(&runs, "/items/0/id"));
     rig.alice().post(&path, &json!({})).await.unwrap().ok().unwrap();
     assert_eq!(waiting.await.unwrap().status(), 200);
     drop(held);
-    connection.ended().await;
+    connection.wait_for_end().await;
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_connection_gets_goaway_when_the_server_begins_to_stop() {
     let client = rig.alice();
     let stopping = tokio::spawn(rig.server.shutdown(LIMIT));
     // The run is still running, so only GOAWAY can end the connection.
-    connection.ended().await;
+    connection.wait_for_end().await;
     assert!(sender.ready().await.is_err(), "it takes further requests");
     assert!(!stopping.is_finished());
     let cancel = format!("/api/v1/runs/{}/cancel", text(&run, "/id"));

@@ -7,7 +7,7 @@ use trilogue_testkit::Client;
 use crate::isolation_harness::{Case, hold};
 use crate::rig::{Rig, text};
 
-struct Things {
+struct Fixtures {
     thread: String,
     run: String,
     waiting: String,
@@ -17,7 +17,7 @@ struct Things {
     token: String,
 }
 
-impl Things {
+impl Fixtures {
     async fn of(rig: &Rig) -> Self {
         let client = rig.alice();
         let run = rig.run_on("secret-thread", "large").await;
@@ -154,7 +154,7 @@ async fn a_foreign_id_is_as_unknown_as_one_that_never_was() {
 }
 
 async fn check_every_route(rig: Rig) {
-    let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
+    let (theirs, unknown) = (Fixtures::of(&rig).await, Fixtures::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
     rig.token("alpha", "own", Rights::all(), true).await;
     // A principal of another tenant, and one of the same tenant that sees only its own objects.
@@ -163,7 +163,7 @@ async fn check_every_route(rig: Rig) {
     }
 }
 
-async fn check_stranger(rig: &Rig, mallory: &Client, theirs: &Things, unknown: &Things) {
+async fn check_stranger(rig: &Rig, mallory: &Client, theirs: &Fixtures, unknown: &Fixtures) {
     let own =
         json!({"agent": "puppet", "input": "x", "thread_id": "their-own", "create_thread": true});
     mallory.post("/api/v1/runs", &own).await.unwrap().ok().unwrap();

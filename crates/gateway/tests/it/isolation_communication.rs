@@ -10,7 +10,7 @@ use crate::rig::{Rig, text};
 
 const BASE: &str = "/communication";
 
-struct Things {
+struct Fixtures {
     session: String,
     run: String,
     waiting: String,
@@ -25,7 +25,7 @@ fn new_run(input: &str, session: &str) -> Value {
     json!({"agent_name": "puppet", "input": input, "session_id": session})
 }
 
-impl Things {
+impl Fixtures {
     async fn of(rig: &Rig) -> Self {
         let client = rig.alice();
         let session = "11111111-2222-4333-8444-555555555555".to_owned();
@@ -95,7 +95,7 @@ async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_a_mount() {
 }
 
 async fn check_every_route(rig: Rig) {
-    let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
+    let (theirs, unknown) = (Fixtures::of(&rig).await, Fixtures::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
     rig.token("alpha", "own", Rights::all(), true).await;
     let alice = rig.alice();

@@ -12,7 +12,7 @@ use crate::rig::{Rig, Setup, text};
 
 const BASE: &str = "/connect";
 
-struct Things {
+struct Fixtures {
     thread: String,
     run: String,
     stateless: String,
@@ -26,7 +26,7 @@ async fn posted(client: &Client, path: &str, body: &Value) -> Value {
     client.post(&format!("{BASE}{path}"), body).await.unwrap().ok().unwrap()
 }
 
-impl Things {
+impl Fixtures {
     async fn of(client: &Client) -> Self {
         let thread = text(&posted(client, "/threads", &json!({})).await, "/thread_id").to_owned();
         let new = |word: &str| json!({"agent_id": "puppet", "input": {"message": word}});
@@ -148,7 +148,7 @@ async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_connect() {
 
 async fn check_every_route(rig: Rig) {
     let alice = rig.alice();
-    let (theirs, unknown) = (Things::of(&alice).await, Things::unknown());
+    let (theirs, unknown) = (Fixtures::of(&alice).await, Fixtures::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
     rig.token("alpha", "own", Rights::all(), true).await;
     // A principal of another tenant, and one of the same tenant that sees only its own objects.
@@ -172,7 +172,7 @@ async fn check_every_route(rig: Rig) {
 }
 
 /// Checks that none of the requests took effect, and that the owner still finds every object.
-async fn check_untouched(alice: &Client, theirs: &Things) {
+async fn check_untouched(alice: &Client, theirs: &Fixtures) {
     let got = async |path: &str| alice.get(&format!("{BASE}{path}")).await.unwrap().ok().unwrap();
     let thread = got(&format!("/threads/{}", theirs.thread)).await;
     assert_eq!((&thread["metadata"], text(&thread, "/status")), (&json!({}), "interrupted"));

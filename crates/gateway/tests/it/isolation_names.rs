@@ -8,7 +8,7 @@ use trilogue_domain::Principal;
 use trilogue_runtime::Backend;
 use trilogue_testkit::{Client, parts};
 
-use crate::client_editor::Door;
+use crate::client_editor::EditorSocket;
 use crate::fountain::Quick;
 use crate::rig::{Rig, Setup, text, user};
 
@@ -186,7 +186,7 @@ async fn a_name_means_the_callers_own_thread_on_every_face() {
 async fn an_editor_learns_nothing_of_a_session_that_another_principal_named() {
     let rig = Rig::start().await;
     let curious = Principal { own: true, ..parts::principal("alpha", "curious") };
-    let door = Door::for_principal(&rig, curious);
+    let door = EditorSocket::for_principal(&rig, curious);
     let new = |session: &str| json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
     // Only an editor whose principal sees all threads can open a session, because the session's folder is on this machine.
     rig.alice().post("/api/v1/threads", &json!({"id": TAKEN})).await.unwrap().ok().unwrap();

@@ -11,7 +11,7 @@ use trilogue_domain::port::SystemClock;
 use trilogue_domain::{Answer, DeliveryId, InterruptId, Principal, ThreadId};
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::{Sender, Undelivered, sign};
-use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
+use trilogue_gateway::{AddressNotifier, NoticeDelivery, Notifier, Ports};
 use trilogue_runtime::{AnswerTo, Input, NewThread, Runtime, ThreadChoice};
 use trilogue_store::Store;
 use trilogue_store::memory::MemoryStore;
@@ -37,8 +37,8 @@ impl Scene {
         let client = trilogue_egress::Client::new(policy, trilogue_egress::Options::default());
         let sender = Sender::new(client.unwrap(), callback_secrets());
         let owner = (&principal("alpha", "owner")).into();
-        let to = TellAddress::new(scene.receiver.url(), owner, sender, &scene.ports);
-        scene.tell(Arc::new(to));
+        let to = AddressNotifier::new(scene.receiver.url(), owner, sender, &scene.ports);
+        scene.notify_with(Arc::new(to));
         scene
     }
 
@@ -73,7 +73,7 @@ impl Scene {
         Self { ports, store, by, receiver: Receiver::start().await.unwrap() }
     }
 
-    fn tell(&self, to: Arc<dyn Tell>) {
+    fn notify_with(&self, to: Arc<dyn Notifier>) {
         self.ports.runtime.notify_with(Arc::new(NoticeDelivery::new(&self.ports, to)));
     }
 
@@ -98,7 +98,7 @@ impl Scene {
         self.ports.runtime.answer(&self.by, to, yes).await.unwrap();
     }
 
-    async fn settled(&self) {
+    async fn wait_for_empty_queue(&self) {
         let settled = async || {
             let due = self.store.next_due(QueueKind::Notify).await.unwrap();
             due.is_none().then_some(())
@@ -146,7 +146,7 @@ async fn each_new_interrupt_is_told_once_with_a_signature() {
         assert_eq!(body, expected);
         told.push(id);
     }
-    scene.settled().await;
+    scene.wait_for_empty_queue().await;
     assert_eq!(scene.receiver.deliveries().len(), 3);
 }
 
@@ -160,7 +160,7 @@ async fn a_receiver_that_fails_is_tried_three_times_and_then_left() {
     assert!(bodies.iter().all(|body| *body == bodies[0]));
     let ids: Vec<_> = deliveries.iter().map(|it| &it.headers["webhook-id"]).collect();
     assert!(ids.iter().all(|it| *it == ids[0]));
-    scene.settled().await;
+    scene.wait_for_empty_queue().await;
     assert_eq!(scene.receiver.deliveries().len(), 3);
     // The question stays open.
     let row = scene.store.interrupt(&scene.by.scope(), &id).await.unwrap().unwrap();
@@ -171,17 +171,17 @@ async fn a_receiver_that_fails_is_tried_three_times_and_then_left() {
 async fn ssrf_through_the_address_is_refused() {
     let scene = Scene::start(Policy::default()).await;
     scene.ask("ask").await;
-    scene.settled().await;
+    scene.wait_for_empty_queue().await;
     assert!(scene.receiver.deliveries().is_empty());
 }
 
 /// Records each notice and always fails.
 #[derive(Debug, Default)]
-struct Deaf(Mutex<Vec<Value>>);
+struct FailingNotifier(Mutex<Vec<Value>>);
 
 #[async_trait]
-impl Tell for Deaf {
-    async fn tell(&self, _: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
+impl Notifier for FailingNotifier {
+    async fn notify(&self, _: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
         self.0.lock().unwrap().push(serde_json::from_slice(&notice).unwrap());
         let (reason, after) = ("deaf".to_owned(), Some(Duration::from_secs(3600)));
         Err(Undelivered { reason, retry: true, after })
@@ -193,8 +193,8 @@ async fn what_was_answered_meanwhile_is_not_told_again() {
     let scene = Scene::silent().await;
     let answered = scene.ask("ask").await;
     scene.answer(&answered).await;
-    let deaf = Arc::new(Deaf::default());
-    scene.tell(Arc::clone(&deaf) as _);
+    let deaf = Arc::new(FailingNotifier::default());
+    scene.notify_with(Arc::clone(&deaf) as _);
     let asked = scene.ask("ask").await;
     let heard = async || {
         let told = deaf.0.lock().unwrap();
@@ -203,6 +203,6 @@ async fn what_was_answered_meanwhile_is_not_told_again() {
     assert_eq!(until("a notice", LIMIT, heard).await.unwrap(), asked.as_str());
     // A retry is due in an hour; the answer cancels it.
     scene.answer(&asked).await;
-    scene.settled().await;
+    scene.wait_for_empty_queue().await;
     assert_eq!(deaf.0.lock().unwrap().len(), 1);
 }

@@ -30,7 +30,7 @@ use trilogue_testkit::client::Stream;
 use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
 use crate::agent::Puppet;
-use crate::client_editor::Door;
+use crate::client_editor::EditorSocket;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// The secret from which the keys of the rig's callbacks are derived.
@@ -55,7 +55,7 @@ pub(crate) struct Rig {
     pub(crate) client: ClientOptions,
     /// The folder of the store's file, if it has one.
     _folder: Option<TempDir>,
-    door: OnceLock<Door>,
+    editor_socket: OnceLock<EditorSocket>,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(crate) struct NoOriginals;
 
 impl ReadOriginal for NoOriginals {
     fn read(&self, original: &Original) -> Result<Body> {
-        Ok(trilogue_mapping::agent_client::Originals.read(original).unwrap_or(Body::Opaque))
+        Ok(trilogue_mapping::agent_client::OriginalReader.read(original).unwrap_or(Body::Opaque))
     }
 }
 
@@ -194,7 +194,7 @@ impl Rig {
             runtime,
             client: setup.client,
             _folder: folder,
-            door: OnceLock::new(),
+            editor_socket: OnceLock::new(),
         };
         if !is_shared {
             rig.token("alpha", "alice", Rights::all(), false).await;
@@ -245,8 +245,8 @@ impl Rig {
     }
 
     /// The socket for alice's editors.
-    pub(crate) fn door(&self) -> &Door {
-        self.door.get_or_init(|| Door::in_name_of(self, "alpha", "alice"))
+    pub(crate) fn editor_socket(&self) -> &EditorSocket {
+        self.editor_socket.get_or_init(|| EditorSocket::in_name_of(self, "alpha", "alice"))
     }
 
     pub(crate) fn alice(&self) -> Client {

@@ -32,15 +32,15 @@ struct State {
 
 const BASE: Route = Route::base(|call| Box::pin(async move { Ok(list(&call)) }))
     .path("/names")
-    .named("roster_list_names", "The names of the agents");
+    .describe("roster_list_names", "The names of the agents");
 
 const ROUTES: &[Route] = &[
     BASE,
     BASE.at("/names/{name}", |call| Box::pin(async move { get(&call) }))
-        .named("roster_get_name", "One name"),
+        .describe("roster_get_name", "One name"),
 ];
 
-fn shown(state: &State, name: &AgentName) -> String {
+fn display_name(state: &State, name: &AgentName) -> String {
     match state.options.capitals {
         true => name.as_str().to_uppercase(),
         false => name.as_str().to_owned(),
@@ -49,7 +49,7 @@ fn shown(state: &State, name: &AgentName) -> String {
 
 fn list(call: &Call) -> Reply {
     let agents = call.state.runtime.agents();
-    let names: Vec<_> = agents.iter().map(|card| shown(&call.state, &card.name)).collect();
+    let names: Vec<_> = agents.iter().map(|card| display_name(&call.state, &card.name)).collect();
     Reply::ok(&json!({ "names": names, "at": call.state.place.base_for(call) }))
 }
 
@@ -58,7 +58,7 @@ fn get(call: &Call) -> Result<Reply> {
     let name = AgentName::parse(call.param("name")).map_err(missing)?;
     call.reach(&name)?;
     let card = call.state.runtime.agent(&name).map_err(missing)?;
-    Ok(Reply::ok(&json!({ "name": shown(&call.state, &card.name) })))
+    Ok(Reply::ok(&json!({ "name": display_name(&call.state, &card.name) })))
 }
 
 impl Protocol for RosterOptions {

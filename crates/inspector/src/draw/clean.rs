@@ -83,7 +83,7 @@ pub(super) fn name(letter: char) -> String {
 }
 
 /// Replaces invisible characters with their names, for places without elements.
-pub(super) fn named(text: &str) -> Cow<'_, str> {
+pub(super) fn name_unseen(text: &str) -> Cow<'_, str> {
     let stays = |letter: char| matches!(letter, '\n' | '\t') || !is_unseen(letter);
     if text.chars().all(stays) {
         return Cow::Borrowed(text);

@@ -17,7 +17,7 @@ const CLEANED_BYTES: usize = 16 * 1024;
 /// The work is proportional to the text. Blocks that are nested too deep, become too large, or remain when the time has elapsed are shown as plain text.
 #[must_use]
 pub fn markdown(text: &str, limit: &WorkLimit) -> String {
-    let text = clean::named(text);
+    let text = clean::name_unseen(text);
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let Some(mut events) = BoundedEvents::of(&text, options) else { return plain(&text) };
@@ -35,7 +35,7 @@ pub fn markdown(text: &str, limit: &WorkLimit) -> String {
         }
         is_large |= block.len() >= MAX_BLOCK_EVENTS;
         if !is_large {
-            block.push(shown(event));
+            block.push(sanitize_event(event));
         }
         if events.depth() > 0 {
             continue;
@@ -62,7 +62,7 @@ fn plain(text: &str) -> String {
     format!("<p class=\"plain\">{}</p>", super::text(text))
 }
 
-fn shown(event: Event<'_>) -> Event<'_> {
+fn sanitize_event(event: Event<'_>) -> Event<'_> {
     match event {
         Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
         Event::Start(Tag::Image { link_type, dest_url, title, id }) => {

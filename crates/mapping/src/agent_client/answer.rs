@@ -4,8 +4,8 @@ use trilogue_domain::error::Violation;
 use trilogue_domain::{Answer, Interrupt, InterruptKind, Json, Message};
 use trilogue_wire::agent_client::{ElicitationValue, Map, Rules, read_checked};
 
-use super::asking::is_elicitation;
-use crate::communication::{agrees, is_words};
+use super::client_question::is_elicitation;
+use crate::communication::{is_words, parse_consent};
 use crate::shape::Properties;
 
 /// The answer that declines.
@@ -31,7 +31,7 @@ pub(super) fn is_consent(interrupt: &Interrupt) -> bool {
 pub(super) fn consent(interrupt: &Interrupt, message: &Message) -> Answer {
     let is_words = message.parts.iter().all(is_words);
     let words = message.text();
-    let answer = match agrees(&words) {
+    let answer = match parse_consent(&words) {
         Some(true) if is_words && interrupt.kind == InterruptKind::Url => YES,
         Some(true) if is_words => "{}",
         _ if is_words && words.trim().is_empty() && is_elicitation(interrupt) => NOTHING,
@@ -42,7 +42,7 @@ pub(super) fn consent(interrupt: &Interrupt, message: &Message) -> Answer {
 
 /// Returns the values of a hosted agent's form, to be checked against its compiled schema. `None` for other interrupts, and if the answer declines or leaves the form unanswered.
 /// Fails if the agent could not get the answer without a change of meaning.
-pub fn filled_in<'a>(
+pub fn form_values<'a>(
     interrupt: &Interrupt,
     answer: &'a Answer,
 ) -> Result<Option<&'a Json>, Violation> {

@@ -130,7 +130,7 @@ impl<'a> Block<'a> {
         let mut part = Part::text(&*text);
         let others = [self.data, self.mime_type, self.uri, self.name, self.meta];
         if !self.is_only(others) || self.resource.is_some() {
-            part.extra = kept(&splice::remove(raw, &["text"]));
+            part.extra = block_extra(&splice::remove(raw, &["text"]));
         }
         Some(part)
     }
@@ -147,7 +147,7 @@ impl<'a> Block<'a> {
         let others = [self.text, self.name, self.resource, self.meta, None];
         let says_all = self.is_only(others) && is_as_written && is_base64;
         if !says_all || !mime_type.starts_with(kind) {
-            part.extra = kept(&splice::remove(raw, &["data"]));
+            part.extra = block_extra(&splice::remove(raw, &["data"]));
         }
         Some(part)
     }
@@ -158,7 +158,7 @@ impl<'a> Block<'a> {
         let mime_type = self.mime_type.and_then(decode).unwrap_or(Cow::Borrowed(UNKNOWN));
         let mut part = Part::url(&*mime_type, &*uri);
         part.name = artifact_name(&uri);
-        part.extra = kept(&splice::remove(raw, &["uri"]));
+        part.extra = block_extra(&splice::remove(raw, &["uri"]));
         Some(part)
     }
 
@@ -189,7 +189,7 @@ impl<'a> Block<'a> {
         if !is_base64 {
             part.extra = extra(&format!("\"content\":\"blob\",\"block\":{rest}"));
         } else if !says_all {
-            part.extra = kept(&rest);
+            part.extra = block_extra(&rest);
         }
         Some(part)
     }
@@ -220,11 +220,14 @@ pub(crate) fn marks_invalid_base64(ours: &str) -> bool {
 }
 
 pub(super) fn whole(raw: &str) -> Part {
-    Part { extra: kept("true"), ..Part::new("application/json", Content::Text(Arc::from(raw))) }
+    Part {
+        extra: block_extra("true"),
+        ..Part::new("application/json", Content::Text(Arc::from(raw)))
+    }
 }
 
 /// Returns the `extra` of a part that keeps a block without its content, or `true` if the content is the block.
-fn kept(block: &str) -> Option<Json> {
+fn block_extra(block: &str) -> Option<Json> {
     extra(&format!("\"block\":{block}"))
 }
 

@@ -71,7 +71,7 @@ fn refusal(error: &Error, session: Option<&str>) -> ErrorObject {
 
 /// Adds explanations to an agent's own error: the end of its standard error after the message, and a hint in the data.
 /// Data that is not an object becomes the member `details` of one. The agent's own hint stays.
-pub fn explained(mut error: ErrorObject, stderr: &str, hint: Option<&str>) -> ErrorObject {
+pub fn with_explanation(mut error: ErrorObject, stderr: &str, hint: Option<&str>) -> ErrorObject {
     if !stderr.is_empty() && !error.message.contains(stderr) {
         error.message = format!("{}{STDERR_INTRODUCTION}{stderr}", error.message);
     }
@@ -90,12 +90,12 @@ pub fn explained(mut error: ErrorObject, stderr: &str, hint: Option<&str>) -> Er
 }
 
 /// Returns the error of a failed run: an agent's own error unchanged, with explanations; any other by our code.
-pub(super) fn failed(failure: &Failure) -> ErrorObject {
+pub(super) fn error_of_failure(failure: &Failure) -> ErrorObject {
     if let Some(details) = &failure.data
         && let Some(own) = original(details.as_str())
     {
         let text = |name: &str| splice::get_text(details.as_str(), &[name]);
-        return explained(own, &text("stderr").unwrap_or_default(), text("hint").as_deref());
+        return with_explanation(own, &text("stderr").unwrap_or_default(), text("hint").as_deref());
     }
     let code = Code::from_text(&failure.code);
     let number = code.map_or(jsonrpc::Code::INTERNAL_ERROR, number);

@@ -4,7 +4,7 @@ use trilogue_domain::{Interrupt, InterruptKind, Json, Message, Resolution};
 use trilogue_wire::agent_client::splice::{self, members};
 use trilogue_wire::agent_client::{Extra, Json as WireJson, without_parameters};
 
-use super::asking::{is_elicitation, is_request};
+use super::client_question::{is_elicitation, is_request};
 use super::{PART_EXTENSION, PROTOCOL};
 
 /// The member of a part's `extra` that contains them.
@@ -21,7 +21,7 @@ const OUTCOME: &str = "outcome";
 
 /// Returns the unknown members of a prompt, and its `_meta` without names of parameters. `None` if it has no such members, or they are nested too deep to keep.
 pub fn extra_of_prompt(params: &str) -> Option<Json> {
-    Json::parse(beyond(&without_parameters(params), &KNOWN, None)?).ok()
+    Json::parse(unknown_members(&without_parameters(params), &KNOWN, None)?).ok()
 }
 
 /// Returns the additional members of a permission's answer, if a hosted agent asked with a request: at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
@@ -30,9 +30,9 @@ pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> 
         return None;
     }
     let chosen = splice::get(result, &[OUTCOME]).unwrap_or_default();
-    let chosen = beyond(chosen, &KNOWN_OF_OUTCOME, None);
+    let chosen = unknown_members(chosen, &KNOWN_OF_OUTCOME, None);
     let chosen = chosen.as_deref().map(|chosen| (OUTCOME, chosen));
-    Json::parse(beyond(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
+    Json::parse(unknown_members(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
 }
 
 /// Returns the additional members of an elicitation's answer, if a hosted agent asked in the same form. `None` as for [`extra_of_prompt`].
@@ -40,7 +40,7 @@ pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json>
     if !is_elicitation(interrupt) {
         return None;
     }
-    Json::parse(beyond(result, &KNOWN_OF_ELICITATION, None)?).ok()
+    Json::parse(unknown_members(result, &KNOWN_OF_ELICITATION, None)?).ok()
 }
 
 /// Returns the additional members of an answer: for its root, and for its `outcome`.
@@ -64,7 +64,7 @@ fn extra_of(object: &str) -> Extra {
 }
 
 /// Returns the members of an object except these, plus one more. `None` if no member remains.
-fn beyond(object: &str, known: &[&str], more: Option<(&str, &str)>) -> Option<String> {
+fn unknown_members(object: &str, known: &[&str], more: Option<(&str, &str)>) -> Option<String> {
     let mut kept = String::new();
     let unknown = members(object).filter(|member| !known.contains(&&*member.key));
     let mut keep = |key: &str, value: &str| {

@@ -5,9 +5,9 @@
 
 mod agent;
 mod answer;
-mod asking;
 mod block;
 mod card;
+mod client_question;
 mod config;
 mod error;
 mod extra;
@@ -27,16 +27,16 @@ mod tool_subject;
 mod updates;
 
 pub use agent::initialize_result;
-pub use answer::filled_in;
-pub use asking::{
-    Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking, chooses,
-    tool_call_of,
-};
+pub use answer::form_values;
 pub use block::Extension;
 pub(crate) use block::{is_invalid_base64, marks_invalid_base64};
 pub use card::card;
+pub use client_question::{
+    ClientQuestion, answer_of_elicitation, answer_of_permission, answer_of_prompt, client_question,
+    is_offered_choice, tool_call_of,
+};
 pub use config::{config_options, for_client, set_config_option, takes_boolean_options};
-pub use error::{STDERR_INTRODUCTION, error_object, explained, failure_of, session_error};
+pub use error::{STDERR_INTRODUCTION, error_object, failure_of, session_error, with_explanation};
 pub use extra::{
     extra_of_elicitation, extra_of_message, extra_of_permission, extra_of_prompt, keep_extra,
 };
@@ -47,18 +47,18 @@ pub use learned_card::{learned_card, prompt_capabilities};
 pub use logged::{logged_notification, logged_result, update_original};
 pub use meta::{with_members, without_meta};
 pub use original::{
-    NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update, title_of,
+    NOTIFICATION, OriginalReader, RESULT, UPDATE, VERSION, body_of_update, title_of,
     without_priming_title,
 };
 pub(crate) use original::{carried, carried_update, update_of};
 pub use outcome::prompt_result;
-pub use oversize::{gap, is_about_size, line_too_long, smaller};
+pub use oversize::{is_about_size, line_too_long, oversize_notice, split_oversize};
 pub use prompt::{
     Citations, HISTORY_CUT, blocks_of, blocks_of_answer, blocks_of_message, check_capabilities,
     fit, message_of_prompt, part_of_block, prompt_of_input,
 };
 pub use relay::{
-    Gate, IdFormat, Relay, Relayed, result_without_booleans, shown_id, without_booleans,
+    Gate, IdFormat, Relay, RelayedMessage, result_without_booleans, shown_id, without_booleans,
 };
 pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
 pub use tool_calls::{KnownCall, ToolCalls};

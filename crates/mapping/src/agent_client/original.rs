@@ -40,7 +40,7 @@ pub(super) const OWN: [&str; 8] = [
 pub(super) const OTHER_TOOL: &str = "other";
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Originals;
+pub struct OriginalReader;
 
 /// The members of a tool call that events use, unchanged.
 #[derive(Default)]
@@ -55,9 +55,9 @@ pub(super) struct ToolCallFields<'a> {
     output: Option<&'a str>,
 }
 
-// === impl Originals ===
+// === impl OriginalReader ===
 
-impl ReadOriginal for Originals {
+impl ReadOriginal for OriginalReader {
     fn read(&self, original: &Original) -> Result<Body> {
         let is_ours = matches!(&*original.dialect, UPDATE | NOTIFICATION | RESULT);
         if !is_ours || original.version != VERSION {
@@ -104,8 +104,8 @@ fn read_update(params: &str) -> Option<Body> {
     match &*kind {
         "agent_message_chunk" => message_event(content?, message, meta),
         "agent_thought_chunk" => thought(content?, message),
-        "tool_call" => ToolCallFields::of(update).started(),
-        "tool_call_update" => ToolCallFields::of(update).changed(),
+        "tool_call" => ToolCallFields::of(update).start_event(),
+        "tool_call_update" => ToolCallFields::of(update).change_event(),
         "plan" => plan(update),
         kind if OWN.contains(&kind) => own(kind, update),
         _ => None,
@@ -203,13 +203,13 @@ impl<'a> ToolCallFields<'a> {
         call
     }
 
-    fn started(&self) -> Option<Body> {
+    fn start_event(&self) -> Option<Body> {
         let (title, tool) = (decode(self.title?)?.into_owned(), self.tool());
         let input = self.input();
         Some(Body::Tool(ToolEvent::Started { call: self.id()?, tool, title, input, message: None }))
     }
 
-    fn changed(&self) -> Option<Body> {
+    fn change_event(&self) -> Option<Body> {
         let call = self.id()?;
         let Some(status) = self.end() else {
             let made = items(self.content.unwrap_or_default());

@@ -8,7 +8,7 @@ use trilogue_wire::agent_client::{StopReason, splice};
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 use trilogue_wire::native::Json;
 
-use super::error::failed;
+use super::error::error_of_failure;
 
 /// Returns the result of the `session/prompt` for a run's outcome. `result` is the agent's own, an original of the dialect [`super::RESULT`]; its `userMessageId` is replaced or removed.
 /// The stop reason is always one of the protocol's.
@@ -21,7 +21,7 @@ pub fn prompt_result(
     let usual = match outcome {
         Outcome::Completed => StopReason::EndTurn,
         Outcome::Cancelled { .. } => StopReason::Cancelled,
-        Outcome::Failed(failure) => return Err(failed(failure)),
+        Outcome::Failed(failure) => return Err(error_of_failure(failure)),
         Outcome::TimedOut { reason } => {
             let data = json!({ "code": reason.as_str(), "transient": reason.is_transient() });
             let error = ErrorObject::new(Code::INTERNAL_ERROR, "nobody answered in time");

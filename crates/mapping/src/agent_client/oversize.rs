@@ -21,7 +21,7 @@ pub fn is_about_size(error: &Error) -> bool {
 
 /// Returns the update without its original, in several events if necessary. The content of a part may be stored as a blob. Of a
 /// tool call, its beginning and its end are kept.
-pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
+pub fn split_oversize(body: Body, original: Option<&Original>) -> Vec<Body> {
     match body {
         Body::Message(MessageEvent::Delta { message, text }) => pieces(&text)
             .map(|text| Body::Message(MessageEvent::Delta { message: message.clone(), text }))
@@ -40,12 +40,12 @@ pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
             let output = output.filter(fits);
             vec![Body::Tool(ToolEvent::Ended { call, status, output })]
         }
-        _ => vec![gap(original)],
+        _ => vec![oversize_notice(original)],
     }
 }
 
 /// Returns the event that replaces an update without a smaller form.
-pub fn gap(original: Option<&Original>) -> Body {
+pub fn oversize_notice(original: Option<&Original>) -> Body {
     let bytes = original.map_or(0, |original| original.bytes.len());
     let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
     Body::State(StateEvent::Custom { kind: UPDATE_TOO_LARGE.to_owned(), data })

@@ -46,7 +46,7 @@ pub struct Relay {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Relayed<'a> {
+pub struct RelayedMessage<'a> {
     pub method: Cow<'a, str>,
     pub gate: Gate,
 }
@@ -67,18 +67,18 @@ impl Relay {
         dialect: &str,
         bytes: &'a [u8],
         out: &mut Vec<u8>,
-    ) -> Option<Relayed<'a>> {
+    ) -> Option<RelayedMessage<'a>> {
         match dialect {
             UPDATE => {
                 let gate = self.push_update(std::str::from_utf8(bytes).ok()?, out);
-                Some(Relayed { method: Cow::Borrowed(SESSION_UPDATE), gate })
+                Some(RelayedMessage { method: Cow::Borrowed(SESSION_UPDATE), gate })
             }
             NOTIFICATION => {
                 let (method, params) = notification(std::str::from_utf8(bytes).ok()?)?;
                 let method = decode(method)?;
                 self.push_params(params.unwrap_or_default(), out);
                 let gate = gate_of_method(&method);
-                Some(Relayed { method, gate })
+                Some(RelayedMessage { method, gate })
             }
             _ => None,
         }
@@ -120,7 +120,7 @@ impl Relay {
         &self.session
     }
 
-    pub(super) fn shown<'a>(&self, id: &'a str) -> Cow<'a, str> {
+    pub(super) fn shown_id<'a>(&self, id: &'a str) -> Cow<'a, str> {
         shown_id(self.ids, self.thread.as_str(), id)
     }
 
@@ -182,7 +182,7 @@ impl Relay {
         let Some(id) = splice::message_id(params).filter(|id| !id.is_empty()) else {
             return Cow::Borrowed(params);
         };
-        match self.shown(&id) {
+        match self.shown_id(&id) {
             Cow::Borrowed(_) => Cow::Borrowed(params),
             Cow::Owned(id) => {
                 splice::put_message_id(params, &id).map_or(Cow::Borrowed(params), Cow::Owned)
@@ -277,11 +277,11 @@ pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str
     if format == IdFormat::Any || is_uuid() {
         return Cow::Borrowed(id);
     }
-    Cow::Owned(derived(session, id).hyphenated().to_string())
+    Cow::Owned(derive_uuid(session, id).hyphenated().to_string())
 }
 
 /// Returns the UUID of a name within a namespace of its own.
-pub(super) fn derived(within: &str, name: &str) -> Uuid {
+pub(super) fn derive_uuid(within: &str, name: &str) -> Uuid {
     let namespace =
         Uuid::try_parse(within).unwrap_or_else(|_| Uuid::new_v5(&NAMESPACE, within.as_bytes()));
     Uuid::new_v5(&namespace, name.as_bytes())

@@ -96,7 +96,7 @@ impl ToolCalls {
     }
 
     /// Marks all calls as possibly changed, because an update could not be read.
-    pub fn lose(&mut self) {
+    pub fn mark_all_stale(&mut self) {
         self.calls.values_mut().for_each(ToolCall::make_stale);
         self.may_have_unknown = true;
     }

@@ -9,7 +9,7 @@ use super::{EXTENSION, face_name};
 /// Returns an agent's manifest. Its schemas, version and title are under the extension key.
 pub fn agent(card: &AgentCard) -> AgentManifest {
     let mut extra = Extra::new();
-    extra.set(EXTENSION, Json::from_value(&Value::Object(beyond(card))));
+    extra.set(EXTENSION, Json::from_value(&Value::Object(extension_members(card))));
     AgentManifest {
         metadata: ManifestMetadata {
             capabilities: capabilities(card),
@@ -31,7 +31,7 @@ fn capabilities(card: &AgentCard) -> Option<Vec<Capability>> {
     (!card.commands.is_empty()).then(|| card.commands.iter().map(capability).collect())
 }
 
-fn beyond(card: &AgentCard) -> Map<String, Value> {
+fn extension_members(card: &AgentCard) -> Map<String, Value> {
     let mut beyond = Map::new();
     let mut set = |key: &str, value: Value| drop(beyond.insert(key.to_owned(), value));
     set("version", Value::from(card.version.clone()));

@@ -45,7 +45,7 @@ pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result
     }
     let value = json_part(&parts)?;
     if !is_alone(interrupt, &parts) {
-        return Err(misfit(interrupt));
+        return Err(invalid_answer(interrupt));
     }
     let text: String = parts.iter().filter_map(Part::as_text).collect();
     let text = text.trim();
@@ -54,7 +54,7 @@ pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result
     } else {
         value.or_else(|| json_answer(interrupt, text)).map(Answer::Json)
     };
-    answer.ok_or_else(|| misfit(interrupt))
+    answer.ok_or_else(|| invalid_answer(interrupt))
 }
 
 /// Whether a part is plain text without a name.
@@ -118,7 +118,7 @@ fn yes_or_no(text: &str) -> Option<bool> {
 }
 
 /// Returns whether a text is a plain word for yes or no, as an answer to a request for consent.
-pub(crate) fn agrees(text: &str) -> Option<bool> {
+pub(crate) fn parse_consent(text: &str) -> Option<bool> {
     let text = text.trim();
     if is_one_of(text, DONE) {
         return Some(true);
@@ -134,7 +134,7 @@ fn is_one_of(text: &str, words: &[&str]) -> bool {
 /// Without a schema, text that is not JSON is a string. Only a plain word for yes confirms a visited address.
 fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     if interrupt.kind == InterruptKind::Url {
-        return agrees(text).map(|done| Json::from_value(&Value::Bool(done)));
+        return parse_consent(text).map(|done| Json::from_value(&Value::Bool(done)));
     }
     let Some(schema) = interrupt.schema.as_ref().map(Json::to_value) else {
         return match text {
@@ -183,7 +183,7 @@ pub(crate) fn truth_property(schema: &Value) -> Option<String> {
     }
 }
 
-fn misfit(interrupt: &Interrupt) -> Error {
+fn invalid_answer(interrupt: &Interrupt) -> Error {
     let hint = if interrupt.kind == InterruptKind::Permission {
         let ids: Vec<_> = interrupt.options.iter().map(|option| option.id.as_str()).collect();
         format!("answer with one of: {}", ids.join(", "))
@@ -228,7 +228,10 @@ mod tests {
         }
     }
 
-    fn told(interrupt: &Interrupt, part: &MessagePart) -> std::result::Result<Answer, Code> {
+    fn answer_with_part(
+        interrupt: &Interrupt,
+        part: &MessagePart,
+    ) -> std::result::Result<Answer, Code> {
         let message = Message::user(vec![part.clone()]);
         answer(interrupt, message).map(|(_, answer)| answer).map_err(|error| error.code())
     }
@@ -247,14 +250,21 @@ mod tests {
             ("No", "r"),
             ("Stop it", "r"),
         ] {
-            let answer = told(&asked, &MessagePart::text(text));
+            let answer = answer_with_part(&asked, &MessagePart::text(text));
             assert_eq!(answer, Ok(Answer::Option(id.to_owned())), "{text}");
         }
         for value in [json!({ "option_id": "r" }), json!({ "option": "r" }), json!("r")] {
-            assert_eq!(told(&asked, &json_part_of(&value)), Ok(Answer::Option("r".to_owned())));
+            assert_eq!(
+                answer_with_part(&asked, &json_part_of(&value)),
+                Ok(Answer::Option("r".to_owned()))
+            );
         }
         for text in ["", "perhaps", "yes please"] {
-            assert_eq!(told(&asked, &MessagePart::text(text)), Err(Code::AnswerInvalid), "{text}");
+            assert_eq!(
+                answer_with_part(&asked, &MessagePart::text(text)),
+                Err(Code::AnswerInvalid),
+                "{text}"
+            );
         }
     }
 
@@ -262,13 +272,14 @@ mod tests {
     fn a_plain_yes_never_allows_for_ever() {
         let mut asked = interrupt(InterruptKind::Permission, None);
         asked.options.retain(|option| option.id != "a-once");
-        assert_eq!(told(&asked, &MessagePart::text("yes")), Err(Code::AnswerInvalid));
+        assert_eq!(answer_with_part(&asked, &MessagePart::text("yes")), Err(Code::AnswerInvalid));
     }
 
     #[test]
     fn forms_take_json_or_a_text_that_stands_for_it() {
         let form = |schema: Value| interrupt(InterruptKind::Form, Some(schema));
-        let say = |schema: Value, text: &str| told(&form(schema), &MessagePart::text(text));
+        let say =
+            |schema: Value, text: &str| answer_with_part(&form(schema), &MessagePart::text(text));
         let value = |value: Value| Ok(Answer::Json(Json::from_value(&value)));
         let approved = json!({ "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } }, "required": ["approved"] });
         assert_eq!(say(approved.clone(), "yes"), value(json!({ "approved": true })));
@@ -282,24 +293,31 @@ mod tests {
         assert_eq!(say(json!({ "type": "string" }), "Bob"), value(json!("Bob")));
         assert_eq!(say(json!({}), "[1]"), value(json!([1])));
         assert_eq!(say(approved, "perhaps"), Err(Code::AnswerInvalid));
-        assert_eq!(told(&form(json!({})), &json_part_of(&json!(5))), value(json!(5)));
+        assert_eq!(answer_with_part(&form(json!({})), &json_part_of(&json!(5))), value(json!(5)));
     }
 
     #[test]
     fn where_no_schema_says_what_fits_every_text_does() {
         let value = |value: Value| Ok(Answer::Json(Json::from_value(&value)));
         let url = interrupt(InterruptKind::Url, None);
-        assert_eq!(told(&url, &MessagePart::text("Done")), value(json!(true)));
-        assert_eq!(told(&url, &MessagePart::text("no")), value(json!(false)));
+        assert_eq!(answer_with_part(&url, &MessagePart::text("Done")), value(json!(true)));
+        assert_eq!(answer_with_part(&url, &MessagePart::text("no")), value(json!(false)));
         for text in ["no, never!", "yes or no?", "done with this", ""] {
-            assert_eq!(told(&url, &MessagePart::text(text)), Err(Code::AnswerInvalid), "{text}");
+            assert_eq!(
+                answer_with_part(&url, &MessagePart::text(text)),
+                Err(Code::AnswerInvalid),
+                "{text}"
+            );
         }
         let nothing = answer(&url, Message::user(Vec::new())).map(|(_, answer)| answer);
         assert_eq!(nothing.map_err(|error| error.code()), Err(Code::AnswerInvalid));
         let own = interrupt(InterruptKind::Custom("pick".to_owned()), None);
-        assert_eq!(told(&own, &MessagePart::text("[1]")), value(json!([1])));
-        assert_eq!(told(&own, &MessagePart::text("the first")), value(json!("the first")));
-        assert_eq!(told(&own, &MessagePart::text("")), Err(Code::AnswerInvalid));
+        assert_eq!(answer_with_part(&own, &MessagePart::text("[1]")), value(json!([1])));
+        assert_eq!(
+            answer_with_part(&own, &MessagePart::text("the first")),
+            value(json!("the first"))
+        );
+        assert_eq!(answer_with_part(&own, &MessagePart::text("")), Err(Code::AnswerInvalid));
     }
 
     #[test]

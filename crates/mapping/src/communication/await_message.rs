@@ -133,16 +133,19 @@ mod tests {
         }
     }
 
-    fn asked(interrupt: &Interrupt) -> Vec<Value> {
+    fn rendered_parts(interrupt: &Interrupt) -> Vec<Value> {
         let parts = parts(interrupt, false, |_| String::new());
         parts.iter().map(|part| serde_json::from_slice(part).unwrap()).collect()
     }
 
     #[test]
     fn a_question_for_a_message_is_its_prompt_and_nothing_else() {
-        assert_eq!(asked(&interrupt(InterruptKind::Message, Vec::new())), Vec::<Value>::new());
+        assert_eq!(
+            rendered_parts(&interrupt(InterruptKind::Message, Vec::new())),
+            Vec::<Value>::new()
+        );
         let prompt = vec![Part::text("Who?"), Part::text("Where?")];
-        let parts = asked(&interrupt(InterruptKind::Message, prompt));
+        let parts = rendered_parts(&interrupt(InterruptKind::Message, prompt));
         let texts: Vec<_> = parts.iter().map(|part| part["content"].as_str().unwrap()).collect();
         assert_eq!(texts, ["Who?", "Where?"]);
         assert_eq!(parts[0]["x_trilogue"], json!({ "interrupt_id": "i" }));
@@ -160,7 +163,7 @@ mod tests {
         for kind in kinds {
             let mut asks = interrupt(kind.clone(), Vec::new());
             asks.schema = Some(Json::from_value(&json!({ "type": "boolean" })));
-            let parts = asked(&asks);
+            let parts = rendered_parts(&asks);
             assert_eq!(parts.len(), 2, "{kind:?}");
             assert!(!parts[0]["content"].as_str().unwrap().is_empty(), "{kind:?}");
             assert_eq!(parts[0]["x_trilogue"], json!({ "interrupt_id": "i" }));
@@ -184,7 +187,7 @@ mod tests {
         let command = format!("ls; {}rm -rf ~", "echo ".repeat(20_000));
         let mut asks = interrupt(InterruptKind::Permission, vec![Part::text(command.as_str())]);
         asks.payload = Json::from_value(&json!({ "command": command }));
-        let parts = asked(&asks);
+        let parts = rendered_parts(&asks);
         assert_eq!(parts[0]["content"], command);
         let data: Value = serde_json::from_str(parts[1]["content"].as_str().unwrap()).unwrap();
         assert_eq!(data["payload"]["command"], command);
@@ -194,7 +197,7 @@ mod tests {
     fn the_options_of_a_permission_stand_behind_its_prompt() {
         let mut asks = interrupt(InterruptKind::Permission, vec![Part::text("Delete it?")]);
         asks.options = vec![PermissionOption::once("once", "Just now", Effect::Allow)];
-        let parts = asked(&asks);
+        let parts = rendered_parts(&asks);
         assert_eq!(parts[0]["content"], "Delete it?");
         let options = parts[1]["content"].as_str().unwrap();
         assert!(options.contains("once") && options.contains("Just now"), "{options}");

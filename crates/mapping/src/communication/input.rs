@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Input, MessageId, Role, Timestamp};
-use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, When};
+use trilogue_wire::agent_communication::{Json, Message, OptionalTime, Role as WireRole, Time};
 
 use super::EXTENSION;
 use super::part::read_parts;
@@ -71,11 +71,11 @@ fn read(
     })
 }
 
-fn stated(when: When, now: Option<Timestamp>) -> Option<Timestamp> {
+fn stated(when: OptionalTime, now: Option<Timestamp>) -> Option<Timestamp> {
     match when {
-        When::Absent => now,
-        When::Null => None,
-        When::At(at) => Some(Timestamp::from_micros(Time::as_micros(at))),
+        OptionalTime::Absent => now,
+        OptionalTime::Null => None,
+        OptionalTime::At(at) => Some(Timestamp::from_micros(Time::as_micros(at))),
     }
 }
 

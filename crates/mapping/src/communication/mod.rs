@@ -19,8 +19,8 @@ use trilogue_domain::AgentName;
 use trilogue_wire::agent_communication::{Role, Uuid};
 
 pub use agent::{agent, card};
-pub(crate) use answer::{agrees, answer_of_parts, is_words, truth_property};
 pub use answer::{answer, named_interrupt};
+pub(crate) use answer::{answer_of_parts, is_words, parse_consent, truth_property};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
 pub use part::has_invalid_base64;

@@ -18,7 +18,7 @@ pub fn status(status: RunStatus) -> WireStatus {
 pub fn error(outcome: &Outcome) -> Option<ErrorBody> {
     match outcome {
         Outcome::Completed | Outcome::Cancelled { .. } => None,
-        Outcome::Failed(failure) => Some(failed(failure)),
+        Outcome::Failed(failure) => Some(error_of_failure(failure)),
         Outcome::TimedOut { reason } => {
             let data = json!({ "reason": reason.as_str(), "transient": reason.is_transient() });
             Some(ErrorBody {
@@ -31,7 +31,7 @@ pub fn error(outcome: &Outcome) -> Option<ErrorBody> {
 }
 
 /// Converts a failure. The protocol has three codes; ours and the agent's own are in `data`.
-fn failed(failure: &Failure) -> ErrorBody {
+fn error_of_failure(failure: &Failure) -> ErrorBody {
     let code = match failure.code.as_str() {
         code if code == Code::InvalidInput.as_str() => ErrorCode::InvalidInput,
         code if code == Code::NotFound.as_str() => ErrorCode::NotFound,

@@ -136,7 +136,7 @@ mod tests {
         }
         for part in [
             Part::new("text/plain", Content::Empty),
-            Part::annotation(citation()).named("a"),
+            Part::annotation(citation()).with_name("a"),
             Part::new("zzz", Content::Text(Arc::from("x"))),
             Part::new("", Content::Text(Arc::from("x"))),
             Part::url("image/png", "a.png"),

@@ -63,7 +63,7 @@ impl Links {
 pub(super) fn block(part: &Part, links: &Links) -> Block {
     let mut metadata: Map<String, Value> =
         serde_json::from_str(&citation::extra_without(part)).unwrap_or_default();
-    if let Some(kept) = kept(part, &metadata, links) {
+    if let Some(kept) = original_block(part, &metadata, links) {
         return kept;
     }
     if metadata.keys().any(|key| RESERVED.contains(&key.as_str())) {
@@ -127,7 +127,7 @@ fn kind(part: &Part) -> &'static str {
 }
 
 /// Returns the original block of a part, if it was kept.
-fn kept(part: &Part, extra: &Map<String, Value>, links: &Links) -> Option<Block> {
+fn original_block(part: &Part, extra: &Map<String, Value>, links: &Links) -> Option<Block> {
     let ours = extra.get(EXTENSION)?;
     let block = ours.get("block")?;
     if let Some(place) = ours.get(CONTENT_PLACE).and_then(Value::as_str) {

@@ -38,7 +38,7 @@ pub fn creation(card: &AgentCard, body: &Json, is_stateless: bool) -> Result<Jso
         or("if_not_exists", json!("reject"));
     }
     if let Some(config) = members.get_mut("config") {
-        *config = shown(card, config);
+        *config = run_config_for_display(card, config);
     }
     for key in ["webhook", "callback"] {
         if let Some(address) = members.get_mut(key) {
@@ -64,7 +64,7 @@ fn write(members: &BTreeMap<String, wire::Json>) -> String {
 }
 
 /// Returns the shown configuration. One that is not an object moves into the form of the published document.
-fn shown(card: &AgentCard, config: &wire::Json) -> wire::Json {
+fn run_config_for_display(card: &AgentCard, config: &wire::Json) -> wire::Json {
     let Ok(mut members) = config.read::<BTreeMap<String, wire::Json>>() else {
         let text = format!("{{\"configurable\":{}}}", config.as_str());
         return wire::Json::parse(text).unwrap_or_else(|_| wire::Json::null());

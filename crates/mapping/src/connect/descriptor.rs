@@ -75,16 +75,17 @@ fn interrupt(declared: &DeclaredInterrupt) -> InterruptSpec {
 /// `file` is a descriptor, or a manifest of either form. An agent that takes messages still takes them.
 /// Errors: `invalid_request`, naming every rule that the file breaks and its location.
 pub fn card(file: &Json, base: AgentCard) -> Result<AgentCard> {
-    let manifest = Manifest::read(file.as_bytes()).map_err(|violation| refused(vec![violation]))?;
+    let manifest =
+        Manifest::read(file.as_bytes()).map_err(|violation| descriptor_error(vec![violation]))?;
     let broken = manifest.descriptor.check();
     if !broken.is_empty() {
-        return Err(refused(broken));
+        return Err(descriptor_error(broken));
     }
     let Descriptor { metadata, specs } = manifest.descriptor;
     let errors = specs.errors.unwrap_or_default();
     if errors.len() > limits::MAX_AGENT_ERRORS {
         let most = format!("has more than {} errors", limits::MAX_AGENT_ERRORS);
-        return Err(refused(vec![wire::Violation::new("/specs/errors", most)]));
+        return Err(descriptor_error(vec![wire::Violation::new("/specs/errors", most)]));
     }
     let is_chat = base.input == InputKind::Chat;
     let streaming = specs.capabilities.streaming;
@@ -140,7 +141,7 @@ fn read_error(definition: ErrorDefinition) -> Result<DeclaredError> {
     })
 }
 
-fn refused(broken: Vec<wire::Violation>) -> Error {
+fn descriptor_error(broken: Vec<wire::Violation>) -> Error {
     let rules: Vec<String> =
         broken.iter().map(|it| format!("{}: {}", it.path, it.message)).collect();
     let violations = broken

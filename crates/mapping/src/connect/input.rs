@@ -19,9 +19,10 @@ pub fn stated_input(request: &RunCreate) -> Result<Option<Json>> {
         (None, Some(message)) => {
             Json::parse(format!("{{\"message\":{}}}", message.as_str())).map(Some)
         }
-        (Some(_), Some(_)) => {
-            Err(refused("/message", "stands beside `input`: only one of them can be the input"))
-        }
+        (Some(_), Some(_)) => Err(invalid_input(
+            "/message",
+            "stands beside `input`: only one of them can be the input",
+        )),
     }
 }
 
@@ -51,14 +52,15 @@ fn chat_messages(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
         Value::String(text) => return Ok(vec![user(text, now)]),
         Value::Null => {
             let why = "is missing: it is a string, or an object of `messages`, `message` or both";
-            return Err(refused("/input", why));
+            return Err(invalid_input("/input", why));
         }
         _ => {}
     }
-    let sent: ChatInput = wire::decode(given.as_bytes())
-        .map_err(|violation| refused(&format!("/input{}", violation.path), &violation.message))?;
+    let sent: ChatInput = wire::decode(given.as_bytes()).map_err(|violation| {
+        invalid_input(&format!("/input{}", violation.path), &violation.message)
+    })?;
     if sent.messages.is_none() && sent.message.is_none() {
-        return Err(refused("/input", "has neither `messages` nor `message`"));
+        return Err(invalid_input("/input", "has neither `messages` nor `message`"));
     }
     let mut messages = sent.messages.unwrap_or_default();
     if messages.len() + usize::from(sent.message.is_some()) > limits::MAX_MESSAGES_PER_INPUT {
@@ -75,7 +77,7 @@ fn user(text: String, now: Timestamp) -> Message {
     Message::new(Role::User, vec![Part::text(text)], Some(now))
 }
 
-pub(super) fn refused(path: &str, why: &str) -> Error {
+pub(super) fn invalid_input(path: &str, why: &str) -> Error {
     Error::new(Code::InvalidInput, format!("{path} {why}"))
         .violations(vec![Violation { path: path.to_owned(), message: why.to_owned() }])
 }

@@ -12,7 +12,7 @@ use trilogue_wire::agent_connect::MessageContent;
 
 use super::EXTENSION;
 use super::block::{Links, block, has_invalid_base64, read_block};
-use super::input::refused;
+use super::input::invalid_input;
 use crate::message_members::{FURTHER, keep, split};
 use crate::repeated_id;
 
@@ -94,7 +94,7 @@ pub fn read_messages(
 ) -> Result<Vec<Message>> {
     let messages = messages.into_iter().enumerate().map(|(place, message)| {
         if let Some(content) = invalid_base64_in(&message) {
-            return Err(refused(&format!("{at}/{place}{content}"), NO_BASE64));
+            return Err(invalid_input(&format!("{at}/{place}{content}"), NO_BASE64));
         }
         read_message(message, now, &format!("{at}/{place}"))
     });
@@ -102,7 +102,7 @@ pub fn read_messages(
     match repeated_id(&messages) {
         None => Ok(messages),
         Some(place) => {
-            Err(refused(&format!("{at}/{place}/id"), "is the id of an earlier message too"))
+            Err(invalid_input(&format!("{at}/{place}/id"), "is the id of an earlier message too"))
         }
     }
 }
@@ -119,9 +119,8 @@ pub(super) fn invalid_base64_in(message: &wire::Message) -> Option<String> {
 
 pub(super) fn read_message(message: wire::Message, now: Timestamp, at: &str) -> Result<Message> {
     let id = match &message.id {
-        Some(id) => {
-            MessageId::parse(id).map_err(|error| refused(&format!("{at}/id"), error.message()))?
-        }
+        Some(id) => MessageId::parse(id)
+            .map_err(|error| invalid_input(&format!("{at}/id"), error.message()))?,
         None => MessageId::generate(),
     };
     let mut metadata = message.metadata;

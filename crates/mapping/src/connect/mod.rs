@@ -12,7 +12,7 @@ mod creation;
 mod definitions;
 mod descriptor;
 mod error;
-mod growing;
+mod growing_message;
 mod input;
 mod interrupt;
 mod message;
@@ -45,8 +45,8 @@ pub use remote::{
     remote_input, remote_input_kind, remote_interrupt,
 };
 pub use resume::resume;
-pub use run::{CallbackContent, RunFields, delivered, run, waited};
-pub use status::{phase, standing, status, statuses, thread_status};
+pub use run::{CallbackContent, RunFields, callback_body, run, wait_response};
+pub use status::{phase, status, statuses, thread_activity, thread_status};
 pub use thread::{
     CheckpointFields, State, Template, ThreadFields, message_json, state, thread, thread_state,
 };

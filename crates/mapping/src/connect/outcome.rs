@@ -8,7 +8,7 @@ use crate::native::json as to_wire;
 pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<RunError> {
     match outcome {
         Outcome::Completed => None,
-        Outcome::Failed(failure) => Some(failed(failure, card, run_id)),
+        Outcome::Failed(failure) => Some(error_of_failure(failure, card, run_id)),
         Outcome::Cancelled { reason: Some(Code::RunRolledBack) } => {
             let known = definition("run_rolled_back");
             Some(of(known, run_id, "the run was removed together with what it did", None))
@@ -30,7 +30,7 @@ pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<Ru
 }
 
 /// Converts a failure. A declared error of the agent is kept; one of ours becomes its counterpart in the protocol; any other becomes `agent_failed` with its code as the reason. That includes errors that refuse requests, because no request was refused.
-fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
+fn error_of_failure(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
     if let Some(declared) = card.errors.iter().find(|error| error.code == failure.code) {
         return RunError {
             run_id: run_id.to_owned(),

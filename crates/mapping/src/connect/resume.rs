@@ -22,7 +22,7 @@ pub fn resume(
     interrupt: &Interrupt,
     body: &Json,
 ) -> Result<(Option<InterruptId>, Answer)> {
-    let (named, payload) = unwrapped(card, interrupt, body)?;
+    let (named, payload) = unwrap_answer(card, interrupt, body)?;
     let answer = match interrupt.kind {
         InterruptKind::Permission => Answer::Option(option(interrupt, &payload)?),
         InterruptKind::Message => message_answer(interrupt, payload)?,
@@ -33,7 +33,7 @@ pub fn resume(
     Ok((named, answer))
 }
 
-fn unwrapped(
+fn unwrap_answer(
     card: &AgentCard,
     interrupt: &Interrupt,
     body: &Json,
@@ -44,7 +44,7 @@ fn unwrapped(
         let asked = members.text("interrupt_type").unwrap_or_default();
         if asked != kind {
             let shown: String = asked.chars().take(64).flat_map(char::escape_debug).collect();
-            return Err(misfit(
+            return Err(invalid_answer(
                 interrupt,
                 "/interrupt_type",
                 &format!("is '{shown}', but the run waits for an answer to '{kind}'"),
@@ -74,7 +74,7 @@ fn option(interrupt: &Interrupt, payload: &Json) -> Result<String> {
         Some(id) => Ok(id.to_owned()),
         None => {
             let ids: Vec<_> = interrupt.options.iter().map(|option| option.id.as_str()).collect();
-            Err(misfit(interrupt, "", "names no option")
+            Err(invalid_answer(interrupt, "", "names no option")
                 .hint(format!("send {{\"option_id\": …}} with one of: {}", ids.join(", "))))
         }
     }
@@ -95,7 +95,7 @@ fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
             members.entry("role").or_insert_with(|| "user".into());
             if let Ok(message) = serde_json::from_value::<wire::Message>(Value::Object(members)) {
                 if let Some(content) = invalid_base64_in(&message) {
-                    return Err(misfit(interrupt, &content, NO_BASE64));
+                    return Err(invalid_answer(interrupt, &content, NO_BASE64));
                 }
                 let read = read_message(message, Timestamp::default(), "")?;
                 return Ok(Answer::Message(read.parts));
@@ -106,11 +106,11 @@ fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
     if interrupt.schema.is_some() {
         return Ok(Answer::Json(payload));
     }
-    Err(misfit(interrupt, "", "is no message")
+    Err(invalid_answer(interrupt, "", "is no message")
         .hint("send {\"message\": \"…\"}, a string, or a message with 'content'"))
 }
 
-fn misfit(interrupt: &Interrupt, path: &str, why: &str) -> Error {
+fn invalid_answer(interrupt: &Interrupt, path: &str, why: &str) -> Error {
     let subject = if path.is_empty() { "the answer" } else { path };
     let message = format!("{subject} {why}; the interrupt is '{}'", interrupt.id);
     Error::new(Code::AnswerInvalid, message)

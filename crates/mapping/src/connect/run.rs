@@ -54,7 +54,7 @@ pub fn run(of: &RunFields<'_>) -> Vec<u8> {
 }
 
 /// Returns the response to a wait: the run and its output, if there is one, both rendered, with the members that the protocol's document has at the top.
-pub fn waited(run: &[u8], output: Option<&[u8]>) -> Vec<u8> {
+pub fn wait_response(run: &[u8], output: Option<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() + 2 * output.map_or(0, <[u8]>::len) + 64);
     member(&mut out, "run", run);
     let Some(output) = output else {
@@ -81,7 +81,7 @@ pub fn waited(run: &[u8], output: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// Returns the body of a callback: the run, the content, `event` and `delivery_id`.
-pub fn delivered(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -> Vec<u8> {
+pub fn callback_body(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -> Vec<u8> {
     let mut out = run.strip_suffix(b"}").unwrap_or(run).to_vec();
     let event = match what {
         CallbackContent::Status(output) => {

@@ -40,7 +40,7 @@ pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     }
 }
 
-pub fn standing(status: ThreadStatus) -> ThreadActivity {
+pub fn thread_activity(status: ThreadStatus) -> ThreadActivity {
     match status {
         ThreadStatus::Idle => ThreadActivity::Idle,
         ThreadStatus::Busy => ThreadActivity::Busy,
@@ -70,7 +70,7 @@ mod tests {
             ThreadActivity::Interrupted,
             ThreadActivity::Failed,
         ] {
-            assert_eq!(standing(thread_status(known)), known);
+            assert_eq!(thread_activity(thread_status(known)), known);
         }
     }
 

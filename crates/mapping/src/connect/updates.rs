@@ -20,7 +20,7 @@ pub struct Updates {
     thread: ThreadId,
     declares: bool,
     /// Whether the agent has started: earlier messages are input.
-    begun: bool,
+    has_started: bool,
 }
 
 // === impl Updates ===
@@ -31,7 +31,7 @@ impl Updates {
             run_id: Arc::from(run.as_str()),
             thread: thread.clone(),
             declares: card.update_schema.is_some(),
-            begun: false,
+            has_started: false,
         }
     }
 
@@ -39,17 +39,17 @@ impl Updates {
     pub fn push(&mut self, event: &Event) -> Option<Bytes> {
         match &event.body {
             Body::Run(RunEvent::Started) => {
-                self.begun = true;
+                self.has_started = true;
                 None
             }
             Body::State(StateEvent::Custom { kind, data }) => Some(self.custom(kind, data)),
-            _ if self.declares || !self.begun => None,
+            _ if self.declares || !self.has_started => None,
             Body::Opaque => Some(self.render(opaque(event.original.as_ref()).as_bytes(), None)),
             Body::Message(_)
             | Body::Tool(_)
             | Body::State(StateEvent::Plan(_))
             | Body::Interrupt(InterruptEvent::RuleApplied { .. }) => {
-                let update = self.named(event)?;
+                let update = self.render_event(event)?;
                 Some(self.render(update.as_bytes(), None))
             }
             Body::Run(_) | Body::Interrupt(_) | Body::State(_) | Body::Thread(_) => None,
@@ -69,7 +69,7 @@ impl Updates {
     }
 
     /// Renders an event in the form of our own face, with its kind as `type`. Adds the original of a tool call or a plan, which contains more.
-    fn named(&self, event: &Event) -> Option<String> {
+    fn render_event(&self, event: &Event) -> Option<String> {
         let mut update =
             serde_json::to_value(native::event::body(&event.body, &self.thread)).ok()?;
         let members = update.as_object_mut()?;

@@ -16,7 +16,7 @@ use trilogue_wire::agent_connect::{
 };
 
 use super::block::Links;
-use super::growing::Growing;
+use super::growing_message::GrowingMessage;
 use super::run::member;
 use super::{interrupt, run_error, status};
 use crate::shape::{is_of, text_property};
@@ -38,8 +38,8 @@ pub struct Values {
     /// The location in the output for text that is not JSON.
     place: TextPlace,
     /// Whether the agent has started: earlier messages are input.
-    begun: bool,
-    said: Vec<Growing>,
+    has_started: bool,
+    agent_messages: Vec<GrowingMessage>,
     /// The output that the agent last set.
     output: Option<Json>,
     /// Pending interrupts, oldest first.
@@ -68,8 +68,8 @@ impl Values {
             links: Links::new(&show.base, thread),
             place: TextPlace::of(&show.card),
             show,
-            begun: false,
-            said: Vec::new(),
+            has_started: false,
+            agent_messages: Vec::new(),
             output: None,
             pending: Vec::new(),
             is_cancelling: false,
@@ -82,7 +82,7 @@ impl Values {
     pub fn push(&mut self, event: &Event) {
         match &event.body {
             Body::Run(body) => self.run_event(body),
-            Body::Message(body) if self.begun => self.message_event(body, event),
+            Body::Message(body) if self.has_started => self.message_event(body, event),
             Body::State(StateEvent::Output(output)) => self.set(output),
             Body::Interrupt(InterruptEvent::Raised(raised)) if !self.is_cancelling => {
                 self.pending.push(Arc::new(Interrupt::clone(raised)));
@@ -95,8 +95,8 @@ impl Values {
     }
 
     /// Whether this blob should be inlined in its part before the event is pushed: if there is room, and a client sees the part.
-    pub fn wants(&self, blob: &BlobRef) -> bool {
-        self.begun && blob.length <= self.show.max_inline_bytes.saturating_sub(self.inlined)
+    pub fn can_inline(&self, blob: &BlobRef) -> bool {
+        self.has_started && blob.length <= self.show.max_inline_bytes.saturating_sub(self.inlined)
     }
 
     /// Returns a number that grows whenever the output changes; 0 before the first output.
@@ -104,7 +104,7 @@ impl Values {
         self.version
     }
 
-    pub fn ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.outcome.is_some()
     }
 
@@ -115,7 +115,7 @@ impl Values {
 
     /// Returns the `values` event with the output so far and the status `pending`; `None` before the first output.
     pub fn snapshot(&self) -> Option<Bytes> {
-        let (values, messages) = self.shown(false)?;
+        let (values, messages) = self.output_and_messages(false)?;
         Some(self.update(RunStatus::Pending, &values, messages.as_deref()))
     }
 
@@ -136,7 +136,7 @@ impl Values {
             }
             None => {
                 let nothing = || (Bytes::from_static(b"{}"), None);
-                let (values, messages) = self.shown(true).unwrap_or_else(nothing);
+                let (values, messages) = self.output_and_messages(true).unwrap_or_else(nothing);
                 Some(self.update(RunStatus::Success, &values, messages.as_deref()))
             }
         }
@@ -156,13 +156,13 @@ impl Values {
 
     /// Returns the output so far, of the type `values`; `None` before the first output.
     pub fn partial(&self) -> Option<Bytes> {
-        (self.version > 0).then(|| self.content("values", self.ended()))
+        (self.version > 0).then(|| self.content("values", self.has_ended()))
     }
 
     fn run_event(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Created { .. } => {}
-            RunEvent::Started => self.begun = true,
+            RunEvent::Started => self.has_started = true,
             RunEvent::Resumed => self.pending.clear(),
             RunEvent::Cancelling { .. } => {
                 self.is_cancelling = true;
@@ -186,17 +186,19 @@ impl Values {
             // An answer is not output.
             MessageEvent::Started { role, .. } if role.is_user() => {}
             MessageEvent::Started { message, role, times: _ } => {
-                self.said.push(Growing::new(message, role, event));
+                self.agent_messages.push(GrowingMessage::new(message, role, event));
             }
             MessageEvent::Delta { message, text } => {
-                let Some(said) = self.said.iter_mut().rfind(|said| said.is(message)) else {
+                let Some(said) = self.agent_messages.iter_mut().rfind(|said| said.has_id(message))
+                else {
                     return;
                 };
                 said.add_text(text);
                 self.version += 1;
             }
             MessageEvent::Part { message, part } => {
-                let Some(said) = self.said.iter_mut().rfind(|said| said.is(message)) else {
+                let Some(said) = self.agent_messages.iter_mut().rfind(|said| said.has_id(message))
+                else {
                     return;
                 };
                 said.add_part(part);
@@ -205,7 +207,9 @@ impl Values {
             }
             MessageEvent::Completed { message } => {
                 let links = &self.links;
-                if let Some(said) = self.said.iter_mut().rfind(|said| said.is(message)) {
+                if let Some(said) =
+                    self.agent_messages.iter_mut().rfind(|said| said.has_id(message))
+                {
                     said.complete(links);
                 }
             }
@@ -214,13 +218,13 @@ impl Values {
     }
 
     /// Returns the output and the messages; `None` if there is nothing to show. Text without a location in the output is shown as messages only at the end.
-    fn shown(&self, is_end: bool) -> Option<(Bytes, Option<Bytes>)> {
+    fn output_and_messages(&self, is_end: bool) -> Option<(Bytes, Option<Bytes>)> {
         let is_chat = self.place == TextPlace::Message;
-        let messages = (is_chat || !self.said.is_empty()).then(|| self.messages());
+        let messages = (is_chat || !self.agent_messages.is_empty()).then(|| self.messages());
         if let Some(output) = &self.output {
             return Some((output.as_bytes().clone(), messages));
         }
-        let last = self.said.last().map(Growing::text);
+        let last = self.agent_messages.last().map(GrowingMessage::text);
         let chat = || {
             let mut out = Vec::with_capacity(64);
             if let Some(text) = &last {
@@ -244,7 +248,7 @@ impl Values {
 
     fn messages(&self) -> Bytes {
         let mut out = vec![b'['];
-        for (place, said) in self.said.iter().enumerate() {
+        for (place, said) in self.agent_messages.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
@@ -273,7 +277,7 @@ impl Values {
     fn content(&self, kind: &str, is_end: bool) -> Bytes {
         let mut out = Vec::with_capacity(256);
         member(&mut out, "type", format!("\"{kind}\"").as_bytes());
-        if let Some((values, messages)) = self.shown(is_end) {
+        if let Some((values, messages)) = self.output_and_messages(is_end) {
             member(&mut out, "values", &values);
             if let Some(messages) = messages {
                 member(&mut out, "messages", &messages);

@@ -7,7 +7,7 @@ use trilogue_domain::event::{
 use trilogue_domain::{InterruptKind, Outcome};
 use trilogue_wire::native::FidelityRow;
 
-use super::{PROTOCOLS, TABLE, shown};
+use super::{PROTOCOLS, TABLE, protocol_row};
 
 const END: &[&str] = &["end"];
 const OUTPUT: &[&str] = &["input or output by schema"];
@@ -19,7 +19,7 @@ pub fn rows_of(event: &Event, protocol: &str) -> Vec<FidelityRow> {
     };
     let concepts = concepts(event);
     let rows = TABLE.iter().filter(|row| concepts.contains(&row.concept));
-    rows.map(|row| shown(protocol, row, column)).collect()
+    rows.map(|row| protocol_row(protocol, row, column)).collect()
 }
 
 fn concepts(event: &Event) -> Vec<&'static str> {

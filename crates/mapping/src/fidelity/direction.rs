@@ -22,7 +22,9 @@ pub(super) fn rows(from: Option<&str>, to: Option<&str>) -> Result<Vec<FidelityR
     let pairs = pairs.filter(|(one, other)| {
         one != other && from.is_none_or(|from| from == *one) && to.is_none_or(|to| to == *other)
     });
-    Ok(pairs.flat_map(|(from, to)| TABLE.iter().map(move |row| shown(row, from, to))).collect())
+    Ok(pairs
+        .flat_map(|(from, to)| TABLE.iter().map(move |row| direction_row(row, from, to)))
+        .collect())
 }
 
 fn column(parameter: &str, name: &str) -> Result<usize> {
@@ -36,7 +38,7 @@ fn names() -> String {
     format!("the protocols are: {}", PROTOCOLS.map(|(name, _)| name).join(", "))
 }
 
-fn shown(row: &Row, from: usize, to: usize) -> FidelityRow {
+fn direction_row(row: &Row, from: usize, to: usize) -> FidelityRow {
     let ends = [from, to].map(|column| (PROTOCOLS[column].0, row.verdicts[column]));
     let verdict = verdict(row, from, to);
     let because: Vec<_> = ends
@@ -97,7 +99,7 @@ pub(super) fn page(page: &mut String) {
 mod tests {
     use super::*;
 
-    fn found(rows: &[FidelityRow], concept: &str) -> FidelityRow {
+    fn find_row(rows: &[FidelityRow], concept: &str) -> FidelityRow {
         rows.iter().find(|row| row.concept == concept).unwrap().clone()
     }
 
@@ -113,14 +115,14 @@ mod tests {
             ("working directory, MCP servers", FidelityVerdict::Lost),
         ] {
             for way in [&there, &back] {
-                assert_eq!(found(way, concept).verdict, verdict, "{concept}");
+                assert_eq!(find_row(way, concept).verdict, verdict, "{concept}");
             }
         }
-        let schedule = found(&there, "schedule");
+        let schedule = find_row(&there, "schedule");
         assert!(schedule.carrier.unwrap().contains("after_seconds"));
         assert_eq!(schedule.to_carrier, None);
         assert!(schedule.because.unwrap().starts_with("communication: "));
-        let directory = found(&there, "working directory, MCP servers").because.unwrap();
+        let directory = find_row(&there, "working directory, MCP servers").because.unwrap();
         assert!(directory.contains("connect: ") && directory.contains("; communication: "));
     }
 

@@ -118,7 +118,7 @@ mod tests {
     use super::super::TABLE;
     use super::*;
 
-    fn said(metadata: PartMetadata) -> Message {
+    fn annotation_message(metadata: PartMetadata) -> Message {
         Message::new(Role::Agent, vec![Part::annotation(metadata)], None)
     }
 
@@ -134,13 +134,13 @@ mod tests {
         let thought = Trajectory { message: Some("Hm.".to_owned()), ..Trajectory::default() };
         let call = Trajectory { tool_name: Some("look".to_owned()), ..Trajectory::default() };
         let missed = [
-            said(PartMetadata::Trajectory(thought.clone())),
-            said(PartMetadata::Trajectory(thought)),
-            said(PartMetadata::Citation(Citation::default())),
+            annotation_message(PartMetadata::Trajectory(thought.clone())),
+            annotation_message(PartMetadata::Trajectory(thought)),
+            annotation_message(PartMetadata::Citation(Citation::default())),
         ];
         let own = vec![
-            said(PartMetadata::Trajectory(call)),
-            said(PartMetadata::Other(Json::empty_object())),
+            annotation_message(PartMetadata::Trajectory(call)),
+            annotation_message(PartMetadata::Other(Json::empty_object())),
         ];
         let lost = lost_by_prompt(&Input::Messages(own), &missed);
         let concepts: Vec<_> = lost.iter().map(|loss| loss.concept).collect();

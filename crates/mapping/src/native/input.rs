@@ -7,7 +7,7 @@ use trilogue_domain::{
 };
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, PartMetadata, RunInput};
 
-use super::{read_json, read_object, shown};
+use super::{escape_for_message, read_json, read_object};
 use crate::repeated_id;
 use trilogue_wire::encoded_bytes::decode_base64;
 
@@ -49,7 +49,7 @@ fn message(message: InputMessage, now: Timestamp) -> Result<Message> {
     let role = match message.role.as_deref() {
         None => Role::User,
         Some(text) => Role::from_text(text).ok_or_else(|| {
-            let text = shown(text);
+            let text = escape_for_message(text);
             Error::new(Code::InvalidRequest, format!("'{text}' is no role"))
                 .hint("a role is 'user', 'agent' or 'agent/NAME'")
         })?,
@@ -101,7 +101,7 @@ fn check_content_type(text: &str) -> Result<()> {
     if !kind.is_empty() && !sub.is_empty() && visible && text.len() <= MAX_CONTENT_TYPE_BYTES {
         return Ok(());
     }
-    let text = shown(text);
+    let text = escape_for_message(text);
     Err(Error::new(Code::InvalidRequest, format!("'{text}' is no MIME type"))
         .hint("a MIME type is such as text/plain or image/png"))
 }

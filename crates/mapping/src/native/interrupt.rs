@@ -53,7 +53,7 @@ pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolut
     match resolution {
         domain::Resolution::Answered { by, answer, digest, extra: _ } => Resolution {
             by: Some(by.as_str().to_owned()),
-            answer: Some(given(answer, thread)),
+            answer: Some(answer_given(answer, thread)),
             digest: Some(digest.clone()),
             ..plain(ResolutionKind::Answered)
         },
@@ -69,7 +69,7 @@ pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolut
 }
 
 /// Converts an answer for display. An answer that is not stored yet can have the same form.
-pub fn given(answer: &Answer, thread: &ThreadId) -> AnswerGiven {
+pub fn answer_given(answer: &Answer, thread: &ThreadId) -> AnswerGiven {
     match answer {
         Answer::Option(option) => {
             AnswerGiven { option: Some(option.clone()), ..AnswerGiven::default() }

@@ -14,4 +14,4 @@ pub mod token;
 
 pub use json::{json, read_json, read_object};
 pub use read_event::read_body;
-pub use text::{hex, read_sha256, read_time, shown};
+pub use text::{escape_for_message, hex, read_sha256, read_time};

@@ -9,8 +9,11 @@ const MAX_SHOWN_CHARS: usize = 64;
 /// Reads a time in RFC 3339; fails with `invalid_request`, naming the member.
 pub fn read_time(text: &str, name: &str) -> Result<Timestamp> {
     Timestamp::parse(text).ok_or_else(|| {
-        Error::new(Code::InvalidRequest, format!("'{name}' is '{}', which is no time", shown(text)))
-            .hint("a time is RFC 3339, such as 2026-01-31T12:00:00Z")
+        Error::new(
+            Code::InvalidRequest,
+            format!("'{name}' is '{}', which is no time", escape_for_message(text)),
+        )
+        .hint("a time is RFC 3339, such as 2026-01-31T12:00:00Z")
     })
 }
 
@@ -34,7 +37,7 @@ pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
 }
 
 /// Returns a client's text for a message: bounded and without control characters.
-pub fn shown(text: &str) -> Cow<'_, str> {
+pub fn escape_for_message(text: &str) -> Cow<'_, str> {
     if text.len() <= limits::MAX_ID_BYTES && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
     }
@@ -59,10 +62,10 @@ mod tests {
 
     #[test]
     fn what_is_repeated_is_bounded_and_has_no_control_characters() {
-        assert_eq!(shown("thread-1"), "thread-1");
-        assert_eq!(shown("a\u{1b}[2J"), "a\\u{1b}[2J");
+        assert_eq!(escape_for_message("thread-1"), "thread-1");
+        assert_eq!(escape_for_message("a\u{1b}[2J"), "a\\u{1b}[2J");
         let long = "x".repeat(limits::MAX_ID_BYTES + 1);
-        assert_eq!(shown(&long).len(), MAX_SHOWN_CHARS);
+        assert_eq!(escape_for_message(&long).len(), MAX_SHOWN_CHARS);
         let time = read_time("soon\n", "not_before").unwrap_err();
         assert_eq!(time.message(), "'not_before' is 'soon\\n', which is no time");
     }

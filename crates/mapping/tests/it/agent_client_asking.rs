@@ -7,9 +7,9 @@ use trilogue_domain::{
     Resolution,
 };
 use trilogue_mapping::agent_client::{
-    Asking, ToolSubject, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking,
-    elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, message_of_prompt,
-    permission_outcome, subject,
+    ClientQuestion, ToolSubject, answer_of_elicitation, answer_of_permission, answer_of_prompt,
+    client_question, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
+    message_of_prompt, permission_outcome, subject,
 };
 use trilogue_mapping::connect;
 use trilogue_wire::agent_client::{
@@ -17,7 +17,7 @@ use trilogue_wire::agent_client::{
     RequestPermissionRequest, RequestPermissionResponse, Rules, read, splice,
 };
 
-use super::official::keeps;
+use super::official::assert_valid;
 use super::sample::{THREAD, interrupt, json_of, links, parsed};
 
 pub(crate) fn read_as<T: Read>(value: &Value) -> T {
@@ -36,7 +36,7 @@ fn id() -> InterruptId {
     InterruptId::parse("i").unwrap()
 }
 
-pub(crate) fn answered(answer: Answer) -> Resolution {
+pub(crate) fn answer_resolution(answer: Answer) -> Resolution {
     let by = PrincipalId::parse("p").unwrap();
     Resolution::Answered { by, answer, digest: String::new(), extra: None }
 }
@@ -72,17 +72,17 @@ fn permission() -> (RequestPermissionRequest, Interrupt) {
     (read, interrupt)
 }
 
-fn asked(asking: &Asking) -> Value {
+fn question_params(asking: &ClientQuestion) -> Value {
     match asking {
-        Asking::Permission(params) => {
-            keeps("RequestPermissionRequest", &parsed(params));
+        ClientQuestion::Permission(params) => {
+            assert_valid("RequestPermissionRequest", &parsed(params));
             parsed(params)
         }
-        Asking::Elicitation(params) => {
-            keeps("CreateElicitationRequest", &parsed(params));
+        ClientQuestion::Elicitation(params) => {
+            assert_valid("CreateElicitationRequest", &parsed(params));
             parsed(params)
         }
-        Asking::Text(text) => json!(text),
+        ClientQuestion::Text(text) => json!(text),
     }
 }
 
@@ -104,9 +104,9 @@ fn a_permission_goes_through_as_it_came() {
     for caps in [ClientCapabilities::new(), forms()] {
         let mut expected = permission_request();
         expected["sessionId"] = json!(THREAD);
-        let asking = asking(&interrupt, THREAD, &caps);
-        assert!(matches!(asking, Asking::Permission(_)));
-        assert_eq!(asked(&asking), expected);
+        let asking = client_question(&interrupt, THREAD, &caps);
+        assert!(matches!(asking, ClientQuestion::Permission(_)));
+        assert_eq!(question_params(&asking), expected);
     }
 }
 
@@ -118,7 +118,7 @@ fn a_request_without_its_session_goes_through_too() {
     let interrupt = interrupt_of_permission(&read, &raw, id());
     let mut expected = permission_request();
     expected["sessionId"] = json!(THREAD);
-    assert_eq!(asked(&asking(&interrupt, THREAD, &forms())), expected);
+    assert_eq!(question_params(&client_question(&interrupt, THREAD, &forms())), expected);
 }
 
 #[test]
@@ -174,10 +174,13 @@ fn a_hosted_agent_is_told_what_was_chosen_and_else_that_nobody_did() {
     let told = |resolution: &Resolution| {
         let told = permission_outcome(&interrupt, resolution);
         let value = serde_json::to_value(&told).unwrap();
-        keeps("RequestPermissionResponse", &value);
+        assert_valid("RequestPermissionResponse", &value);
         read.chosen(&told).map(|option| option.option_id.clone())
     };
-    assert_eq!(told(&answered(Answer::Option("once".to_owned()))).as_deref(), Some("once"));
+    assert_eq!(
+        told(&answer_resolution(Answer::Option("once".to_owned()))).as_deref(),
+        Some("once")
+    );
     assert_eq!(
         told(&Resolution::TimedOut { option: Some("no".to_owned()) }).as_deref(),
         Some("no")
@@ -185,11 +188,11 @@ fn a_hosted_agent_is_told_what_was_chosen_and_else_that_nobody_did() {
     for nobody in [
         Resolution::TimedOut { option: None },
         Resolution::TimedOut { option: Some("once".to_owned()) },
-        answered(Answer::Json(Json::null())),
+        answer_resolution(Answer::Json(Json::null())),
         Resolution::Cancelled,
         Resolution::Withdrawn { reason: Code::AgentLost },
-        answered(Answer::Option("other".to_owned())),
-        answered(Answer::Json(json_of(&json!({ "option": "once" })))),
+        answer_resolution(Answer::Option("other".to_owned())),
+        answer_resolution(Answer::Json(json_of(&json!({ "option": "once" })))),
     ] {
         assert_eq!(told(&nobody), None, "{nobody:?}");
     }
@@ -203,7 +206,7 @@ fn a_native_permission_is_a_request_of_this_protocol() {
         &json!({ "tool": "rm", "kind": "delete", "path": "/a" }),
     );
     native.prompt = vec![Part::text("Delete it?\nFor good."), Part::bytes("image/png", "hi")];
-    let params = asked(&asking(&native, THREAD, &ClientCapabilities::new()));
+    let params = question_params(&client_question(&native, THREAD, &ClientCapabilities::new()));
     assert_eq!(
         params,
         json!({
@@ -221,7 +224,7 @@ fn a_native_permission_is_a_request_of_this_protocol() {
         })
     );
     native.options.clear();
-    assert!(matches!(asking(&native, THREAD, &forms()), Asking::Text(_)));
+    assert!(matches!(client_question(&native, THREAD, &forms()), ClientQuestion::Text(_)));
 }
 
 #[test]
@@ -230,7 +233,7 @@ fn an_editor_gets_all_of_what_a_native_agent_asks_for() {
     let long = format!("Run this: {command}");
     let mut native = interrupt("i", InterruptKind::Permission, &json!({ "command": command }));
     native.prompt = vec![Part::text(long.as_str())];
-    let params = asked(&asking(&native, THREAD, &ClientCapabilities::new()));
+    let params = question_params(&client_question(&native, THREAD, &ClientCapabilities::new()));
     let call = &params["toolCall"];
     let title = call["title"].as_str().unwrap();
     assert!(title.starts_with("Run this: ls; ") && title.ends_with(" more characters)"), "{title}");
@@ -249,8 +252,8 @@ fn an_editor_gets_all_of_what_a_native_agent_asks_for() {
     native.schema = Some(Json::from_value(
         &json!({ "type": "object", "required": ["why"], "properties": { "why": { "type": "string" } } }),
     ));
-    let form = asked(&asking(&native, THREAD, &forms()));
-    let words = asked(&asking(&native, THREAD, &ClientCapabilities::new()));
+    let form = question_params(&client_question(&native, THREAD, &forms()));
+    let words = question_params(&client_question(&native, THREAD, &ClientCapabilities::new()));
     for shown in [&form["message"], &words] {
         let shown = shown.as_str().unwrap();
         assert!(shown.contains(text(0)) && shown.contains(text(1)), "{shown}");
@@ -278,8 +281,9 @@ fn action(value: &Value) -> CreateElicitationResponse {
 fn through(interrupt: &Interrupt, response: &Value) -> Value {
     let answer = answer_of_elicitation(interrupt, &action(response)).unwrap();
     interrupt.check(&answer).unwrap();
-    let told = serde_json::to_value(elicitation_outcome(interrupt, &answered(answer))).unwrap();
-    keeps("CreateElicitationResponse", &told);
+    let told =
+        serde_json::to_value(elicitation_outcome(interrupt, &answer_resolution(answer))).unwrap();
+    assert_valid("CreateElicitationResponse", &told);
     told
 }
 
@@ -293,9 +297,9 @@ fn a_form_goes_through_as_it_came_and_so_does_its_answer() {
     assert_eq!(interrupt.schema.as_ref().unwrap().to_value(), form_request()["requestedSchema"]);
     let mut expected = form_request();
     expected["sessionId"] = json!(THREAD);
-    let asking = asking(&interrupt, THREAD, &forms());
-    assert!(matches!(asking, Asking::Elicitation(_)));
-    assert_eq!(asked(&asking), expected);
+    let asking = client_question(&interrupt, THREAD, &forms());
+    assert!(matches!(asking, ClientQuestion::Elicitation(_)));
+    assert_eq!(question_params(&asking), expected);
     for response in [
         json!({ "action": "accept", "content": { "name": "Bob", "age": 5, "sure": true, "of": ["a", "b"], "n": 1.5 } }),
         json!({ "action": "accept", "content": {} }),
@@ -318,12 +322,12 @@ fn an_address_goes_through_as_it_came_and_so_does_its_answer() {
     assert_eq!(interrupt.kind, InterruptKind::Url);
     let mut expected = sent;
     expected["sessionId"] = json!(THREAD);
-    assert_eq!(asked(&asking(&interrupt, THREAD, &forms())), expected);
+    assert_eq!(question_params(&client_question(&interrupt, THREAD, &forms())), expected);
     for response in ["accept", "decline", "cancel"].map(|action| json!({ "action": action })) {
         assert_eq!(through(&interrupt, &response), response);
     }
-    let Asking::Text(text) =
-        asking(&interrupt, THREAD, &client(&json!({ "elicitation": { "form": {} } })))
+    let ClientQuestion::Text(text) =
+        client_question(&interrupt, THREAD, &client(&json!({ "elicitation": { "form": {} } })))
     else {
         panic!()
     };
@@ -338,12 +342,12 @@ fn an_agent_is_told_nothing_where_nobody_answered() {
         Resolution::Cancelled,
         Resolution::TimedOut { option: None },
         Resolution::Withdrawn { reason: Code::AgentLost },
-        answered(Answer::Message(vec![Part::text("Bob")])),
+        answer_resolution(Answer::Message(vec![Part::text("Bob")])),
     ] {
         let told = elicitation_outcome(&interrupt, &nobody);
         assert!(matches!(told, CreateElicitationResponse::Cancel(_)), "{nobody:?}");
     }
-    let odd = answered(Answer::Json(json_of(&json!({ "deep": { "x": 1 } }))));
+    let odd = answer_resolution(Answer::Json(json_of(&json!({ "deep": { "x": 1 } }))));
     assert!(matches!(elicitation_outcome(&interrupt, &odd), CreateElicitationResponse::Decline(_)));
 }
 
@@ -351,7 +355,7 @@ fn an_agent_is_told_nothing_where_nobody_answered() {
 fn a_question_of_another_side_does_not_keep_that_sides_request() {
     let mut sent = form_request();
     sent["requestId"] = json!(5);
-    let shown = asked(&asking(&elicitation(&sent), THREAD, &forms()));
+    let shown = question_params(&client_question(&elicitation(&sent), THREAD, &forms()));
     assert_eq!((shown.get("requestId"), &shown["sessionId"]), (None, &json!(THREAD)));
 }
 
@@ -367,7 +371,7 @@ pub(crate) fn own(schema: Option<Value>) -> Interrupt {
 fn an_agents_own_question_is_a_form_where_that_can_be_shown() {
     let flat = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 }, "s": { "type": "string", "enum": ["a", "b"] }, "m": { "type": "array", "items": { "type": "string", "enum": ["x"] } } }, "required": ["n"] });
     let interrupt = own(Some(flat.clone()));
-    let shown = asked(&asking(&interrupt, THREAD, &forms()));
+    let shown = question_params(&client_question(&interrupt, THREAD, &forms()));
     assert_eq!(shown["mode"], "form");
     assert_eq!(shown["message"], "Which?\n\n```json\n{\"of\":[1,2]}\n```");
     assert_eq!(shown["requestedSchema"], flat);
@@ -380,7 +384,7 @@ fn an_agents_own_question_is_a_form_where_that_can_be_shown() {
         assert_eq!(answer_of_elicitation(&interrupt, &action(&nothing)), None);
     }
     let one = own(Some(json!({ "type": "string", "maxLength": 5 })));
-    let shown = asked(&asking(&one, THREAD, &forms()));
+    let shown = question_params(&client_question(&one, THREAD, &forms()));
     assert_eq!(
         shown["requestedSchema"]["properties"]["answer"],
         json!({ "type": "string", "maxLength": 5 })
@@ -410,9 +414,9 @@ fn one_of_a_few_values_is_asked_for_as_a_permission() {
         ),
     ] {
         let interrupt = own(Some(schema.clone()));
-        let asking = asking(&interrupt, THREAD, &none);
-        assert!(matches!(asking, Asking::Permission(_)), "{schema}");
-        let shown = asked(&asking);
+        let asking = client_question(&interrupt, THREAD, &none);
+        assert!(matches!(asking, ClientQuestion::Permission(_)), "{schema}");
+        let shown = question_params(&asking);
         assert_eq!(shown["toolCall"]["title"], "Which?");
         let offered =
             shown["options"].as_array().unwrap().iter().any(|option| option["optionId"] == chosen);
@@ -425,7 +429,7 @@ fn one_of_a_few_values_is_asked_for_as_a_permission() {
         );
         assert_eq!(answer_of_permission(&interrupt, &RequestPermissionResponse::cancelled()), None);
     }
-    let yes_no = asked(&asking(&own(Some(boolean)), THREAD, &none));
+    let yes_no = question_params(&client_question(&own(Some(boolean)), THREAD, &none));
     let kinds: Vec<_> = yes_no["options"]
         .as_array()
         .unwrap()
@@ -440,7 +444,9 @@ fn everything_else_is_asked_in_words_and_answered_by_the_next_prompt() {
     let nested = json!({ "type": "object", "properties": { "a": { "type": "object" }, "b": { "type": "null" } } });
     let said = |text: &str| message_of_prompt(&[ContentBlock::text(text)], MessageId::generate());
     let interrupt_of_nested = own(Some(nested));
-    let Asking::Text(text) = asking(&interrupt_of_nested, THREAD, &forms()) else { panic!() };
+    let ClientQuestion::Text(text) = client_question(&interrupt_of_nested, THREAD, &forms()) else {
+        panic!()
+    };
     assert!(text.starts_with("Which?\n\n```json\n{\"of\":[1,2]}\n```"), "{text}");
     assert!(text.contains("Answer with JSON that fits this schema"), "{text}");
     let value = Answer::Json(json_of(&json!({ "a": {} })));
@@ -449,7 +455,7 @@ fn everything_else_is_asked_in_words_and_answered_by_the_next_prompt() {
 
     let mut awaits = interrupt("i", InterruptKind::Message, &json!(null));
     awaits.prompt = vec![Part::text("Who?")];
-    assert_eq!(asking(&awaits, THREAD, &forms()), Asking::Text("Who?".to_owned()));
+    assert_eq!(client_question(&awaits, THREAD, &forms()), ClientQuestion::Text("Who?".to_owned()));
     assert_eq!(
         answer_of_prompt(&awaits, &said("Bob")),
         Some(Answer::Message(vec![Part::text("Bob")]))
@@ -459,8 +465,8 @@ fn everything_else_is_asked_in_words_and_answered_by_the_next_prompt() {
     assert_eq!(answer_of_prompt(&asks, &said("yes")), Some(Answer::Option("once".to_owned())));
     asks.options.clear();
     assert_eq!(
-        asking(&asks, THREAD, &forms()),
-        Asking::Text("The agent asks for permission.".to_owned())
+        client_question(&asks, THREAD, &forms()),
+        ClientQuestion::Text("The agent asks for permission.".to_owned())
     );
     let plain = own(None);
     assert_eq!(
@@ -473,7 +479,7 @@ fn everything_else_is_asked_in_words_and_answered_by_the_next_prompt() {
 fn a_native_address_is_visited_where_that_can_be_shown() {
     let mut visit = interrupt("i", InterruptKind::Url, &json!({ "url": "https://a/b" }));
     visit.prompt = vec![Part::text("Log in")];
-    let shown = asked(&asking(&visit, THREAD, &forms()));
+    let shown = question_params(&client_question(&visit, THREAD, &forms()));
     assert_eq!(
         shown,
         json!({ "mode": "url", "message": "Log in", "elicitationId": "i", "url": "https://a/b", "sessionId": THREAD })

@@ -20,7 +20,7 @@ use trilogue_mapping::{communication, connect, native};
 use trilogue_wire::agent_client::{ContentBlock, PromptCapabilities, Rules, read};
 use trilogue_wire::{agent_communication, native as wire};
 
-use super::official::keeps;
+use super::official::assert_valid;
 use super::sample::{json_of, links};
 
 fn id(text: &str) -> MessageId {
@@ -121,7 +121,10 @@ fn plain_blocks_are_plain_parts() {
     let png = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
     assert_eq!(parts(png), Part::bytes("image/png", "hi"));
     let named = json!({ "type": "resource", "resource": { "uri": "artifact:a.csv", "text": "1", "mimeType": "text/csv" } });
-    assert_eq!(parts(named), Part::new("text/csv", Content::Text(Arc::from("1"))).named("a.csv"));
+    assert_eq!(
+        parts(named),
+        Part::new("text/csv", Content::Text(Arc::from("1"))).with_name("a.csv")
+    );
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn json_on_communication(message: &Message) -> bytes::Bytes {
         input: true,
     });
     let thread = trilogue_domain::ThreadId::parse("t").unwrap();
-    for body in super::sample::said(message) {
+    for body in super::sample::message_bodies(message) {
         shown.push(&super::sample::event(body), &thread);
     }
     shown.messages()[0].json.clone()
@@ -246,14 +249,14 @@ fn foreign_parts() -> Vec<Part> {
         Part::text("hi"),
         Part::new("text/markdown", Content::Text(Arc::from("*hi*"))),
         json_part.clone(),
-        json_part.named("a.json"),
+        json_part.with_name("a.json"),
         Part::bytes("image/png", "hi"),
-        Part::bytes("image/png", "hi").named("a b.png"),
-        Part::bytes("audio/wav", "hi").named("a.wav"),
+        Part::bytes("image/png", "hi").with_name("a b.png"),
+        Part::bytes("audio/wav", "hi").with_name("a.wav"),
         Part::bytes("application/pdf", "hi"),
-        Part::bytes("application/pdf", "hi").named("a/b.pdf"),
+        Part::bytes("application/pdf", "hi").with_name("a/b.pdf"),
         Part::url("image/png", "https://a/b.png"),
-        Part::url("image/png", "https://a/b.png").named("b"),
+        Part::url("image/png", "https://a/b.png").with_name("b"),
         Part::url("application/octet-stream", "https://a/"),
         Part::text("cited").with_metadata(PartMetadata::Citation(citation.clone())),
         Part::annotation(PartMetadata::Citation(citation)),
@@ -271,7 +274,7 @@ fn parts_of_other_protocols_come_back_where_the_extension_survives() {
     for part in foreign_parts() {
         let shown = blocks_of(std::slice::from_ref(&part), Extension::Meta);
         for block in values(&shown) {
-            keeps("ContentBlock", &block);
+            assert_valid("ContentBlock", &block);
         }
         let back = message_of_prompt(&blocks(&values(&shown)), id("m"));
         assert_eq!(back.parts, std::slice::from_ref(&part), "{:?}", values(&shown));
@@ -283,14 +286,14 @@ fn parts_of_other_protocols_are_shown_without_the_extension() {
     let shown = |part: &Part| values(&blocks_of(std::slice::from_ref(part), Extension::Off));
     for part in foreign_parts() {
         for block in shown(&part) {
-            keeps("ContentBlock", &block);
+            assert_valid("ContentBlock", &block);
             assert!(block.get("_meta").is_none(), "{block}");
         }
     }
     let json_part = Part::json(&json_of(&json!({ "a": 1 })));
     assert_eq!(shown(&json_part), [json!({ "type": "text", "text": "```json\n{\"a\":1}\n```" })]);
     let blob = BlobRef { hash: [7; 32], length: 9_000_000, is_text: false };
-    let large = Part::new("image/png", Content::Blob(blob)).named("big.png");
+    let large = Part::new("image/png", Content::Blob(blob)).with_name("big.png");
     let uri = format!("trilogue:/blobs/{}", "07".repeat(32));
     let link = json!({ "type": "resource_link", "uri": uri, "name": "big.png", "mimeType": "image/png", "size": 9_000_000 });
     assert_eq!(shown(&large), [link]);
@@ -343,7 +346,7 @@ fn a_citation_in_a_prompt_comes_to_the_agent() {
     assert_eq!(connected[0]["content"][0]["metadata"]["citation"], cited);
 }
 
-fn said(role: Role, text: &str) -> Message {
+fn text_message(role: Role, text: &str) -> Message {
     Message { role, ..message(&[json!({ "type": "text", "text": text })]) }
 }
 
@@ -351,18 +354,18 @@ fn said(role: Role, text: &str) -> Message {
 fn what_was_said_before_stands_in_front_of_the_prompt() {
     let png = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
     let agent = || Role::NamedAgent(Arc::from("a"));
-    let missed = [said(Role::User, "one"), said(agent(), "two")];
+    let missed = [text_message(Role::User, "one"), text_message(agent(), "two")];
     let input = Input::Messages(vec![
         message(std::slice::from_ref(&png)),
-        said(Role::User, "the prompt"),
-        said(Role::Agent, "prefilled"),
+        text_message(Role::User, "the prompt"),
+        text_message(Role::Agent, "prefilled"),
     ]);
     let prompt = values(&prompt_of_input(&input, &missed, Citations::Text));
     let before = "Earlier in this conversation:\n\nUser: one\n\nAgent a: two\n\nUser: ";
     let after = "\n\nAgent: prefilled\n\nThe message to answer follows.";
     let text = |text: &str| json!({ "type": "text", "text": text });
     assert_eq!(prompt, [text(before), png, text(after), text("the prompt")]);
-    let alone = Input::Messages(vec![said(Role::User, "hi")]);
+    let alone = Input::Messages(vec![text_message(Role::User, "hi")]);
     assert_eq!(values(&prompt_of_input(&alone, &[], Citations::Text)), [text("hi")]);
     assert_eq!(
         values(&prompt_of_input(&Input::Messages(Vec::new()), &[], Citations::Text)),

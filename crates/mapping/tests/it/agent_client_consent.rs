@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Answer, Interrupt, InterruptKind, Json, MessageId};
 use trilogue_mapping::agent_client::{
-    Asking, answer_of_prompt, asking, elicitation_outcome, filled_in, message_of_prompt,
+    ClientQuestion, answer_of_prompt, client_question, elicitation_outcome, form_values,
+    message_of_prompt,
 };
 use trilogue_wire::agent_client::{ClientCapabilities, ContentBlock, CreateElicitationResponse};
 
-use super::agent_client_asking::{answered, elicitation, form_request, own, read_as};
+use super::agent_client_asking::{answer_resolution, elicitation, form_request, own, read_as};
 use super::sample::{THREAD, json_of};
 
 fn visit() -> Interrupt {
@@ -37,10 +38,10 @@ fn in_words(interrupt: &Interrupt, words: &str) -> Value {
     let answer = answer_of_prompt(interrupt, &said).unwrap();
     interrupt.check(&answer).unwrap();
     assert_eq!(
-        filled_in(interrupt, &answer).map(|filled| filled.is_some()),
+        form_values(interrupt, &answer).map(|filled| filled.is_some()),
         Ok(words_fill(interrupt, &answer))
     );
-    serde_json::to_value(elicitation_outcome(interrupt, &answered(answer))).unwrap()
+    serde_json::to_value(elicitation_outcome(interrupt, &answer_resolution(answer))).unwrap()
 }
 
 fn words_fill(interrupt: &Interrupt, answer: &Answer) -> bool {
@@ -52,7 +53,9 @@ fn a_form_without_fields_is_consented_to_by_nothing_but_a_yes() {
     let schema = json!({ "type": "object", "properties": {} });
     let sent = json!({ "mode": "form", "sessionId": "s", "message": "Delete all?", "requestedSchema": schema });
     let interrupt = elicitation(&sent);
-    let Asking::Text(text) = asking(&interrupt, THREAD, &ClientCapabilities::new()) else {
+    let ClientQuestion::Text(text) =
+        client_question(&interrupt, THREAD, &ClientCapabilities::new())
+    else {
         panic!()
     };
     assert_eq!(text, "Delete all?\n\nAnswer `yes` to accept. Any other answer declines.");
@@ -67,11 +70,11 @@ fn what_no_agent_could_be_told_is_no_answer() {
     let form = elicitation(&form_request());
     let object = answer(&json!({ "name": "Ada", "n": 1.5, "of": ["a"], "sure": false }));
     assert_eq!(
-        filled_in(&form, &object).map(|json| json.map(Json::to_value)),
+        form_values(&form, &object).map(|json| json.map(Json::to_value)),
         Ok(Some(json!({ "name": "Ada", "n": 1.5, "of": ["a"], "sure": false })))
     );
     for nothing in [json!(false), json!(null)] {
-        assert_eq!(filled_in(&form, &answer(&nothing)), Ok(None));
+        assert_eq!(form_values(&form, &answer(&nothing)), Ok(None));
     }
     for (value, path) in [
         (json!([1]), ""),
@@ -81,17 +84,17 @@ fn what_no_agent_could_be_told_is_no_answer() {
         (json!({ "name": { "x": 1 } }), "/name"),
         (json!({ "a/b": [1] }), "/a~1b/0"),
     ] {
-        assert_eq!(filled_in(&form, &answer(&value)).unwrap_err().path, path, "{value}");
+        assert_eq!(form_values(&form, &answer(&value)).unwrap_err().path, path, "{value}");
     }
     let visit = visit();
     for fits in [json!(true), json!(false), json!(null)] {
-        assert_eq!(filled_in(&visit, &answer(&fits)), Ok(None));
+        assert_eq!(form_values(&visit, &answer(&fits)), Ok(None));
     }
     for other in [json!("no"), json!("yes"), json!({}), json!(1)] {
-        assert_eq!(filled_in(&visit, &answer(&other)).unwrap_err().path, "", "{other}");
+        assert_eq!(form_values(&visit, &answer(&other)).unwrap_err().path, "", "{other}");
     }
     // A native agent checks the answers to its own questions itself.
-    assert_eq!(filled_in(&own(None), &answer(&json!([1]))), Ok(None));
+    assert_eq!(form_values(&own(None), &answer(&json!([1]))), Ok(None));
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn an_address_is_visited_by_nothing_but_a_yes() {
         let both = [ContentBlock::text("yes"), read_as(&attached)];
         for said in [alone.as_slice(), both.as_slice()] {
             let said = message_of_prompt(said, MessageId::generate());
-            let answer = answered(answer_of_prompt(&interrupt, &said).unwrap());
+            let answer = answer_resolution(answer_of_prompt(&interrupt, &said).unwrap());
             let told = elicitation_outcome(&interrupt, &answer);
             assert!(matches!(told, CreateElicitationResponse::Decline(_)), "{attached}");
         }

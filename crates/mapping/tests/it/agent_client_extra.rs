@@ -69,7 +69,7 @@ fn question() -> Interrupt {
     interrupt_of_elicitation(&read, raw, InterruptId::generate())
 }
 
-fn answered(answer: Answer, extra: Option<Json>) -> Resolution {
+fn answer_resolution(answer: Answer, extra: Option<Json>) -> Resolution {
     let by = PrincipalId::parse("p").unwrap();
     Resolution::Answered { by, answer, digest: String::new(), extra }
 }
@@ -81,18 +81,18 @@ fn what_a_choice_carries_beyond_it_comes_to_the_agent() {
     let extra = extra_of_permission(&interrupt, result);
     let kept = r#"{"x":{"_meta":1,"n":1.50},"outcome":{"why":"a\"b"}}"#;
     assert_eq!(extra.as_ref().map(Json::as_str), Some(kept));
-    let chosen = answered(Answer::Option("yes".to_owned()), extra.clone());
+    let chosen = answer_resolution(Answer::Option("yes".to_owned()), extra.clone());
     assert_eq!(
         serde_json::to_string(&permission_outcome(&interrupt, &chosen)).unwrap(),
         r#"{"outcome":{"outcome":"selected","optionId":"yes","why":"a\"b"},"x":{"_meta":1,"n":1.50}}"#
     );
     // The additional members alone select no option.
-    let none = answered(Answer::Json(Json::null()), extra);
+    let none = answer_resolution(Answer::Json(Json::null()), extra);
     assert_eq!(
         serde_json::to_string(&permission_outcome(&interrupt, &none)).unwrap(),
         r#"{"outcome":{"outcome":"cancelled","why":"a\"b"},"x":{"_meta":1,"n":1.50}}"#
     );
-    let plain = answered(Answer::Option("yes".to_owned()), None);
+    let plain = answer_resolution(Answer::Option("yes".to_owned()), None);
     assert_eq!(
         serde_json::to_value(permission_outcome(&interrupt, &plain)).unwrap(),
         json!({"outcome": {"outcome": "selected", "optionId": "yes"}})
@@ -113,7 +113,7 @@ fn what_an_answer_carries_beyond_it_comes_to_the_agent() {
     ] {
         let extra = extra_of_elicitation(&interrupt, result);
         let answer = Answer::Json(Json::parse(answer).unwrap());
-        let outcome = elicitation_outcome(&interrupt, &answered(answer, extra));
+        let outcome = elicitation_outcome(&interrupt, &answer_resolution(answer, extra));
         assert_eq!(serde_json::to_string(&outcome).unwrap(), told, "{result}");
     }
 }

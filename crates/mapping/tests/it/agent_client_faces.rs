@@ -11,7 +11,7 @@ use trilogue_mapping::communication::{Projection, ProjectionOptions};
 use trilogue_mapping::{connect, native, shape};
 use trilogue_wire::agent_client::{ContentBlock, Rules, read};
 
-use super::sample::{RUN, THREAD, begun, chat, json_of, message_id, parsed};
+use super::sample::{RUN, THREAD, chat, json_of, message_id, parsed, run_started};
 
 fn thread() -> ThreadId {
     ThreadId::parse(THREAD).unwrap()
@@ -32,7 +32,7 @@ fn begin() -> [Event; 2] {
         input: None,
         audit: None,
     });
-    [created, begun()].map(super::sample::event)
+    [created, run_started()].map(super::sample::event)
 }
 
 fn on_communication(update: &Value) -> Vec<Value> {
@@ -234,7 +234,7 @@ fn an_agents_own_word_for_the_end_is_shown() {
         bytes: Bytes::from_static(br#"{"stopReason":"refusal"}"#),
     };
     event.body = trilogue_domain::port::ReadOriginal::read(
-        &trilogue_mapping::agent_client::Originals,
+        &trilogue_mapping::agent_client::OriginalReader,
         &original,
     )
     .unwrap();

@@ -9,8 +9,8 @@ use trilogue_domain::event::{MessageEvent, PlanEntry, StateEvent, ToolEvent, Too
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Body, Content, MessageId, Original, Part, ThreadId};
 use trilogue_mapping::agent_client::{
-    Gate, IdFormat, NOTIFICATION, Originals, RESULT, Relay, UPDATE, VERSION, blocks_of_message,
-    body_of_update, message_of_prompt, shown_id, without_booleans,
+    Gate, IdFormat, NOTIFICATION, OriginalReader, RESULT, Relay, UPDATE, VERSION,
+    blocks_of_message, body_of_update, message_of_prompt, shown_id, without_booleans,
 };
 use trilogue_wire::agent_client::splice;
 
@@ -244,7 +244,7 @@ fn originals_are_read_by_their_dialect_and_version() {
         version,
         bytes: Bytes::from(bytes.to_owned()),
     };
-    let read = |original: &Original| Originals.read(original);
+    let read = |original: &Original| OriginalReader.read(original);
     let update = json!({ "sessionId": "", "update": chunk("agent_message_chunk", &text("x")) });
     let said = read(&original(UPDATE, VERSION, &update.to_string())).unwrap();
     assert!(matches!(said, Body::Message(MessageEvent::Delta { .. })), "{said:?}");

@@ -11,22 +11,22 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use super::official::keeps;
+use super::official::assert_valid;
 use super::sample::{chat, json_of, parsed};
 
 fn result(outcome: &Outcome, result: Option<&str>, id: Option<&str>) -> Value {
     let result = parsed(&prompt_result(outcome, result, id).unwrap());
-    keeps("PromptResponse", &result);
+    assert_valid("PromptResponse", &result);
     result
 }
 
-fn refused(outcome: &Outcome) -> Value {
-    told(&prompt_result(outcome, None, Some("u")).unwrap_err())
+fn prompt_error(outcome: &Outcome) -> Value {
+    error_json(&prompt_result(outcome, None, Some("u")).unwrap_err())
 }
 
-fn told(error: &ErrorObject) -> Value {
+fn error_json(error: &ErrorObject) -> Value {
     let error = serde_json::to_value(error).unwrap();
-    keeps("Error", &error);
+    assert_valid("Error", &error);
     error
 }
 
@@ -103,14 +103,14 @@ fn an_agents_error_comes_out_as_it_went_in() {
             if let Some(data) = data {
                 expected["data"] = data;
             }
-            assert_eq!(refused(&Outcome::Failed(failure)), expected);
+            assert_eq!(prompt_error(&Outcome::Failed(failure)), expected);
         }
     }
 }
 
 #[test]
 fn other_failures_say_our_code_and_whether_they_pass() {
-    let lost = refused(&Outcome::Failed(Failure::of(Code::AgentLost, "gone")));
+    let lost = prompt_error(&Outcome::Failed(Failure::of(Code::AgentLost, "gone")));
     assert_eq!(
         lost,
         json!({ "code": -32603, "message": "gone", "data": { "code": "agent_lost", "transient": true } })
@@ -121,17 +121,17 @@ fn other_failures_say_our_code_and_whether_they_pass() {
         ..Failure::of(Code::AgentFailed, "no")
     };
     assert_eq!(
-        refused(&Outcome::Failed(own))["data"],
+        prompt_error(&Outcome::Failed(own))["data"],
         json!({ "code": "quota", "transient": false, "details": { "left": 0 } })
     );
-    let late = refused(&Outcome::TimedOut { reason: Code::AwaitTimeout });
+    let late = prompt_error(&Outcome::TimedOut { reason: Code::AwaitTimeout });
     assert_eq!((&late["code"], &late["data"]["code"]), (&json!(-32603), &json!("await_timeout")));
 }
 
 #[test]
 fn every_code_of_ours_has_a_number_of_theirs() {
     for code in Code::ALL {
-        let error = told(&error_object(&Error::new(*code, "why")));
+        let error = error_json(&error_object(&Error::new(*code, "why")));
         assert_eq!(
             (&error["message"], &error["data"]),
             (&json!("why"), &json!({ "code": code.as_str() }))
@@ -143,7 +143,7 @@ fn every_code_of_ours_has_a_number_of_theirs() {
             "{error}"
         );
     }
-    let number = |code| told(&error_object(&Error::new(code, "why")))["code"].clone();
+    let number = |code| error_json(&error_object(&Error::new(code, "why")))["code"].clone();
     for (code, expected) in [
         (Code::InvalidInput, -32602),
         (Code::ThreadNotFound, -32002),
@@ -161,12 +161,12 @@ fn a_refusal_says_what_to_do_where_it_does_not_fit_and_which_session_is_lost() {
     let violation = Violation { path: "/a".to_owned(), message: "is odd".to_owned() };
     let error = Error::new(Code::InvalidInput, "no").hint("do so").violations(vec![violation]);
     let data = json!({ "code": "invalid_input", "hint": "do so", "violations": [{ "path": "/a", "message": "is odd" }] });
-    assert_eq!(told(&session_error(&error, "s"))["data"], data);
+    assert_eq!(error_json(&session_error(&error, "s"))["data"], data);
     let pending =
         Error::new(Code::InterruptMismatch, "no").pending(InterruptId::parse("i").unwrap());
-    assert_eq!(told(&error_object(&pending))["data"]["interruptId"], "i");
+    assert_eq!(error_json(&error_object(&pending))["data"]["interruptId"], "i");
     for code in [Code::ThreadNotFound, Code::InvalidId] {
-        let lost = told(&session_error(&Error::new(code, "no"), "s"));
+        let lost = error_json(&session_error(&Error::new(code, "no"), "s"));
         assert_eq!((&lost["code"], &lost["data"]["sessionId"]), (&json!(-32002), &json!("s")));
     }
 }
@@ -176,7 +176,7 @@ fn initialized(card: &AgentCard, hosted: Option<&Value>) -> Value {
         read::<InitializeResponse>(hosted.to_string().as_bytes(), Rules::Lenient).unwrap()
     });
     let answer = serde_json::to_value(initialize_result(card, hosted.as_ref())).unwrap();
-    keeps("InitializeResponse", &answer);
+    assert_valid("InitializeResponse", &answer);
     answer
 }
 
@@ -260,7 +260,7 @@ fn choices_and_truth_values_of_the_configuration_are_options() {
         let options = config_options(&configured(), config.as_ref().map(json_of).as_ref());
         let mut options = serde_json::to_value(options).unwrap().as_array().unwrap().clone();
         for option in &options {
-            keeps("SessionConfigOption", option);
+            assert_valid("SessionConfigOption", option);
         }
         options.sort_by_key(|option| option["id"].as_str().unwrap().to_owned());
         options

@@ -19,9 +19,10 @@ use trilogue_mapping::agent_client::{
 use trilogue_wire::agent_client::{ContentBlock, Rules, read};
 
 use super::agent_client_blocks::forms;
-use super::official::keeps;
+use super::official::assert_valid;
 use super::sample::{
-    RUN, THREAD, completed, delta, ended, json_of, message_id, parsed, result, said, started,
+    RUN, THREAD, completed, delta, json_of, message_bodies, message_id, message_started, parsed,
+    result, run_ended,
 };
 
 fn run(bodies: Vec<Body>) -> Vec<Event> {
@@ -35,7 +36,7 @@ fn fold(updates: &mut Updates, events: &[Event]) -> Vec<Update> {
     }
     for update in &out {
         let params = parsed(&update.params);
-        keeps("SessionNotification", &params);
+        assert_valid("SessionNotification", &params);
         assert_eq!((&*update.method, &params["sessionId"]), ("session/update", &json!(THREAD)));
         assert!(params.get("update").is_some_and(|update| update["sessionUpdate"].is_string()));
     }
@@ -46,7 +47,7 @@ fn updates() -> Updates {
     Updates::new(&ThreadId::parse(THREAD).unwrap())
 }
 
-fn shown(bodies: Vec<Body>) -> Vec<Value> {
+fn render_updates(bodies: Vec<Body>) -> Vec<Value> {
     let out = fold(&mut updates(), &run(bodies));
     out.iter().map(|update| parsed(&update.params)["update"].clone()).collect()
 }
@@ -87,15 +88,15 @@ fn custom(kind: &str, data: &Value) -> Body {
 
 #[test]
 fn two_messages_in_a_row_are_told_apart_by_their_ids() {
-    let told = shown(vec![
-        started("one", Role::NamedAgent(Arc::from("a"))),
+    let told = render_updates(vec![
+        message_started("one", Role::NamedAgent(Arc::from("a"))),
         delta("one", "a"),
         delta("one", "b"),
         completed("one"),
-        started("two", Role::Agent),
+        message_started("two", Role::Agent),
         delta("two", "c"),
         completed("two"),
-        ended(Outcome::Completed),
+        run_ended(Outcome::Completed),
     ]);
     let expected = [("one", "a"), ("one", "b"), ("two", "c")]
         .map(|(id, said)| chunk("agent_message", id, &text(said)));
@@ -109,8 +110,8 @@ fn what_users_say_is_for_everybody_but_the_one_who_said_it() {
         .map(|form| read(form.to_string().as_bytes(), Rules::Lenient).unwrap())
         .collect();
     let message: Message = message_of_prompt(&blocks, message_id("u"));
-    let mut bodies = said(&message);
-    bodies.extend([started("m", Role::Agent), delta("m", "x"), completed("m")]);
+    let mut bodies = message_bodies(&message);
+    bodies.extend([message_started("m", Role::Agent), delta("m", "x"), completed("m")]);
     let mut fold_of_all = updates();
     let mut out = Vec::new();
     for event in run(bodies) {
@@ -132,14 +133,14 @@ fn a_thought_has_the_id_of_its_run_and_its_first_event() {
             thought("a"),
             Body::State(StateEvent::Values(Json::null())),
             thought("b"),
-            started("m", Role::Agent),
+            message_started("m", Role::Agent),
             thought("c"),
             tool("t", "look", "", None),
             thought("d"),
             thought("e"),
         ]
     };
-    let told = shown(bodies());
+    let told = render_updates(bodies());
     let ids: Vec<_> = told
         .iter()
         .filter(|update| update["sessionUpdate"] == "agent_thought_chunk")
@@ -148,7 +149,7 @@ fn a_thought_has_the_id_of_its_run_and_its_first_event() {
     let run_id = uuid::Uuid::parse_str(RUN).unwrap();
     let expected = |number: &str| uuid::Uuid::new_v5(&run_id, number.as_bytes()).to_string();
     assert_eq!(ids, ["1", "1", "5", "7", "7"].map(expected));
-    assert_eq!(told, shown(bodies()), "a replay says the same");
+    assert_eq!(told, render_updates(bodies()), "a replay says the same");
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn the_thoughts_of_runs_that_overlap_stay_apart() {
 #[test]
 fn tool_calls_begin_go_on_and_end() {
     let call = "01890a5d-ac96-774b-bcce-b302099a8057";
-    let told = shown(vec![
+    let told = render_updates(vec![
         tool(call, "read", "Read a.txt", Some(&json!({ "path": "a.txt" }))),
         Body::Tool(ToolEvent::Updated {
             call: call.to_owned(),
@@ -190,7 +191,7 @@ fn tool_calls_begin_go_on_and_end() {
 
 #[test]
 fn a_call_is_named_once_in_a_session_and_what_it_gave_is_shown() {
-    let told = shown(vec![
+    let told = render_updates(vec![
         tool("1", "look", "", None),
         tool_ended("1", ToolStatus::Failed, Some(&json!("gone"))),
         tool_ended("unknown", ToolStatus::Failed, None),
@@ -214,12 +215,12 @@ fn a_run_that_ends_leaves_no_call_open() {
         (Outcome::Cancelled { reason: None }, "failed"),
         (Outcome::Failed(Failure::of(Code::AgentLost, "lost")), "failed"),
     ] {
-        let told = shown(vec![tool("1", "look", "", None), ended(outcome)]);
+        let told = render_updates(vec![tool("1", "look", "", None), run_ended(outcome)]);
         assert_eq!(told.len(), 2);
         assert_eq!(told[1]["status"], status);
     }
     let mut fold_of_two = updates();
-    let mut events = run(vec![tool("1", "look", "", None), ended(Outcome::Completed)]);
+    let mut events = run(vec![tool("1", "look", "", None), run_ended(Outcome::Completed)]);
     events[1].run = Some(RunKey(2));
     assert_eq!(fold(&mut fold_of_two, &events).len(), 1, "the other run goes on");
 }
@@ -230,7 +231,7 @@ fn plans_have_what_the_protocol_wants_of_them() {
         content: content.to_owned(),
         status: status.to_owned(),
     };
-    let told = shown(vec![Body::State(StateEvent::Plan(vec![
+    let told = render_updates(vec![Body::State(StateEvent::Plan(vec![
         entry("a \"b\"", "in_progress"),
         entry("c", "odd"),
     ]))]);
@@ -241,7 +242,10 @@ fn plans_have_what_the_protocol_wants_of_them() {
         { "content": "c", "priority": "medium", "status": "pending" },
     ] })]
     );
-    assert_eq!(shown(vec![Body::State(StateEvent::Plan(Vec::new()))])[0]["entries"], json!([]));
+    assert_eq!(
+        render_updates(vec![Body::State(StateEvent::Plan(Vec::new()))])[0]["entries"],
+        json!([])
+    );
 }
 
 #[test]
@@ -326,19 +330,19 @@ fn a_citation_is_a_link_behind_its_text() {
     let cited = Part::text("so").with_metadata(PartMetadata::Citation(citation.clone()));
     let meta = json!({ "trilogue": { "citation": { "url": "https://a/b", "title": "B", "description": "About." } } });
     let link = json!({ "type": "resource_link", "uri": "https://a/b", "name": "B", "description": "About.", "_meta": meta });
-    let told = shown(vec![started("m", Role::Agent), part("m", cited.clone())]);
+    let told = render_updates(vec![message_started("m", Role::Agent), part("m", cited.clone())]);
     assert_eq!(
         told,
         [chunk("agent_message", "m", &text("so")), chunk("agent_message", "m", &link)]
     );
     let alone = Part::annotation(PartMetadata::Citation(citation));
-    assert_eq!(shown(vec![part("m", alone)]), [chunk("agent_message", "m", &link)]);
+    assert_eq!(render_updates(vec![part("m", alone)]), [chunk("agent_message", "m", &link)]);
     let book =
         Citation { title: Some("A book".to_owned()), start_index: Some(1), ..Citation::default() };
     let book = Part::annotation(PartMetadata::Citation(book));
     let mut words = text(" [A book]");
     words["_meta"] = json!({ "trilogue": { "citation": { "title": "A book", "start_index": 1 } } });
-    assert_eq!(shown(vec![part("m", book)]), [chunk("agent_message", "m", &words)]);
+    assert_eq!(render_updates(vec![part("m", book)]), [chunk("agent_message", "m", &words)]);
     let mut with_meta = updates().with_extension(Extension::Meta);
     let told = fold(&mut with_meta, &run(vec![part("m", cited)]));
     assert_eq!(told.len(), 1);
@@ -357,13 +361,13 @@ fn steps_in_messages_are_thoughts_and_tool_calls() {
         };
         part("m", Part::annotation(PartMetadata::Trajectory(step)))
     };
-    let told = shown(vec![
+    let told = render_updates(vec![
         step(Some("hm"), None, None),
         step(None, Some("search"), None),
         step(None, Some("search"), Some(json!({ "hits": 2 }))),
         step(None, Some("other"), Some(json!(1))),
         step(None, Some("left"), None),
-        ended(Outcome::Completed),
+        run_ended(Outcome::Completed),
     ]);
     let kinds: Vec<_> = told
         .iter()
@@ -389,9 +393,9 @@ fn steps_in_messages_are_thoughts_and_tool_calls() {
 
 #[test]
 fn artifacts_have_their_name_as_address() {
-    let told = shown(vec![
-        part("m", Part::new("text/csv", Content::Text(Arc::from("1,2"))).named("a b.csv")),
-        part("m", Part::bytes("application/pdf", "hi").named("a.pdf")),
+    let told = render_updates(vec![
+        part("m", Part::new("text/csv", Content::Text(Arc::from("1,2"))).with_name("a b.csv")),
+        part("m", Part::bytes("application/pdf", "hi").with_name("a.pdf")),
     ]);
     assert_eq!(
         told[0]["content"],
@@ -406,20 +410,24 @@ fn artifacts_have_their_name_as_address() {
 #[test]
 fn large_text_goes_on_in_the_next_chunk_and_large_content_is_a_link() {
     let long = "ä".repeat(700_000);
-    let told = shown(vec![part("m", Part::text(long.as_str()))]);
+    let told = render_updates(vec![part("m", Part::text(long.as_str()))]);
     assert_eq!(told.len(), 2);
     let joined: String =
         told.iter().map(|update| update["content"]["text"].as_str().unwrap()).collect();
     assert_eq!(joined, long);
     assert!(told.iter().all(|update| update["messageId"] == "m"));
     let blob = |length| BlobRef { hash: [7; 32], length, is_text: false };
-    assert!(updates().wants(&blob(8 * 1024 * 1024)));
-    assert!(!updates().wants(&blob(8 * 1024 * 1024 + 1)));
-    let told = shown(vec![part("m", Part::new("video/mp4", Content::Blob(blob(9_000_000))))]);
+    assert!(updates().can_inline(&blob(8 * 1024 * 1024)));
+    assert!(!updates().can_inline(&blob(8 * 1024 * 1024 + 1)));
+    let told =
+        render_updates(vec![part("m", Part::new("video/mp4", Content::Blob(blob(9_000_000))))]);
     let hash = "07".repeat(32);
     let link = json!({ "type": "resource_link", "uri": format!("trilogue:/threads/{THREAD}/blobs/{hash}"), "name": hash, "mimeType": "video/mp4", "size": 9_000_000 });
     assert_eq!(told[0]["content"], link);
-    assert_eq!(shown(vec![part("m", Part::text(""))]), [chunk("agent_message", "m", &text(""))]);
+    assert_eq!(
+        render_updates(vec![part("m", Part::text(""))]),
+        [chunk("agent_message", "m", &text(""))]
+    );
 }
 
 #[test]
@@ -432,12 +440,14 @@ fn values_are_said_as_their_text_or_in_a_fence() {
             audit: None,
         })
     };
-    let told =
-        shown(vec![created(&json!({ "message": "hi" })), result(&json!({ "a": 1, "b": 2 }))]);
+    let told = render_updates(vec![
+        created(&json!({ "message": "hi" })),
+        result(&json!({ "a": 1, "b": 2 })),
+    ]);
     assert_eq!(told[0], chunk("user_message", input_id(RUN).as_str(), &text("hi")));
     assert_eq!(told[1]["content"], text("```json\n{\"a\":1,\"b\":2}\n```"));
     assert_eq!(told[1]["sessionUpdate"], "agent_message_chunk");
-    assert_eq!(shown(vec![result(&json!("plain"))])[0]["content"], text("plain"));
+    assert_eq!(render_updates(vec![result(&json!("plain"))])[0]["content"], text("plain"));
 }
 
 #[test]
@@ -448,7 +458,7 @@ fn a_title_is_told_when_it_changes() {
         metadata: json_of(&json!({ "trilogue.title": "A" })),
         copied_from: None,
     });
-    let told = shown(vec![
+    let told = render_updates(vec![
         created,
         metadata(json!({ "trilogue.title": "A", "x": 1 })),
         metadata(json!({ "trilogue.title": "B" })),

@@ -16,7 +16,7 @@ use trilogue_wire::agent_communication as acp;
 use trilogue_wire::agent_connect;
 
 use crate::sample::{
-    RUN, THREAD, begun, chat, event, interrupt, json_of, links, message_id, raised,
+    RUN, THREAD, chat, event, interrupt, json_of, links, message_id, raised, run_started,
 };
 
 /// The size limit of a part's metadata, in bytes.
@@ -173,7 +173,7 @@ fn running() -> (Projection, ThreadId) {
     let (mut run, thread) = (Projection::new(show), ThreadId::parse(THREAD).unwrap());
     let (id, agent) = (RunId::parse(RUN).unwrap(), AgentName::parse("echo").unwrap());
     let created = Body::Run(RunEvent::Created { run: id, agent, input: None, audit: None });
-    for body in [created, begun()] {
+    for body in [created, run_started()] {
         drop(run.push(&event(body), &thread));
     }
     (run, thread)

@@ -7,7 +7,7 @@ use trilogue_domain::{Abilities, AgentCard, Code, InputKind};
 use trilogue_mapping::connect;
 use trilogue_wire::agent_connect::{Descriptor, StreamMode, StreamModes, decode};
 
-use crate::published::{document, file, fits, keeps};
+use crate::published::{assert_valid, document, file, fits};
 use crate::sample::{chat, full, json_of};
 
 fn descriptor(card: &AgentCard) -> Value {
@@ -25,7 +25,7 @@ fn agents_are_listed_by_the_published_schema() {
     let document = document();
     for card in [chat(), full()] {
         let agent = serde_json::to_value(connect::agent(&card)).unwrap();
-        keeps(document.as_ref(), "Agent", &agent);
+        assert_valid(document.as_ref(), "Agent", &agent);
         assert_eq!(agent["id"], agent["agent_id"]);
         assert_eq!(agent["metadata"]["ref"]["name"], connect::name(&card));
     }
@@ -45,7 +45,7 @@ fn made_descriptors_keep_the_published_schema_and_the_rules() {
     quiet.interrupts.clear();
     for card in [chat(), full(), quiet] {
         let made = descriptor(&card);
-        keeps(document.as_ref(), "AgentACPDescriptor", &made);
+        assert_valid(document.as_ref(), "AgentACPDescriptor", &made);
         let read: Descriptor = decode(made.to_string().as_bytes()).unwrap();
         assert_eq!(read.check(), [], "{made}");
     }

@@ -12,7 +12,7 @@ fn create(body: &Value) -> RunCreate {
 }
 
 /// The messages that the chat agent receives: roles and texts.
-fn told(input: &Value) -> Result<Vec<(Role, String)>, (Code, String)> {
+fn received_messages(input: &Value) -> Result<Vec<(Role, String)>, (Code, String)> {
     let input = connect::input(&chat(), Some(json_of(input)), Timestamp::from_micros(1));
     match input.map_err(|error| (error.code(), error.violated()[0].path.clone()))? {
         Input::Messages(messages) => {
@@ -25,15 +25,15 @@ fn told(input: &Value) -> Result<Vec<(Role, String)>, (Code, String)> {
 #[test]
 fn a_chat_agent_takes_messages_a_message_or_a_string() {
     let user = |text: &str| (Role::User, text.to_owned());
-    assert_eq!(told(&json!("hi")), Ok(vec![user("hi")]));
-    assert_eq!(told(&json!({ "message": "hi" })), Ok(vec![user("hi")]));
+    assert_eq!(received_messages(&json!("hi")), Ok(vec![user("hi")]));
+    assert_eq!(received_messages(&json!({ "message": "hi" })), Ok(vec![user("hi")]));
     let both = json!({
         "messages": [{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }],
         "message": "c"
     });
     let said = vec![user("a"), (Role::Agent, "b".to_owned()), user("c")];
-    assert_eq!(told(&both), Ok(said));
-    assert_eq!(told(&json!({ "messages": [] })), Ok(Vec::new()));
+    assert_eq!(received_messages(&both), Ok(said));
+    assert_eq!(received_messages(&json!({ "messages": [] })), Ok(Vec::new()));
 }
 
 #[test]
@@ -48,13 +48,20 @@ fn what_is_no_message_names_its_place() {
         (json!({ "messages": [{ "role": "user", "content": 5 }] }), "/input/messages/0/content"),
         (json!({ "message": "x", "other": 1 }), "/input/other"),
     ] {
-        assert_eq!(told(&input), Err((Code::InvalidInput, place.to_owned())), "{input}");
+        assert_eq!(
+            received_messages(&input),
+            Err((Code::InvalidInput, place.to_owned())),
+            "{input}"
+        );
     }
     let twins = json!({ "messages": [
         { "role": "user", "content": "a", "id": "m" },
         { "role": "user", "content": "b", "id": "m" }
     ] });
-    assert_eq!(told(&twins), Err((Code::InvalidInput, "/input/messages/1/id".to_owned())));
+    assert_eq!(
+        received_messages(&twins),
+        Err((Code::InvalidInput, "/input/messages/1/id".to_owned()))
+    );
     let many = json!({ "messages": vec![json!({ "role": "user", "content": "a" }); 257] });
     let error = connect::input(&chat(), Some(json_of(&many)), Timestamp::default()).unwrap_err();
     assert_eq!(error.code(), Code::TooManyParts);

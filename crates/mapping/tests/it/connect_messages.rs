@@ -12,7 +12,7 @@ use trilogue_mapping::connect;
 use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::MessageContent;
 
-use crate::published::{document, keeps};
+use crate::published::{assert_valid, document};
 use crate::sample::{json_of, links, message_id};
 
 fn read(messages: Vec<wire::Message>) -> Vec<Message> {
@@ -25,7 +25,7 @@ fn again(message: Value) -> Value {
     serde_json::to_value(connect::message(&read, &links())).unwrap()
 }
 
-fn shown(role: Role, parts: Vec<Part>) -> Value {
+fn render_message(role: Role, parts: Vec<Part>) -> Value {
     let said = Message { id: message_id("m"), role, parts, created_at: None, completed_at: None };
     serde_json::to_value(connect::message(&said, &links())).unwrap()
 }
@@ -33,13 +33,13 @@ fn shown(role: Role, parts: Vec<Part>) -> Value {
 #[test]
 fn one_text_is_a_string_and_more_is_blocks() {
     let document = document();
-    let plain = shown(Role::Agent, vec![Part::text("hi")]);
+    let plain = render_message(Role::Agent, vec![Part::text("hi")]);
     assert_eq!(plain, json!({ "role": "assistant", "content": "hi", "id": "m" }));
-    let two = shown(Role::User, vec![Part::text("a"), Part::text("b")]);
+    let two = render_message(Role::User, vec![Part::text("a"), Part::text("b")]);
     let blocks = json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }]);
     assert_eq!(two, json!({ "role": "user", "content": blocks, "id": "m" }));
-    keeps(document.as_ref(), "Message", &plain);
-    keeps(document.as_ref(), "Message", &two);
+    assert_valid(document.as_ref(), "Message", &plain);
+    assert_valid(document.as_ref(), "Message", &two);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn what_a_part_has_beyond_its_text_stands_in_the_metadata() {
     let blob = Content::Blob(BlobRef { hash: [7; 32], length: 9, is_text: false });
     let cases = vec![
         (
-            Part::bytes("image/png", "x").named("a.png"),
+            Part::bytes("image/png", "x").with_name("a.png"),
             json!({ "type": "image", "metadata": { "content": "eA==", "content_encoding": "base64", "content_type": "image/png", "name": "a.png" } }),
         ),
         (
@@ -88,9 +88,9 @@ fn what_a_part_has_beyond_its_text_stands_in_the_metadata() {
         ),
     ];
     for (part, wanted) in cases {
-        let message = shown(Role::Agent, vec![part.clone()]);
+        let message = render_message(Role::Agent, vec![part.clone()]);
         assert_eq!(message["content"], json!([wanted]), "{part:?}");
-        keeps(document.as_ref(), "Message", &message);
+        assert_valid(document.as_ref(), "Message", &message);
         if matches!(part.content, Content::Blob(_)) {
             continue;
         }
@@ -117,7 +117,7 @@ fn roles_that_we_have_no_word_for_come_back() {
         assert_eq!(read.text(), "hi");
         assert_eq!(connect::message(&read, &links()).role, role);
     }
-    let named = shown(Role::NamedAgent(Arc::from("bob")), vec![Part::text("hi")]);
+    let named = render_message(Role::NamedAgent(Arc::from("bob")), vec![Part::text("hi")]);
     assert_eq!(named["role"], "assistant");
     assert_eq!(named["metadata"], json!({ "trilogue": { "agent": "bob" } }));
     let wire: wire::Message = serde_json::from_value(named.clone()).unwrap();
@@ -184,7 +184,7 @@ fn content_without_an_encoding_is_what_its_type_says() {
         assert_eq!(again(message.clone()), message);
         // Large content is stored outside the log, and linked.
         let blob = Content::Blob(BlobRef { hash: [7; 32], length: 9, is_text: false });
-        let linked = shown(Role::Agent, vec![Part { content: blob, ..part }]);
+        let linked = render_message(Role::Agent, vec![Part { content: blob, ..part }]);
         let place =
             if block.get("metadata").is_some() { "/content/0/metadata" } else { "/content/0" };
         let members = linked.pointer(place).unwrap();

@@ -5,7 +5,7 @@ use trilogue_domain::{Code, limits};
 use trilogue_mapping::connect;
 use trilogue_wire::agent_connect::{RunCreate, decode};
 
-use crate::published::{document, keeps};
+use crate::published::{assert_valid, document};
 use crate::sample::{full, json_of};
 
 fn creation(body: &Value, is_stateless: bool) -> Value {
@@ -29,13 +29,13 @@ fn a_request_is_shown_with_the_defaults_filled_in() {
             "on_completion": "delete"
         })
     );
-    keeps(document.as_ref(), "RunCreateStateless", &shown);
+    assert_valid(document.as_ref(), "RunCreateStateless", &shown);
     let shown = creation(&json!({ "agent_id": "full", "if_not_exists": "create" }), false);
     assert_eq!(shown["agent_id"], "full");
     assert_eq!(shown["if_not_exists"], "create");
     assert_eq!(shown["stream_subgraphs"], false);
     assert_eq!(shown.get("on_completion"), None);
-    keeps(document.as_ref(), "RunCreateStateful", &shown);
+    assert_valid(document.as_ref(), "RunCreateStateful", &shown);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn either_reading_of_the_configuration_keeps_the_published_schema() {
     ] {
         let shown = creation(&json!({ "config": config }), true);
         assert_eq!(shown["config"], wanted);
-        keeps(document.as_ref(), "RunCreateStateless", &shown);
+        assert_valid(document.as_ref(), "RunCreateStateless", &shown);
     }
 }
 

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use trilogue_domain::{Answer, Code, DeclaredInterrupt, Interrupt, InterruptKind, Part};
 use trilogue_mapping::connect;
 
-use crate::published::{document, keeps};
+use crate::published::{assert_valid, document};
 use crate::sample::{approval, full, interrupt, json_of, links};
 
-fn told(interrupt: &Interrupt, body: &Value) -> Result<(Option<String>, Answer), Code> {
+fn resume_result(interrupt: &Interrupt, body: &Value) -> Result<(Option<String>, Answer), Code> {
     connect::resume(&full(), interrupt, &json_of(body))
         .map(|(id, answer)| (id.map(|id| id.as_str().to_owned()), answer))
         .map_err(|error| error.code())
@@ -46,7 +46,7 @@ fn questions_of_every_kind_keep_the_published_schema_and_say_what_fits() {
         asks.prompt = vec![Part::text("Really?"), Part::bytes("image/png", "x")];
         let mut shown = serde_json::to_value(connect::interrupt(&asks, &links())).unwrap();
         shown["type"] = json!("interrupt");
-        keeps(document.as_ref(), "RunInterrupt", &shown);
+        assert_valid(document.as_ref(), "RunInterrupt", &shown);
         let payload = shown["interrupt_payload"].clone();
         assert_eq!(shown["interrupt"], json!({ kind.as_str(): payload }));
         match kind {
@@ -74,24 +74,24 @@ fn an_answer_comes_in_three_forms() {
     let plain = json!({ "ok": true });
     let same = || Ok((None, value(&plain)));
     let named = json!({ "interrupt_type": "approval", "resume_payload": plain });
-    assert_eq!(told(&asked, &named), same());
-    assert_eq!(told(&asked, &json!({ "approval": plain })), same());
-    assert_eq!(told(&asked, &plain), same());
+    assert_eq!(resume_result(&asked, &named), same());
+    assert_eq!(resume_result(&asked, &json!({ "approval": plain })), same());
+    assert_eq!(resume_result(&asked, &plain), same());
     for any in [json!(5), json!("x"), json!([1]), json!(null), json!({})] {
-        assert_eq!(told(&asked, &any), Ok((None, value(&any))), "{any}");
+        assert_eq!(resume_result(&asked, &any), Ok((None, value(&any))), "{any}");
     }
     let mut by_id = named.clone();
     by_id["interrupt_id"] = json!("i-1");
-    assert_eq!(told(&asked, &by_id), Ok((Some("i-1".to_owned()), value(&plain))));
+    assert_eq!(resume_result(&asked, &by_id), Ok((Some("i-1".to_owned()), value(&plain))));
     let mut more = named;
     more["other"] = json!(1);
-    assert_eq!(told(&asked, &more), Ok((None, value(&more))));
+    assert_eq!(resume_result(&asked, &more), Ok((None, value(&more))));
 }
 
 #[test]
 fn an_answer_to_another_question_is_refused() {
     let other = json!({ "interrupt_type": "other", "resume_payload": {} });
-    assert_eq!(told(&approval("i"), &other), Err(Code::AnswerInvalid));
+    assert_eq!(resume_result(&approval("i"), &other), Err(Code::AnswerInvalid));
     let error = connect::resume(&full(), &approval("i"), &json_of(&other)).unwrap_err();
     assert_eq!(error.violated()[0].path, "/interrupt_type");
     assert!(error.message().contains("'approval'"), "{error}");
@@ -120,7 +120,7 @@ fn a_permission_takes_an_option() {
         json!({ "permission": { "option_id": "once" } }),
         json!({ "interrupt_type": "permission", "resume_payload": { "option_id": "once" } }),
     ] {
-        assert_eq!(told(&asked, &body), once(), "{body}");
+        assert_eq!(resume_result(&asked, &body), once(), "{body}");
     }
     let error = connect::resume(&full(), &asked, &json_of(&json!({ "ok": true }))).unwrap_err();
     assert_eq!(error.code(), Code::AnswerInvalid);
@@ -138,7 +138,7 @@ fn a_question_for_a_message_takes_one_in_any_dress() {
         json!({ "message": { "role": "user", "content": "hi" } }),
         json!({ "interrupt_type": "message", "resume_payload": { "message": "hi" } }),
     ] {
-        assert_eq!(told(&asked, &body), said(), "{body}");
+        assert_eq!(resume_result(&asked, &body), said(), "{body}");
     }
     let others =
         [json!({ "a": 1 }), json!(5), json!({}), json!([]), json!(null), json!({ "message": 5 })];
@@ -150,5 +150,5 @@ fn a_question_for_a_message_takes_one_in_any_dress() {
     let schema = Some(json_of(&json!({ "type": "object" })));
     let typed = Interrupt { schema, ..asked };
     let other = json!({ "a": 1 });
-    assert_eq!(told(&typed, &other), Ok((None, value(&other))));
+    assert_eq!(resume_result(&typed, &other), Ok((None, value(&other))));
 }

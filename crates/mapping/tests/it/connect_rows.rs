@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Json, Message, Part, Role, RunStatus, ThreadActivity, Timestamp};
 use trilogue_mapping::connect::{
-    self, CallbackContent, CheckpointFields, RunFields, State, ThreadFields, delivered, waited,
+    self, CallbackContent, CheckpointFields, RunFields, State, ThreadFields, callback_body,
+    wait_response,
 };
 use trilogue_wire::agent_connect::{Run, Thread, ThreadState, decode};
 
-use crate::published::{document, fits, keeps};
+use crate::published::{assert_valid, document, fits};
 use crate::sample::{
-    RUN, THREAD, approval, begun, chat, ended, full, json_of, links, message_id, parsed, raised,
-    result, values,
+    RUN, THREAD, approval, chat, full, json_of, links, message_id, parsed, raised, result,
+    run_ended, run_started, values,
 };
 
 fn run(status: RunStatus) -> Vec<u8> {
@@ -27,7 +28,7 @@ fn run(status: RunStatus) -> Vec<u8> {
     })
 }
 
-fn said() -> Vec<Message> {
+fn user_messages() -> Vec<Message> {
     vec![Message { id: message_id("m"), ..Message::new(Role::User, vec![Part::text("hi")], None) }]
 }
 
@@ -36,8 +37,8 @@ fn a_run_keeps_the_published_schema_and_its_request_as_it_was_written() {
     let document = document();
     for status in RunStatus::ALL {
         let shown = run(status);
-        keeps(document.as_ref(), "RunStateless", &parsed(&shown));
-        keeps(document.as_ref(), "RunStateful", &parsed(&shown));
+        assert_valid(document.as_ref(), "RunStateless", &parsed(&shown));
+        assert_valid(document.as_ref(), "RunStateful", &parsed(&shown));
         let read: Run = decode(&shown).unwrap();
         assert_eq!(read.status, connect::status(status));
         assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
@@ -55,29 +56,29 @@ fn a_wait_responds_with_the_run_its_output_and_the_members_of_the_document() {
     let (shown, done) = (
         run(RunStatus::Completed),
         vec![
-            begun(),
+            run_started(),
             result(&json!({ "message": "a" })),
-            ended(trilogue_domain::Outcome::Completed),
+            run_ended(trilogue_domain::Outcome::Completed),
         ],
     );
     let output = values(full(), done).output().unwrap();
-    let answer = parsed(&waited(&shown, Some(&output)));
-    keeps(document.as_ref(), "RunWaitResponseStateless", &answer);
-    keeps(document.as_ref(), "RunWaitResponseStateful", &answer);
+    let answer = parsed(&wait_response(&shown, Some(&output)));
+    assert_valid(document.as_ref(), "RunWaitResponseStateless", &answer);
+    assert_valid(document.as_ref(), "RunWaitResponseStateful", &answer);
     assert_eq!(
         (&answer["type"], &answer["result"]),
         (&json!("result"), &json!({ "message": "a" }))
     );
-    let asked = values(full(), vec![begun(), raised(approval("i"))]).output().unwrap();
-    let answer = parsed(&waited(&run(RunStatus::Interrupted), Some(&asked)));
+    let asked = values(full(), vec![run_started(), raised(approval("i"))]).output().unwrap();
+    let answer = parsed(&wait_response(&run(RunStatus::Interrupted), Some(&asked)));
     assert_eq!(answer["type"], "interrupt");
     assert_eq!(answer["interrupt_type"], "approval");
     assert_eq!(answer["interrupt_payload"], json!({ "question": "?" }));
     assert_eq!(answer.get("result"), None);
     let failure = trilogue_domain::Failure::of(trilogue_domain::Code::AgentFailed, "it burns");
-    let failed = ended(trilogue_domain::Outcome::Failed(failure));
-    let failed = values(full(), vec![begun(), failed]).output().unwrap();
-    let answer = parsed(&waited(&run(RunStatus::Failed), Some(&failed)));
+    let failed = run_ended(trilogue_domain::Outcome::Failed(failure));
+    let failed = values(full(), vec![run_started(), failed]).output().unwrap();
+    let answer = parsed(&wait_response(&run(RunStatus::Failed), Some(&failed)));
     assert_eq!((&answer["type"], &answer["errcode"]), (&json!("error"), &json!(1)));
     assert_eq!(answer["description"], "it burns");
 }
@@ -106,19 +107,19 @@ fn clients_are_called_with_the_run_and_what_is_told_of_it() {
             json!({ "a": 1 }),
         ),
     ] {
-        let body = parsed(&delivered(&shown, what, "d-1"));
-        keeps(document.as_ref(), "RunStateless", &body);
+        let body = parsed(&callback_body(&shown, what, "d-1"));
+        assert_valid(document.as_ref(), "RunStateless", &body);
         assert_eq!((&body["event"], &body["delivery_id"]), (&json!(event), &json!("d-1")));
         assert_eq!(body[member], value);
     }
     let update = CallbackContent::Update(br#"{"update":{},"kind":"k"}"#);
-    assert_eq!(parsed(&delivered(&shown, update, "d"))["kind"], "k");
+    assert_eq!(parsed(&callback_body(&shown, update, "d"))["kind"], "k");
 }
 
 #[test]
 fn a_thread_and_its_states_keep_the_published_schemas() {
     let document = document();
-    let (value, said) = (json_of(&json!({ "log": [1] })), said());
+    let (value, said) = (json_of(&json!({ "log": [1] })), user_messages());
     let metadata = Json::parse(r#"{"k":1.0}"#).unwrap();
     let thread = |state| {
         let shown = connect::thread(
@@ -133,7 +134,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
             &links(),
         )
         .into_json();
-        keeps(document.as_ref(), "Thread", &parsed(&shown));
+        assert_valid(document.as_ref(), "Thread", &parsed(&shown));
         let read: Thread = decode(&shown).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
         parsed(&shown)
@@ -151,7 +152,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
     for state in [State::Value(&value), State::Messages(&said)] {
         let of = CheckpointFields { id: THREAD, state, metadata: json!({ "source": "loop" }) };
         let shown = connect::thread_state(&of, &links()).into_json();
-        keeps(document.as_ref(), "ThreadState", &parsed(&shown));
+        assert_valid(document.as_ref(), "ThreadState", &parsed(&shown));
         let read: ThreadState = decode(&shown).unwrap();
         assert_eq!(read.checkpoint.checkpoint_id, THREAD);
         let alone: Value = parsed(&connect::state(state, &links()).into_json());
@@ -161,7 +162,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
 
 #[test]
 fn a_state_that_is_sent_in_pieces_is_the_same_json() {
-    let (said, links) = (said(), links());
+    let (said, links) = (user_messages(), links());
     let elements: Vec<_> =
         said.iter().map(|message| connect::message_json(message, &links)).collect();
     let check = |show: &dyn Fn(State<'_>) -> connect::Template, places: usize| {

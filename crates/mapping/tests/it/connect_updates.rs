@@ -7,9 +7,10 @@ use trilogue_domain::event::{MessageEvent, Original, PlanEntry, StateEvent, Tool
 use trilogue_domain::{AgentCard, Body, Event, Role, RunId, ThreadId};
 use trilogue_mapping::connect::Updates;
 
-use crate::published::{document, keeps};
+use crate::published::{assert_valid, document};
 use crate::sample::{
-    RUN, THREAD, begun, chat, delta, event, full, json_of, output, parsed, result, started,
+    RUN, THREAD, chat, delta, event, full, json_of, message_started, output, parsed, result,
+    run_started,
 };
 
 fn updates(card: &AgentCard, events: &[Event]) -> Vec<Value> {
@@ -20,7 +21,7 @@ fn updates(card: &AgentCard, events: &[Event]) -> Vec<Value> {
     shown
         .inspect(|data| {
             let event = json!({ "id": "1", "event": "agent_event", "data": data });
-            keeps(document.as_ref(), "RunOutputStream", &event);
+            assert_valid(document.as_ref(), "RunOutputStream", &event);
             assert_eq!((&data["run_id"], &data["status"]), (&json!(RUN), &json!("pending")));
         })
         .collect()
@@ -58,27 +59,27 @@ fn work() -> Vec<Event> {
 #[test]
 fn an_update_is_shown_as_the_agent_gave_it() {
     let given = json!({ "progress": 0.5, "kind": "mine" });
-    let shown = updates(&full(), &[event(begun()), custom("progress", &given)]);
+    let shown = updates(&full(), &[event(run_started()), custom("progress", &given)]);
     assert_eq!(
         shown,
         [
             json!({ "type": "custom", "run_id": RUN, "status": "pending", "update": given, "kind": "progress" })
         ]
     );
-    let shown = updates(&chat(), &[event(begun()), custom("count", &json!(5))]);
+    let shown = updates(&chat(), &[event(run_started()), custom("count", &json!(5))]);
     assert_eq!(shown[0]["update"], json!({ "kind": "count", "data": 5 }));
 }
 
 #[test]
 fn an_agent_that_declares_its_updates_streams_nothing_else() {
-    let mut events = vec![event(begun())];
+    let mut events = vec![event(run_started())];
     events.extend(work());
     assert_eq!(updates(&full(), &events), Vec::<Value>::new());
 }
 
 #[test]
 fn any_other_agent_streams_what_it_does_by_the_names_of_our_own_face() {
-    let mut events = vec![event(begun())];
+    let mut events = vec![event(run_started())];
     events.extend(work());
     let shown: Vec<Value> =
         updates(&chat(), &events).into_iter().map(|it| it["update"].clone()).collect();
@@ -97,9 +98,9 @@ fn any_other_agent_streams_what_it_does_by_the_names_of_our_own_face() {
 #[test]
 fn input_and_output_are_no_updates() {
     let events = vec![
-        event(started("in", Role::User)),
+        event(message_started("in", Role::User)),
         event(delta("in", "hi")),
-        event(begun()),
+        event(run_started()),
         event(output(&json!({}))),
         event(result(&json!({}))),
         event(Body::State(StateEvent::Values(json_of(&json!({}))))),

@@ -8,17 +8,17 @@ use trilogue_domain::{
 };
 use trilogue_mapping::connect::{self, Values};
 
-use crate::published::{document, fits, keeps};
+use crate::published::{assert_valid, document, fits};
 use crate::sample::{
-    RUN, approval, begun, chat, completed, delta, ended, event, full, interrupt, json_of,
-    message_id, output, parsed, raised, result, started, values,
+    RUN, approval, chat, completed, delta, event, full, interrupt, json_of, message_id,
+    message_started, output, parsed, raised, result, run_ended, run_started, values,
 };
 
 fn snapshot(values: &Values) -> Option<Value> {
     let shown = values.snapshot().map(|bytes| parsed(&bytes));
     if let Some(shown) = &shown {
         let event = json!({ "id": "1", "event": "agent_event", "data": shown });
-        keeps(document().as_ref(), "RunOutputStream", &event);
+        assert_valid(document().as_ref(), "RunOutputStream", &event);
     }
     shown
 }
@@ -31,12 +31,12 @@ fn end(values: &Values) -> Option<(Value, Value)> {
     };
     let (terminal, output) = (parsed(&terminal), parsed(&output));
     let event = json!({ "id": "1", "event": "agent_event", "data": terminal });
-    keeps(document().as_ref(), "RunOutputStream", &event);
-    keeps(document().as_ref(), "RunOutput", &output);
+    assert_valid(document().as_ref(), "RunOutputStream", &event);
+    assert_valid(document().as_ref(), "RunOutput", &output);
     Some((terminal, output))
 }
 
-fn failed(code: &str, data: Option<&Value>) -> Outcome {
+fn failed_outcome(code: &str, data: Option<&Value>) -> Outcome {
     Outcome::Failed(Failure {
         code: code.to_owned(),
         message: "why".to_owned(),
@@ -50,11 +50,11 @@ fn text_grows_in_the_message_and_in_the_messages() {
     let mut run = values(
         chat(),
         vec![
-            started("in", Role::User),
+            message_started("in", Role::User),
             delta("in", "not shown"),
             completed("in"),
-            begun(),
-            started("m", Role::Agent),
+            run_started(),
+            message_started("m", Role::Agent),
         ],
     );
     assert_eq!((run.version(), snapshot(&run), end(&run)), (0, None, None));
@@ -71,7 +71,7 @@ fn text_grows_in_the_message_and_in_the_messages() {
             "values": whole, "messages": said, "result": whole,
         })
     );
-    let done = vec![completed("m"), ended(Outcome::Completed)];
+    let done = vec![completed("m"), run_ended(Outcome::Completed)];
     done.into_iter().for_each(|body| run.push(&event(body)));
     let (terminal, output) = end(&run).unwrap();
     assert_eq!((&terminal["status"], &terminal["values"]), (&json!("success"), &whole));
@@ -89,10 +89,10 @@ fn what_a_user_answers_is_no_output() {
     let run = values(
         chat(),
         vec![
-            begun(),
-            started("m", Role::Agent),
+            run_started(),
+            message_started("m", Role::Agent),
             delta("m", "asks"),
-            started("u", Role::User),
+            message_started("u", Role::User),
             delta("u", "answers"),
             completed("u"),
             delta("m", " on"),
@@ -108,16 +108,16 @@ fn messages_may_grow_side_by_side() {
     let run = values(
         chat(),
         vec![
-            begun(),
-            started("a", Role::Agent),
-            started("b", Role::Agent),
+            run_started(),
+            message_started("a", Role::Agent),
+            message_started("b", Role::Agent),
             delta("b", "2"),
             delta("a", "1"),
             completed("b"),
             delta("a", "1"),
             Body::Message(MessageEvent::Part {
                 message: message_id("a"),
-                part: Part::text("x").named("n"),
+                part: Part::text("x").with_name("n"),
             }),
             delta("a", "!"),
         ],
@@ -130,12 +130,12 @@ fn messages_may_grow_side_by_side() {
 
 #[test]
 fn a_value_replaces_the_one_before_and_is_shown_as_it_was_given() {
-    let mut run = values(full(), vec![begun(), output(&json!({ "message": "a" }))]);
+    let mut run = values(full(), vec![run_started(), output(&json!({ "message": "a" }))]);
     assert_eq!(snapshot(&run).unwrap()["values"], json!({ "message": "a" }));
     assert_eq!(snapshot(&run).unwrap().get("messages"), None);
     let exact = trilogue_domain::Json::parse(r#"{"n":1.0,"message":"b"}"#).unwrap();
     run.push(&event(Body::Run(RunEvent::Result(exact))));
-    run.push(&event(ended(Outcome::Completed)));
+    run.push(&event(run_ended(Outcome::Completed)));
     let bytes = run.output().unwrap();
     assert_eq!(
         &bytes[..],
@@ -147,7 +147,8 @@ fn a_value_replaces_the_one_before_and_is_shown_as_it_was_given() {
 #[test]
 fn primitive_outputs_are_outputs() {
     for value in [json!("text"), json!(true), json!(1.5), json!([1])] {
-        let run = values(full(), vec![begun(), result(&value), ended(Outcome::Completed)]);
+        let run =
+            values(full(), vec![run_started(), result(&value), run_ended(Outcome::Completed)]);
         let (terminal, output) = end(&run).unwrap();
         assert_eq!((&terminal["values"], &terminal["result"]), (&value, &value));
         assert_eq!((&output["values"], &output["result"]), (&value, &value));
@@ -157,7 +158,7 @@ fn primitive_outputs_are_outputs() {
 #[test]
 fn text_of_an_agent_with_a_schema_goes_where_the_schema_has_a_place() {
     let with = |schema: Value| AgentCard { output_schema: Some(json_of(&schema)), ..full() };
-    let said = || vec![begun(), started("m", Role::Agent), delta("m", "hi")];
+    let said = || vec![run_started(), message_started("m", Role::Agent), delta("m", "hi")];
     let text = json!({ "type": "string" });
     for (schema, place) in [
         (json!({ "properties": { "answer": text } }), json!({ "answer": "hi" })),
@@ -169,13 +170,14 @@ fn text_of_an_agent_with_a_schema_goes_where_the_schema_has_a_place() {
     }
     let mut run = values(with(json!({ "type": "object" })), said());
     assert_eq!(snapshot(&run), None);
-    run.push(&event(ended(Outcome::Completed)));
+    run.push(&event(run_ended(Outcome::Completed)));
     assert_eq!(end(&run).unwrap().1["values"]["message"], "hi");
 }
 
 #[test]
 fn a_run_that_says_nothing_ends_with_a_result() {
-    let silent = |card| end(&values(card, vec![begun(), ended(Outcome::Completed)])).unwrap();
+    let silent =
+        |card| end(&values(card, vec![run_started(), run_ended(Outcome::Completed)])).unwrap();
     let (terminal, output) = silent(chat());
     assert_eq!(terminal["values"], json!({ "messages": [] }));
     assert_eq!(output["values"], json!({ "messages": [] }));
@@ -185,7 +187,8 @@ fn a_run_that_says_nothing_ends_with_a_result() {
 
 #[test]
 fn a_question_ends_the_stream_until_it_is_answered() {
-    let mut run = values(full(), vec![begun(), raised(approval("i-1")), raised(approval("i-2"))]);
+    let mut run =
+        values(full(), vec![run_started(), raised(approval("i-1")), raised(approval("i-2"))]);
     assert_eq!(run.interrupt().unwrap().id.as_str(), "i-1");
     let (terminal, output) = end(&run).unwrap();
     assert_eq!(
@@ -220,7 +223,10 @@ fn a_question_ends_the_stream_until_it_is_answered() {
 #[test]
 fn a_failure_is_shown_in_one_shape_everywhere() {
     let end_of = |outcome| {
-        let run = values(full(), vec![begun(), output(&json!({ "message": "a" })), ended(outcome)]);
+        let run = values(
+            full(),
+            vec![run_started(), output(&json!({ "message": "a" })), run_ended(outcome)],
+        );
         let (terminal, output) = end(&run).unwrap();
         for member in ["type", "run_id", "errcode", "description", "code", "transient", "data"] {
             assert_eq!(terminal.get(member), output.get(member), "{member}");
@@ -235,30 +241,30 @@ fn a_failure_is_shown_in_one_shape_everywhere() {
     let (own, quota) = (json!(5), json!({ "left": 0 }));
     let cancelled = |reason| Outcome::Cancelled { reason };
     for (outcome, wanted) in [
-        (failed("agent_failed", None), json!(["error", 1, "agent_error", false, null])),
+        (failed_outcome("agent_failed", None), json!(["error", 1, "agent_error", false, null])),
         (
-            failed("own", Some(&own)),
+            failed_outcome("own", Some(&own)),
             json!(["error", 1, "agent_error", false, { "reason": "own", "details": 5 }]),
         ),
-        (failed("quota", Some(&quota)), json!(["error", 10_001, "quota", true, quota])),
+        (failed_outcome("quota", Some(&quota)), json!(["error", 10_001, "quota", true, quota])),
         (
-            failed("output_schema_violation", None),
+            failed_outcome("output_schema_violation", None),
             json!(["error", 2, "output_schema_violation", false, null]),
         ),
         (
-            failed("interrupt_schema_violation", None),
+            failed_outcome("interrupt_schema_violation", None),
             json!(["error", 3, "interrupt_schema_violation", false, null]),
         ),
         (
-            failed("stream_update_schema_violation", None),
+            failed_outcome("stream_update_schema_violation", None),
             json!(["error", 10, "stream_update_schema_violation", false, null]),
         ),
         (
-            failed("agent_lost", None),
+            failed_outcome("agent_lost", None),
             json!(["error", 7, "worker_lost", true, { "reason": "agent_lost" }]),
         ),
         (
-            failed("invalid_input", None),
+            failed_outcome("invalid_input", None),
             json!(["error", 1, "agent_error", false, { "reason": "invalid_input" }]),
         ),
         (cancelled(None), json!(["error", 5, "run_cancelled", false, null])),
@@ -274,18 +280,18 @@ fn a_failure_is_shown_in_one_shape_everywhere() {
     ] {
         assert_eq!(of(outcome.clone()), wanted, "{outcome:?}");
     }
-    assert_eq!(end_of(failed("own", None)).1["description"], "why");
+    assert_eq!(end_of(failed_outcome("own", None)).1["description"], "why");
 }
 
 #[test]
 fn details_of_failures_fit_the_definitions() {
     let definitions = connect::definitions();
     for outcome in [
-        failed("own", Some(&json!(5))),
+        failed_outcome("own", Some(&json!(5))),
         Outcome::Cancelled { reason: Some(Code::RunSuperseded) },
         Outcome::TimedOut { reason: Code::AwaitTimeout },
     ] {
-        let run = values(full(), vec![begun(), ended(outcome)]);
+        let run = values(full(), vec![run_started(), run_ended(outcome)]);
         let (_, output) = end(&run).unwrap();
         let known = definitions.iter().find(|it| output["code"] == it.code.as_str()).unwrap();
         assert_eq!(output["errcode"], known.errcode);
@@ -297,21 +303,21 @@ fn details_of_failures_fit_the_definitions() {
 fn content_that_is_stored_apart_is_wanted_while_there_is_room() {
     let blob = |length| BlobRef { hash: [0; 32], length, is_text: true };
     let mut run = values(chat(), Vec::new());
-    assert!(!run.wants(&blob(10)));
-    for body in [begun(), started("m", Role::Agent)] {
+    assert!(!run.can_inline(&blob(10)));
+    for body in [run_started(), message_started("m", Role::Agent)] {
         run.push(&event(body));
     }
-    assert!(run.wants(&blob(100_000)) && !run.wants(&blob(100_001)));
+    assert!(run.can_inline(&blob(100_000)) && !run.can_inline(&blob(100_001)));
     let part = Part::text("x".repeat(70_000));
     run.push(&event(Body::Message(MessageEvent::Part { message: message_id("m"), part })));
-    assert!(run.wants(&blob(30_000)) && !run.wants(&blob(30_001)));
+    assert!(run.can_inline(&blob(30_000)) && !run.can_inline(&blob(30_001)));
 }
 
 #[test]
 fn the_output_so_far_has_a_type_of_its_own() {
-    let run = values(full(), vec![begun()]);
+    let run = values(full(), vec![run_started()]);
     assert_eq!(run.partial(), None);
-    let run = values(full(), vec![begun(), output(&json!({ "message": "a" }))]);
+    let run = values(full(), vec![run_started(), output(&json!({ "message": "a" }))]);
     let partial = parsed(&run.partial().unwrap());
     let message = json!({ "message": "a" });
     assert_eq!(partial, json!({ "type": "values", "values": message, "result": message }));

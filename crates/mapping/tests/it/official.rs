@@ -18,7 +18,7 @@ fn read() -> Option<Value> {
 
 /// Validates a value against one of the schema's definitions: the document itself accepts anything.
 #[track_caller]
-pub(crate) fn keeps(name: &str, value: &Value) {
+pub(crate) fn assert_valid(name: &str, value: &Value) {
     let Some(document) = document() else { return };
     assert!(document["$defs"][name].is_object(), "no definition {name}");
     let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });

@@ -16,7 +16,7 @@ pub(crate) fn file(name: &str) -> Option<Value> {
 
 /// Validates a value against one of the document's schemas, and resolves references to the others. Without a document, checks nothing.
 #[track_caller]
-pub(crate) fn keeps(document: Option<&Value>, name: &str, sample: &Value) {
+pub(crate) fn assert_valid(document: Option<&Value>, name: &str, sample: &Value) {
     let Some(document) = document else { return };
     let root = json!({
         "$ref": format!("#/components/schemas/{name}"),

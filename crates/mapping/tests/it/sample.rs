@@ -102,11 +102,11 @@ pub(crate) fn values(card: AgentCard, bodies: Vec<Body>) -> Values {
     values
 }
 
-pub(crate) fn begun() -> Body {
+pub(crate) fn run_started() -> Body {
     Body::Run(RunEvent::Started)
 }
 
-pub(crate) fn ended(outcome: Outcome) -> Body {
+pub(crate) fn run_ended(outcome: Outcome) -> Body {
     Body::Run(RunEvent::Ended(outcome))
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn message_id(id: &str) -> MessageId {
     MessageId::parse(id).unwrap()
 }
 
-pub(crate) fn started(id: &str, role: Role) -> Body {
+pub(crate) fn message_started(id: &str, role: Role) -> Body {
     Body::Message(MessageEvent::Started { message: message_id(id), role, times: None })
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn approval(id: &str) -> Interrupt {
 }
 
 /// The events that log a message.
-pub(crate) fn said(message: &Message) -> Vec<Body> {
+pub(crate) fn message_bodies(message: &Message) -> Vec<Body> {
     let id = || message.id.clone();
     let mut bodies =
         vec![MessageEvent::Started { message: id(), role: message.role.clone(), times: None }];

@@ -38,7 +38,7 @@ impl AskGuard {
     }
 
     /// Disarms the guard: the owner refused the ask, so there is nothing to withdraw.
-    pub(super) fn was_refused(self) {
+    pub(super) fn disarm(self) {
         lock(&self.shared.asks).remove(&self.id);
     }
 }

@@ -161,7 +161,7 @@ impl RunContext {
     /// Errors: [`Stopped`] if the run was stopped or could not be stored.
     pub async fn commit(&self) -> Result<(), Stopped> {
         let (reply, done) = oneshot::channel();
-        self.0.tell(Envelope::Flush { run: self.0.key, reply: Some(reply) }).await?;
+        self.0.send_to_owner(Envelope::Flush { run: self.0.key, reply: Some(reply) }).await?;
         done.await.map_err(|_| Stopped)?.map_err(|_| Stopped)
     }
 
@@ -175,12 +175,12 @@ impl RunContext {
         let (answered, question) = AskGuard::ask(&self.0, interrupt.id.clone())?;
         let (reply, raised) = oneshot::channel();
         let request = Envelope::Raise { run: self.0.key, interrupt: Box::new(interrupt), reply };
-        let outcome = match self.0.tell(request).await {
+        let outcome = match self.0.send_to_owner(request).await {
             Ok(()) => raised.await.map_err(|_| EmitError::Stopped)?,
             Err(Stopped) => return Err(EmitError::Stopped),
         };
         if let Err(error) = outcome {
-            question.was_refused();
+            question.disarm();
             return Err(EmitError::Refused(error));
         }
         let wait = self.0.wait_for_answer();
@@ -202,7 +202,7 @@ impl RunContext {
 
     /// Returns the thread's state as this run last set it, otherwise the state at this run's base. Fails if the store cannot be read.
     pub async fn load_state(&self) -> Result<Option<Json>, Error> {
-        if let Some(values) = lock(&self.0.filling).latest.clone() {
+        if let Some(values) = lock(&self.0.open_draft).latest.clone() {
             return Ok(Some(values));
         }
         history::values(self.0.source(), &self.0.thread, self.0.base()).await
@@ -237,7 +237,7 @@ impl RunContext {
             biased;
             done = self.commit() => done,
             // The code that ends the run may itself wait for this binding.
-            () = self.0.ended() => Err(Stopped),
+            () = self.0.wait_until_stopped() => Err(Stopped),
         }
     }
 
@@ -268,7 +268,7 @@ impl RunContext {
     }
 
     /// Calls the controlling client. Waits up to [`crate::CONTROLLER_GONE`] for a new one if it is gone, and calls that one again.
-    /// Fails with the client's refusal; [`CallError::gone`] without a client.
+    /// Fails with the client's refusal; [`CallError::not_connected`] without a client.
     pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
         self.0.services.controllers.call(self.0.thread_key, method, params).await
     }
@@ -336,6 +336,6 @@ impl RunContext {
 
     /// Resolves when the run is asked to stop.
     pub async fn cancelled(&self) {
-        self.0.cancelled().await;
+        self.0.wait_until_cancelled().await;
     }
 }

@@ -93,8 +93,8 @@ impl AnswerWait<'_> {
         let shared = self.shared;
         let permit = tokio::select! {
             biased;
-            () = shared.cancelled() => return,
-            () = shared.ended() => return,
+            () = shared.wait_until_cancelled() => return,
+            () = shared.wait_until_stopped() => return,
             permit = shared.next_permit() => permit,
         };
         let mut state = lock(&shared.permit.0);

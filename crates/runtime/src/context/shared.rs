@@ -61,7 +61,7 @@ pub(crate) struct SharedRun {
     /// Whether the run's client gets callbacks about the output, and about the agent's own updates.
     calls_back: (bool, bool),
     max_part_metadata: usize,
-    pub(super) filling: Mutex<Filling>,
+    pub(super) open_draft: Mutex<OpenDraft>,
     /// Notified when the owner has taken a full draft.
     pub(super) space: Notify,
     dirty: Notify,
@@ -78,7 +78,7 @@ pub(crate) struct SharedRun {
 
 /// Events and notes since the owner last took the draft.
 #[derive(Debug, Default)]
-pub(super) struct Filling {
+pub(super) struct OpenDraft {
     draft: Draft,
     messages: Vec<Completed>,
     /// Unfinished messages. Usually there is one, so an ordered map is smaller than a hash map.
@@ -171,7 +171,7 @@ impl SharedRun {
                 .as_ref()
                 .map_or((false, false), |one| (one.values, one.updates)),
             max_part_metadata: parts.max_part_metadata,
-            filling: Mutex::new(Filling { draft: parts.draft, ..Filling::default() }),
+            open_draft: Mutex::new(OpenDraft { draft: parts.draft, ..OpenDraft::default() }),
             space: Notify::new(),
             dirty: Notify::new(),
             cancelled: AtomicBool::new(false),
@@ -244,14 +244,14 @@ impl SharedRun {
 
     /// Takes the emitted events. The next events fill `spare`.
     pub(crate) fn take(&self, spare: &mut Vec<u8>) -> Progress {
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         filling.signalled = false;
         let draft = if filling.draft.is_empty() {
             Draft::default()
         } else {
             std::mem::replace(&mut filling.draft, Draft::reusing(std::mem::take(spare)))
         };
-        let begun = filling.begun();
+        let begun = filling.take_begun_messages();
         let progress = Progress {
             run: self.key,
             draft,
@@ -271,7 +271,7 @@ impl SharedRun {
 
     /// Whether to signal the owner that the draft has events; `true` once for each taking.
     pub(crate) fn wants_signal(&self) -> bool {
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         let has_news = !filling.draft.is_empty() || filling.kept.is_some();
         let wants = !filling.signalled && has_news;
         filling.signalled |= wants;
@@ -279,7 +279,7 @@ impl SharedRun {
     }
 
     /// Records that the agent now begins its first turn.
-    pub(crate) fn started(&self) {
+    pub(crate) fn record_start(&self) {
         let (services, now) = (&self.services, self.clock.now());
         let starting = StartingRun {
             run: &self.id,
@@ -289,12 +289,13 @@ impl SharedRun {
             due: self.due,
             now,
         };
-        services.monitor.started(starting);
-        lock(&self.filling).first_output = FirstOutput::after(services.monitor.meters(&self.agent));
+        services.monitor.record_start(starting);
+        lock(&self.open_draft).first_output =
+            FirstOutput::after(services.monitor.meters(&self.agent));
     }
 
     /// Resolves when an event was emitted.
-    pub(crate) async fn emitted(&self) {
+    pub(crate) async fn wait_for_event(&self) {
         self.dirty.notified().await;
     }
 
@@ -308,31 +309,31 @@ impl SharedRun {
     }
 
     pub(crate) fn restore_values(&self, values: Json) {
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         filling.latest = Some(values.clone());
         filling.values = Some(values);
     }
 
     pub(super) fn bound(&self) -> Option<BindingRow> {
-        lock(&self.filling).bound.clone()
+        lock(&self.open_draft).bound.clone()
     }
 
     /// Records the agent's binding, and passes it to the owner.
     pub(super) fn bind(&self, row: Option<BindingRow>) {
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         filling.bound = row;
         filling.bound_is_told = false;
     }
 
     /// Records a binding that was made outside of the run; the owner already knows it.
     pub(crate) fn rebind(&self, row: BindingRow) {
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         filling.bound = Some(row);
         filling.bound_is_told = true;
     }
 
     pub(super) fn alias(&self, message: &MessageId, alias: &MessageId) {
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         let is_told = match filling.open.get_mut(message) {
             Some(open) => {
                 open.alias = Some(alias.clone());
@@ -346,18 +347,18 @@ impl SharedRun {
     }
 
     pub(super) fn title(&self, title: Option<&str>) {
-        lock(&self.filling).title = Some(title.and_then(trilogue_domain::thread::title));
+        lock(&self.open_draft).title = Some(title.and_then(trilogue_domain::thread::title));
     }
 
     pub(super) fn keep(&self, saved: Json) {
-        lock(&self.filling).kept = Some(saved);
+        lock(&self.open_draft).kept = Some(saved);
         self.signal();
     }
 
     /// Records an unfinished message of this run that is already in the log.
     pub(super) fn continue_message(&self, message: MessageId, role: Role) {
         let open = UnfinishedMessage { role, alias: None, is_told: true };
-        lock(&self.filling).open.insert(message, open);
+        lock(&self.open_draft).open.insert(message, open);
     }
 
     pub(crate) fn cancel(&self) {
@@ -366,7 +367,7 @@ impl SharedRun {
     }
 
     /// Resolves when the run is asked to stop.
-    pub(crate) async fn cancelled(&self) {
+    pub(crate) async fn wait_until_cancelled(&self) {
         loop {
             // Created before the check, so that no notification is missed.
             let asked = self.cancel.notified();
@@ -377,7 +378,7 @@ impl SharedRun {
         }
     }
 
-    pub(super) async fn ended(&self) {
+    pub(super) async fn wait_until_stopped(&self) {
         loop {
             // Created before the check, so that no notification is missed.
             let told = self.cancel.notified();
@@ -403,7 +404,7 @@ impl SharedRun {
         *lock(&self.base)
     }
 
-    pub(super) async fn tell(&self, request: Envelope) -> Result<(), Stopped> {
+    pub(super) async fn send_to_owner(&self, request: Envelope) -> Result<(), Stopped> {
         if self.stopped.load(Ordering::Acquire) {
             return Err(Stopped);
         }
@@ -411,7 +412,7 @@ impl SharedRun {
     }
 
     pub(super) fn emitted_output(&self) -> EmittedOutput {
-        lock(&self.filling).emitted
+        lock(&self.open_draft).emitted
     }
 
     /// Adds an event to the draft. Returns `false` if the draft is full.
@@ -419,7 +420,7 @@ impl SharedRun {
         if self.stopped.load(Ordering::Acquire) {
             return Err(EmitError::Stopped);
         }
-        let mut filling = lock(&self.filling);
+        let mut filling = lock(&self.open_draft);
         let was_empty = filling.draft.is_empty();
         if filling.draft.is_full() {
             drop(filling);
@@ -437,7 +438,7 @@ impl SharedRun {
         filling.note(body);
         filling.first_output.note(body);
         if self.calls_back != (false, false) {
-            filling.note_told(body, self.calls_back);
+            filling.record_callback_event(body, self.calls_back);
         }
         drop(filling);
         if was_empty {
@@ -454,15 +455,15 @@ impl SharedRun {
                 return;
             }
             // The owner's queue is full; the run's task waits for room.
-            lock(&self.filling).signalled = false;
+            lock(&self.open_draft).signalled = false;
         }
         self.dirty.notify_one();
     }
 }
 
-// === impl Filling ===
+// === impl OpenDraft ===
 
-impl Filling {
+impl OpenDraft {
     /// Returns a piece of a thought without an id from its agent, with the id of the piece before, or a new one.
     fn name_thought(&self, body: &Body) -> Option<Body> {
         let Body::Message(MessageEvent::Thought { message: None, text }) = body else {
@@ -517,7 +518,7 @@ impl Filling {
     }
 
     /// Returns the messages that have begun and that the owner does not know yet; their aliases follow.
-    fn begun(&mut self) -> Vec<(MessageId, Role)> {
+    fn take_begun_messages(&mut self) -> Vec<(MessageId, Role)> {
         let mut begun = Vec::new();
         for message in std::mem::take(&mut self.begun) {
             let Some(open) = self.open.get_mut(&message).filter(|open| !open.is_told) else {
@@ -537,7 +538,7 @@ impl Filling {
     }
 
     /// Records the last event if the run's client gets callbacks about its kind.
-    fn note_told(&mut self, body: &Body, (values, updates): (bool, bool)) {
+    fn record_callback_event(&mut self, body: &Body, (values, updates): (bool, bool)) {
         let place = self.draft.len() as u64;
         match body {
             Body::Message(MessageEvent::Thought { .. })

@@ -71,7 +71,7 @@ pub(crate) enum KeptState {
 }
 
 /// Returns the kind of state at a checkpoint; `None` if its runs have left neither a state nor the messages of an agent of messages.
-pub(crate) async fn kept(
+pub(crate) async fn state_kind_at(
     store: &dyn Store,
     scope: &Scope,
     agents: &AgentRegistry,

@@ -47,11 +47,11 @@ impl AgentMeters {
         }
     }
 
-    pub(super) fn ended(&self, outcome: &'static str) {
+    pub(super) fn count_ended(&self, outcome: &'static str) {
         add(&self.ended, outcome);
     }
 
-    pub(super) fn asked(&self, kind: &'static str) {
+    pub(super) fn count_question(&self, kind: &'static str) {
         add(&self.asked, kind);
     }
 

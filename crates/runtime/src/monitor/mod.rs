@@ -25,7 +25,7 @@ pub use open_runs::{AgentRunCounts, OpenRunCounts};
 /// Receives the runs that have ended. It must not block.
 pub trait EndedRuns: Send + Sync + fmt::Debug {
     /// Receives a run that ended. Its log is complete and durable.
-    fn ended(&self, run: &RunRow);
+    fn on_run_ended(&self, run: &RunRow);
 }
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct StoreMeters {
 
 /// The changes of an append that operators see, collected before the store gets it.
 #[derive(Debug)]
-pub(crate) struct NotedAppend {
+pub(crate) struct AppendSummary {
     thread: ThreadKey,
     open: Vec<(RunKey, open_runs::OpenRun)>,
     removed: Vec<RunKey>,
@@ -123,8 +123,8 @@ impl RunMonitor {
     }
 
     /// Collects the changes of an append.
-    pub(crate) fn note(&self, batch: &Batch) -> NotedAppend {
-        let mut noted = NotedAppend {
+    pub(crate) fn summarize_append(&self, batch: &Batch) -> AppendSummary {
+        let mut noted = AppendSummary {
             thread: batch.thread,
             open: Vec::new(),
             removed: Vec::new(),
@@ -150,8 +150,13 @@ impl RunMonitor {
     }
 
     /// Publishes the changes of an append. `ended` are the runs that it ended.
-    pub(crate) fn appended<'a>(&self, noted: NotedAppend, ended: impl Iterator<Item = &'a RunRow>) {
-        let NotedAppend { thread, open, removed, erases, questions, events, bytes, began } = noted;
+    pub(crate) fn record_append<'a>(
+        &self,
+        noted: AppendSummary,
+        ended: impl Iterator<Item = &'a RunRow>,
+    ) {
+        let AppendSummary { thread, open, removed, erases, questions, events, bytes, began } =
+            noted;
         let StoreMeters { commit, batch, events: all_events, bytes: all_bytes } = &self.store;
         commit.record(began.elapsed().as_secs_f64());
         batch.record(events as f64);
@@ -162,7 +167,7 @@ impl RunMonitor {
             self.question(question);
         }
         for run in ended {
-            self.ended(run);
+            self.record_end(run);
         }
     }
 
@@ -170,7 +175,7 @@ impl RunMonitor {
         counter!(metric_names::COMMIT_FAILURES, "code" => code.as_str()).increment(1);
     }
 
-    pub(crate) fn started(&self, starting: StartingRun<'_>) {
+    pub(crate) fn record_start(&self, starting: StartingRun<'_>) {
         let StartingRun { run, thread, tenant, agent, due, now } = starting;
         let waited = due.until(now);
         let meters = self.meters(agent);
@@ -185,7 +190,7 @@ impl RunMonitor {
         let InterruptRow { run_id: run, thread_id: thread, tenant, agent, .. } = row;
         let (question, kind) = (&row.interrupt.id, row.interrupt.kind.family());
         let Some(resolution) = &row.resolution else {
-            meters.asked(kind);
+            meters.count_question(kind);
             tracing::info!(%run, %thread, %tenant, %agent, %question, kind, "question asked");
             return;
         };
@@ -199,12 +204,12 @@ impl RunMonitor {
         tracing::info!(%run, %thread, %tenant, %agent, %question, kind, how, waited_ms, "question ended");
     }
 
-    fn ended(&self, row: &RunRow) {
+    fn record_end(&self, row: &RunRow) {
         let Some(outcome) = &row.outcome else { return };
         let meters = self.meters(&row.agent);
         let RunRow { id: run, thread_id: thread, tenant, agent, .. } = row;
         let label = outcome.status().as_str();
-        meters.ended(label);
+        meters.count_ended(label);
         let took = row.started_at.zip(row.ended_at).map(|(start, end)| start.until(end));
         if let Some(took) = took {
             meters.run.record(took.as_secs_f64());
@@ -232,7 +237,7 @@ impl RunMonitor {
             }
         }
         if let Some(export) = &self.export {
-            export.ended(row);
+            export.on_run_ended(row);
         }
     }
 }

@@ -42,21 +42,21 @@ impl Owner {
                 self.tasks.insert(run, Task { shared, handle });
                 self.pending.may_wait = true;
                 self.read_back(false);
-                self.go_on();
+                self.resume();
                 return Ok((*row, None));
             }
             self.tasks.insert(run, Task { shared, handle: None });
         }
         while let Ok(QueuedRequest { request, room }) = self.requests.try_recv() {
             self.take(request).await;
-            self.relieve().await;
+            self.commit_if_full().await;
             drop(room);
         }
         self.commit().await;
         self.read_back(false);
         let log = std::mem::take(&mut self.log);
         if !self.is_idle() {
-            self.go_on();
+            self.resume();
         }
         Ok((*row, Some(log)))
     }
@@ -77,7 +77,7 @@ impl Owner {
         }
     }
 
-    fn go_on(self: Box<Self>) {
+    fn resume(self: Box<Self>) {
         self.services.register(self.thread, self.inbox.clone());
         tokio::spawn(self.run());
     }

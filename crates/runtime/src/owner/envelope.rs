@@ -108,7 +108,7 @@ impl Envelope {
 // === impl Waiter ===
 
 impl Waiter {
-    pub(super) fn tell(self, outcome: Result<RunRow>) {
+    pub(super) fn notify(self, outcome: Result<RunRow>) {
         match self {
             Self::Submitter(reply) => drop(reply.send(outcome)),
             Self::Asker(reply) => drop(reply.send(outcome.map(Some))),
@@ -116,7 +116,7 @@ impl Waiter {
     }
 }
 
-pub(crate) fn stopped() -> Error {
+pub(crate) fn stopped_error() -> Error {
     Error::new(Code::ShuttingDown, "the server stopped before it could answer")
         .hint("send the request again when it is back")
 }

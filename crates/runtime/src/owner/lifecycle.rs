@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Failure, RunKey};
-use trilogue_store::ownership::{self, Departure};
+use trilogue_store::ownership::{self, OwnerExit};
 use trilogue_store::rows::RunRow;
 
 use super::{Acknowledgement, Envelope, HandOver, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
@@ -97,14 +97,14 @@ impl Owner {
             true => self.load(true, &failure).await.map_err(|failed| failed.code()),
             false => Err(error.code()),
         };
-        match ownership::departure(looked) {
-            Departure::WakeLater => self.wake_later(),
+        match ownership::owner_exit(looked) {
+            OwnerExit::WakeLater => self.wake_later(),
             // The caller got the reason.
-            Departure::Gone => {}
-            Departure::StepDown => {
+            OwnerExit::Gone => {}
+            OwnerExit::StepDown => {
                 tracing::warn!(thread = %self.thread, "the thread is another node's now");
             }
-            Departure::Stuck => {
+            OwnerExit::Stuck => {
                 tracing::error!(thread = %self.thread, %error, "a thread cannot be stored");
             }
         }
@@ -181,7 +181,7 @@ impl Owner {
     async fn take_drafts(&mut self, runs: &[RunKey]) {
         for run in runs {
             self.progress(*run);
-            self.relieve().await;
+            self.commit_if_full().await;
         }
     }
 
@@ -191,7 +191,7 @@ impl Owner {
     }
 
     /// Sends a request to the thread's next owner, because this one is about to leave.
-    pub(super) fn pass_on(&self, request: Envelope) {
+    pub(super) fn forward(&self, request: Envelope) {
         // The tasks of this owner have ended: drop their late requests.
         if !request.is_of_task() {
             let services = Arc::clone(&self.services);

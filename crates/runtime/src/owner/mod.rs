@@ -42,7 +42,7 @@ use crate::state::ThreadState;
 use crate::step::{Command, Effect, Reply, lost, step};
 
 use envelope::Waiter;
-pub(crate) use envelope::{Envelope, HandOver, stopped, unexpected};
+pub(crate) use envelope::{Envelope, HandOver, stopped_error, unexpected};
 use inbox::QueuedRequest;
 pub(crate) use inbox::{OwnerInbox, OwnerRequests};
 use message_ids::KnownMessageIds;
@@ -194,7 +194,7 @@ impl Owner {
             // Each request keeps its room until its changes are in the next append, so that a slow store slows down senders.
             for QueuedRequest { request, room } in requests.drain(..) {
                 self.take(request).await;
-                self.relieve().await;
+                self.commit_if_full().await;
                 drop(room);
             }
             self.expire();
@@ -270,7 +270,7 @@ impl Owner {
     }
 
     /// Commits if the pending changes fill an append.
-    async fn relieve(&mut self) {
+    async fn commit_if_full(&mut self) {
         if self.pending.is_full() {
             self.commit().await;
         }
@@ -281,7 +281,7 @@ impl Owner {
         let mut pending = std::mem::take(&mut self.pending);
         if pending.is_empty() {
             for acknowledgement in pending.acknowledgements {
-                acknowledgement.tell(Ok(()));
+                acknowledgement.notify(Ok(()));
             }
             self.carry_out(pending.effects);
             return;
@@ -303,14 +303,14 @@ impl Owner {
                     self.forget().await;
                 }
                 for acknowledgement in pending.acknowledgements {
-                    acknowledgement.tell(Ok(()));
+                    acknowledgement.notify(Ok(()));
                 }
                 self.carry_out(pending.effects);
             }
             Err(error) => {
                 self.message_ids = KnownMessageIds::default();
                 for acknowledgement in pending.acknowledgements {
-                    acknowledgement.tell(Err(error.clone()));
+                    acknowledgement.notify(Err(error.clone()));
                 }
                 match self.undo.take() {
                     // Nothing was stored, and only the new run's ids were taken: restore the state before it.
@@ -326,7 +326,7 @@ impl Owner {
     /// Appends a batch, and publishes its changes to operators.
     async fn append(&self, batch: Batch, effects: &[Effect]) -> Result<()> {
         let monitor = &self.services.monitor;
-        let noted = monitor.note(&batch);
+        let noted = monitor.summarize_append(&batch);
         let thread = self.state.as_ref().map(|state| &state.thread);
         match self.services.append(batch, thread).await {
             Ok(()) => {
@@ -334,7 +334,7 @@ impl Owner {
                     Effect::Settled(row) if row.status.is_terminal() => Some(&**row),
                     _ => None,
                 });
-                monitor.appended(noted, ended);
+                monitor.record_append(noted, ended);
                 Ok(())
             }
             Err(error) => {
@@ -348,10 +348,10 @@ impl Owner {
         let mut waiters = self.waiters.remove(&run).unwrap_or_default();
         let last = waiters.pop();
         for waiter in waiters {
-            waiter.tell(outcome.clone());
+            waiter.notify(outcome.clone());
         }
         if let Some(last) = last {
-            last.tell(outcome);
+            last.notify(outcome);
         }
     }
 

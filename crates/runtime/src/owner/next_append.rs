@@ -137,7 +137,7 @@ impl NextAppend {
 // === impl Acknowledgement ===
 
 impl Acknowledgement {
-    pub(super) fn tell(self, outcome: Result<()>) {
+    pub(super) fn notify(self, outcome: Result<()>) {
         // The receiver may be gone.
         match self {
             Self::Run(reply, row) => drop(reply.send(outcome.map(|()| *row))),

@@ -6,7 +6,7 @@ use trilogue_domain::{Code, Error, RunKey, Scope};
 use trilogue_store::rows::{BindingRow, RunRow};
 
 use super::next_append::Acknowledgement;
-use super::{Envelope, Owner, Waiter, stopped};
+use super::{Envelope, Owner, Waiter, stopped_error};
 use crate::step::{Command, Effect, Reply, Submit};
 
 // === impl Owner ===
@@ -19,7 +19,7 @@ impl Owner {
             self.commit().await;
         }
         if self.gone {
-            self.pass_on(request);
+            self.forward(request);
             return;
         }
         match request {
@@ -42,9 +42,9 @@ impl Owner {
             Envelope::Raise { run, interrupt, reply } => {
                 self.progress(run);
                 // The interrupt can be large, and so can the draft before it.
-                self.relieve().await;
+                self.commit_if_full().await;
                 if self.takes_no_questions {
-                    drop(reply.send(Err(stopped())));
+                    drop(reply.send(Err(stopped_error())));
                     return;
                 }
                 match self.step(Command::Raise { run, interrupt }) {
@@ -59,7 +59,7 @@ impl Owner {
             }
             Envelope::Finish { run, ending } => {
                 self.progress(run);
-                self.relieve().await;
+                self.commit_if_full().await;
                 self.end_task(run);
                 let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
                 let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
@@ -72,7 +72,9 @@ impl Owner {
                     *checkpoint = self.services.new_checkpoint();
                 }
                 let prepared = match &mut *command {
-                    Command::Note { bound, .. } => self.before_note(bound.as_mut()).await,
+                    Command::AppendOutsideRun { bound, .. } => {
+                        self.before_note(bound.as_mut()).await
+                    }
                     command => self.check_stored(command).await,
                 };
                 match prepared.and_then(|()| self.step(*command)) {
@@ -80,7 +82,7 @@ impl Owner {
                     Err(error) => self.acknowledge(Acknowledgement::Refused(reply, error)),
                 }
             }
-            Envelope::Settled { run, reply } => self.settled(run, reply),
+            Envelope::Settled { run, reply } => self.add_run_waiter(run, reply),
             Envelope::Wake => {}
             Envelope::HandOver(wish) => self.hand_over = Some(wish),
             Envelope::EndAsking { reply } => self.end_asking(reply).await,
@@ -149,7 +151,7 @@ impl Owner {
     ) {
         self.commit().await;
         if self.gone {
-            self.pass_on(Envelope::Submit { submit, deferred: false, reply, settled });
+            self.forward(Envelope::Submit { submit, deferred: false, reply, settled });
             return;
         }
         let before = self.state.clone();
@@ -189,7 +191,7 @@ impl Owner {
         let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in runs {
             self.progress(run);
-            self.relieve().await;
+            self.commit_if_full().await;
         }
         let Some(bound) = bound else { return Ok(()) };
         // The lookup reads the runs' notes in the store, so they must be there.
@@ -208,7 +210,7 @@ impl Owner {
     }
 
     /// Registers a waiter for a run's end. The result may be part of the next append, so the waiter gets it once that is durable.
-    fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
+    fn add_run_waiter(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
         let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
         let row = match open {
             None => None,

@@ -63,7 +63,7 @@ fn command_bytes(command: &Command) -> usize {
             optional(patch.metadata.as_ref()) + optional(patch.values.as_ref())
         }
         Command::Replace { replace, .. } => replace_bytes(replace),
-        Command::Note { draft, bound, .. } => {
+        Command::AppendOutsideRun { draft, bound, .. } => {
             draft.bytes() + bound.as_ref().map_or(0, |bound| json(&bound.capabilities))
         }
         // These come from the owner's tasks, or contain only ids.

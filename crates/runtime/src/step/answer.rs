@@ -25,13 +25,17 @@ impl StepOutput<'_> {
         by: &Principal,
     ) -> Result<()> {
         let (run, index) = self.find(to)?;
-        let Some(state) = self.state.runs.get_mut(&run) else { return Err(gone(None)) };
-        let Some(row) = state.pending.get(index) else { return Err(gone(None)) };
+        let Some(state) = self.state.runs.get_mut(&run) else {
+            return Err(not_pending_error(None));
+        };
+        let Some(row) = state.pending.get(index) else { return Err(not_pending_error(None)) };
         row.interrupt.check(&answer)?;
         if let Some(said) = said {
             self.say(run, said)?;
         }
-        let Some(state) = self.state.runs.get_mut(&run) else { return Err(gone(None)) };
+        let Some(state) = self.state.runs.get_mut(&run) else {
+            return Err(not_pending_error(None));
+        };
         let row = state.pending.remove(index);
         state.row.ever_resolved = true;
         let resolution = Resolution::Answered {
@@ -154,15 +158,17 @@ impl StepOutput<'_> {
     fn find(&self, to: &AnswerTarget) -> Result<(RunKey, usize)> {
         match to {
             AnswerTarget::Interrupt(id) => {
-                let Some(run) = self.state.run_waiting_for(id) else { return Err(gone(None)) };
+                let Some(run) = self.state.run_waiting_for(id) else {
+                    return Err(not_pending_error(None));
+                };
                 let place =
                     self.state.runs.get(&run).and_then(|state| {
                         state.pending.iter().position(|row| row.interrupt.id == *id)
                     });
-                place.map(|place| (run, place)).ok_or_else(|| gone(None))
+                place.map(|place| (run, place)).ok_or_else(|| not_pending_error(None))
             }
             AnswerTarget::FirstOf(run) => {
-                let state = self.state.runs.get(run).ok_or_else(|| gone(None))?;
+                let state = self.state.runs.get(run).ok_or_else(|| not_pending_error(None))?;
                 let Some(first) = state.pending.first() else {
                     return Err(Error::new(
                         Code::InterruptResolved,
@@ -179,7 +185,7 @@ impl StepOutput<'_> {
 }
 
 /// Returns the error for an answer whose interrupt is not pending.
-pub(crate) fn gone(pending: Option<&InterruptId>) -> Error {
+pub(crate) fn not_pending_error(pending: Option<&InterruptId>) -> Error {
     let error = Error::new(Code::InterruptResolved, "the interrupt is not pending any more");
     match pending {
         Some(id) => {

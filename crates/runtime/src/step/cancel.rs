@@ -47,7 +47,7 @@ impl StepOutput<'_> {
             self.cancel(run, reason);
         } else if state.row.cancel_reason != reason {
             state.row.cancel_reason = reason;
-            self.vital();
+            self.mark_vital();
             self.save_run(run);
         }
     }
@@ -63,7 +63,7 @@ impl StepOutput<'_> {
         let mut undelivered = std::mem::take(&mut state.undelivered);
         let asked = state.pending.iter().map(|row| row.interrupt.id.clone());
         undelivered.extend(asked.map(|interrupt| (interrupt, Resolution::Cancelled)));
-        self.vital();
+        self.mark_vital();
         self.resolve_pending(run, &Resolution::Cancelled);
         if !has_task {
             self.end_run(run, Outcome::Cancelled { reason });
@@ -82,7 +82,7 @@ impl StepOutput<'_> {
     /// Ends runs whose tasks are gone: as failed, or as cancelled if that was requested.
     pub(super) fn lose(&mut self, runs: &[RunKey], failure: &Failure) {
         let survives = self.state.draining;
-        self.vital();
+        self.mark_vital();
         for run in runs {
             let Some(state) = self.run(*run) else { continue };
             let cancelling = state.row.status == RunStatus::Cancelling;

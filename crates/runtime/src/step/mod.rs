@@ -38,7 +38,7 @@ use crate::state::{RunState, ThreadState};
 use crate::turn::{Ending, Turn};
 use trilogue_domain::Input;
 
-pub(crate) use answer::gone;
+pub(crate) use answer::not_pending_error;
 pub(crate) use output::Sections;
 pub(crate) use recover::{is_over, lost};
 pub(crate) use run::resume_turn;
@@ -92,7 +92,7 @@ pub(crate) enum Command {
     /// The tasks of these runs are gone, for this reason.
     Lose { runs: Vec<RunKey>, failure: Failure },
     /// An event outside of runs, a new binding, or a new title.
-    Note {
+    AppendOutsideRun {
         draft: Draft,
         bound: Option<BindingRow>,
         title: Option<Option<String>>,
@@ -271,7 +271,7 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Cancel { run, reason, roll_back } => {
             output.cancel_command(run, reason, roll_back)?;
         }
-        Command::Due { run } => output.due(run),
+        Command::Due { run } => output.queue_due_run(run),
         Command::Deadline { interrupt } => output.deadline(&interrupt),
         Command::RemoveRun { run, id, reason } => output.remove_run(run, id, reason)?,
         Command::Patch { patch, from, checkpoint } => output.patch(*patch, from, checkpoint)?,
@@ -279,7 +279,9 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Erase { if_idle } => output.erase_command(if_idle)?,
         Command::Recover { restarted, failure } => output.recover(restarted, &failure),
         Command::Lose { runs, failure } => output.lose(&runs, &failure),
-        Command::Note { draft, bound, title, begun } => output.note(draft, bound, title, begun),
+        Command::AppendOutsideRun { draft, bound, title, begun } => {
+            output.note(draft, bound, title, begun)
+        }
         Command::Drain => output.drain(),
     }
     Ok(output.into_step())

@@ -118,7 +118,7 @@ impl<'a> StepOutput<'a> {
         self.step.reply = reply;
     }
 
-    pub(super) fn vital(&mut self) {
+    pub(super) fn mark_vital(&mut self) {
         self.step.vital = true;
     }
 
@@ -185,7 +185,7 @@ impl<'a> StepOutput<'a> {
         if rolls_back {
             self.remove_run_now(run, id, "rolled_back");
         }
-        self.vital();
+        self.mark_vital();
         self.release_turn(run);
     }
 

@@ -7,11 +7,11 @@ use crate::state::RunState;
 
 /// Whether a run without a task ends when its thread is loaded.
 pub(crate) fn is_over(run: &RunState) -> bool {
-    matches!(fate_of(run, true), Fate::Lost | Fate::Cancelled(_))
+    matches!(recovery_decision(run, true), RecoveryDecision::Lost | RecoveryDecision::Cancelled(_))
 }
 
 /// The decision about an open run after a restart.
-enum Fate {
+enum RecoveryDecision {
     /// It joins the queue.
     Queue,
     /// It is due: the worker that checks its principal's rights submits it.
@@ -32,12 +32,12 @@ impl StepOutput<'_> {
     /// Decides about every open run, in the order in which they were created.
     pub(super) fn recover(&mut self, restarted: bool, failure: &Failure) {
         let now = self.now;
-        let fates: Vec<(RunKey, Fate)> = self
+        let fates: Vec<(RunKey, RecoveryDecision)> = self
             .state
             .runs
             .iter()
             .map(|(key, run)| {
-                let fate = fate_of(run, run.is_due(now));
+                let fate = recovery_decision(run, run.is_due(now));
                 (*key, fate)
             })
             .collect();
@@ -45,15 +45,15 @@ impl StepOutput<'_> {
         let mut queue = Vec::new();
         for (run, fate) in fates {
             match fate {
-                Fate::Queue | Fate::Rejoin => queue.push(run),
-                Fate::FallDue => self.schedule(run),
-                Fate::Keep if restarted => self.keep(run),
-                Fate::Keep => {}
-                Fate::Lost => {
+                RecoveryDecision::Queue | RecoveryDecision::Rejoin => queue.push(run),
+                RecoveryDecision::FallDue => self.schedule(run),
+                RecoveryDecision::Keep if restarted => self.keep(run),
+                RecoveryDecision::Keep => {}
+                RecoveryDecision::Lost => {
                     self.withdraw_pending(run, Code::AgentLost);
                     self.end_run(run, Outcome::Failed(failure.clone()));
                 }
-                Fate::Cancelled(reason) => {
+                RecoveryDecision::Cancelled(reason) => {
                     self.withdraw_pending(run, Code::AgentLost);
                     self.end_run(run, Outcome::Cancelled { reason });
                 }
@@ -87,28 +87,34 @@ pub(crate) fn lost() -> Failure {
     )
 }
 
-fn fate_of(run: &RunState, due: bool) -> Fate {
+fn recovery_decision(run: &RunState, due: bool) -> RecoveryDecision {
     match run.row.status {
-        _ if run.is_orphan => Fate::Cancelled(run.row.cancel_reason.or(Some(Code::ParentEnded))),
-        RunStatus::Queued if due && run.row.not_before.is_some() => Fate::FallDue,
-        RunStatus::Queued if due => Fate::Queue,
-        RunStatus::Queued => Fate::Keep,
-        RunStatus::Cancelling => Fate::Cancelled(run.row.cancel_reason),
+        _ if run.is_orphan => {
+            RecoveryDecision::Cancelled(run.row.cancel_reason.or(Some(Code::ParentEnded)))
+        }
+        RunStatus::Queued if due && run.row.not_before.is_some() => RecoveryDecision::FallDue,
+        RunStatus::Queued if due => RecoveryDecision::Queue,
+        RunStatus::Queued => RecoveryDecision::Keep,
+        RunStatus::Cancelling => RecoveryDecision::Cancelled(run.row.cancel_reason),
         RunStatus::Interrupted => {
             let survives = |survives| survives == Survives::Restart;
             match &run.pending[..] {
                 // A task that waited in the old process cannot get the answer, but a suspended run can.
-                [] if run.row.saved.is_some() && run.row.pending_answer.is_some() => Fate::Queue,
-                [] => Fate::Lost,
-                pending if pending.iter().all(|row| survives(row.interrupt.survives)) => Fate::Keep,
-                _ => Fate::Lost,
+                [] if run.row.saved.is_some() && run.row.pending_answer.is_some() => {
+                    RecoveryDecision::Queue
+                }
+                [] => RecoveryDecision::Lost,
+                pending if pending.iter().all(|row| survives(row.interrupt.survives)) => {
+                    RecoveryDecision::Keep
+                }
+                _ => RecoveryDecision::Lost,
             }
         }
-        RunStatus::Running if run.row.saved.is_some() => Fate::Rejoin,
+        RunStatus::Running if run.row.saved.is_some() => RecoveryDecision::Rejoin,
         RunStatus::Running
         | RunStatus::Completed
         | RunStatus::Failed
         | RunStatus::Cancelled
-        | RunStatus::TimedOut => Fate::Lost,
+        | RunStatus::TimedOut => RecoveryDecision::Lost,
     }
 }

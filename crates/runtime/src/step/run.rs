@@ -18,7 +18,7 @@ use crate::turn::{Ending, Turn};
 
 impl StepOutput<'_> {
     pub(super) fn progress(&mut self, progress: Progress) -> Result<()> {
-        let run = self.known(progress.run)?;
+        let run = self.require_open(progress.run)?;
         let position = self.state.last + 1;
         let before = self.state.runs.get(&run).map_or(0, |state| state.row.last_run_number);
         self.log_draft(Some(run), progress.draft);
@@ -77,7 +77,7 @@ impl StepOutput<'_> {
 
     /// A run's task raises an interrupt and keeps waiting.
     pub(super) fn raise(&mut self, run: RunKey, interrupt: Interrupt) -> Result<()> {
-        self.known(run)?;
+        self.require_open(run)?;
         let asked = self.check_raise(run, &interrupt)?;
         self.raise_now(run, interrupt, asked);
         let gives_up = self.run(run).is_some_and(|state| state.native);
@@ -93,8 +93,8 @@ impl StepOutput<'_> {
         ending: Result<Ending, Failure>,
         checkpoint: Option<(CheckpointKey, CheckpointId)>,
     ) -> Result<()> {
-        self.known(run)?;
-        self.vital();
+        self.require_open(run)?;
+        self.mark_vital();
         let Some(state) = self.run(run) else { return Ok(()) };
         state.has_task = false;
         // The agent has ended what it kept.
@@ -196,7 +196,7 @@ impl StepOutput<'_> {
         if self.state.notifies {
             self.change(Change::Withdraw(QueueKind::Notify, row.interrupt.id.to_string()));
         }
-        self.vital();
+        self.mark_vital();
         row
     }
 
@@ -204,7 +204,7 @@ impl StepOutput<'_> {
         self.resolve_pending(run, &Resolution::Withdrawn { reason });
     }
 
-    fn known(&self, run: RunKey) -> Result<RunKey> {
+    fn require_open(&self, run: RunKey) -> Result<RunKey> {
         if self.state.runs.contains_key(&run) {
             return Ok(run);
         }

@@ -64,7 +64,7 @@ impl StepOutput<'_> {
     }
 
     /// Queues a scheduled run that has fallen due.
-    pub(super) fn due(&mut self, run: RunKey) {
+    pub(super) fn queue_due_run(&mut self, run: RunKey) {
         let fits = self.state.runs.get(&run).is_some_and(|state| state.row.started_at.is_none());
         if fits && !self.state.queue.contains(&run) {
             self.state.queue.push_back(run);

@@ -172,7 +172,7 @@ fn interrupt(id: &str, kind: InterruptKind) -> Interrupt {
 }
 
 /// Describes the result of a step: events with their numbers, then effects.
-fn told(step: &Step) -> Vec<String> {
+fn step_summary(step: &Step) -> Vec<String> {
     let originals: Arc<dyn trilogue_domain::port::ReadOriginal> = Arc::new(NoOriginals);
     let mut words = Vec::new();
     for section in &step.sections {
@@ -225,8 +225,8 @@ fn name(body: &Body) -> String {
     }
 }
 
-fn refused(result: Result<Step>) -> Code {
-    result.map(|step| told(&step)).expect_err("the command was taken").code()
+fn refusal_code(result: Result<Step>) -> Code {
+    result.map(|step| step_summary(&step)).expect_err("the command was taken").code()
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_run_takes_a_free_turn_and_its_completion_moves_the_head() {
     let mut table = Table::new();
     let step = table.submit(1).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         [
             "1 1.1 run.created",
             "2 1.2 message.started",
@@ -246,7 +246,7 @@ fn a_run_takes_a_free_turn_and_its_completion_moves_the_head() {
     );
     assert!(step.new_work && !step.vital);
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
-    assert_eq!(told(&step), ["6 1.6 completed", "settled 1 completed"]);
+    assert_eq!(step_summary(&step), ["6 1.6 completed", "settled 1 completed"]);
     assert!(step.vital && !step.new_work);
     assert_eq!(table.state.thread.head, Some(CheckpointKey(1)));
     assert!(table.state.runs.is_empty());
@@ -261,7 +261,7 @@ fn a_second_run_waits_and_is_based_on_the_head_of_its_turn() {
     assert_eq!(table.status(2), Some(RunStatus::Queued));
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         ["10 1.6 completed", "11 2.5 run.started", "settled 1 completed", "start 2"]
     );
     assert_eq!(table.state.runs[&RunKey(2)].row.base, Some(CheckpointKey(1)));
@@ -273,7 +273,7 @@ fn a_failed_run_hangs_beside_the_path() {
     table.submit(1).unwrap();
     let failure = Failure::of(Code::AgentFailed, "no");
     let step = table.finish(1, Err(failure)).unwrap();
-    assert_eq!(told(&step), ["6 1.6 failed agent_failed", "settled 1 failed"]);
+    assert_eq!(step_summary(&step), ["6 1.6 failed agent_failed", "settled 1 failed"]);
     assert_eq!(table.state.thread.head, None);
 }
 
@@ -288,17 +288,17 @@ fn strategies_decide_what_a_new_run_does_to_the_one_at_work() {
         let mut table = Table::new();
         table.submit(1).unwrap();
         let step = table.submit_with(2, |submit| submit.strategy = strategy).unwrap();
-        let after: Vec<_> = told(&step).into_iter().skip(4).collect();
+        let after: Vec<_> = step_summary(&step).into_iter().skip(4).collect();
         assert_eq!(after, expected, "{strategy:?}");
         let step = table.finish(1, Ok(Ending::Completed)).unwrap();
-        let removed = told(&step).iter().any(|word| word.ends_with("thread.run_removed"));
+        let removed = step_summary(&step).iter().any(|word| word.ends_with("thread.run_removed"));
         assert_eq!(removed, strategy == Strategy::Rollback);
         assert_eq!(table.state.turn, Some(RunKey(2)), "{strategy:?}");
     }
     let mut table = Table::new();
     table.submit(1).unwrap();
     let rejected = table.submit_with(2, |submit| submit.strategy = Strategy::Reject);
-    assert_eq!(refused(rejected), Code::ThreadBusy);
+    assert_eq!(refusal_code(rejected), Code::ThreadBusy);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn the_queue_of_a_thread_is_bounded() {
     for run in 1..=5 {
         table.submit(run).unwrap();
     }
-    assert_eq!(refused(table.submit(6)), Code::Overloaded);
+    assert_eq!(refusal_code(table.submit(6)), Code::Overloaded);
 }
 
 #[test]
@@ -315,14 +315,14 @@ fn a_suspended_run_gives_up_the_turn_and_takes_it_again_in_order() {
     let mut table = Table::new();
     table.submit(1).unwrap();
     let step = table.suspend(1, "ask").unwrap();
-    assert_eq!(told(&step), ["6 1.6 interrupt.raised", "settled 1 interrupted"]);
+    assert_eq!(step_summary(&step), ["6 1.6 interrupt.raised", "settled 1 interrupted"]);
     table.submit(2).unwrap();
     assert_eq!(table.state.turn, Some(RunKey(2)));
     let step = table.answer("ask", Answer::Json(Json::null())).unwrap();
-    assert_eq!(told(&step), ["12 1.7 interrupt.resolved"]);
+    assert_eq!(step_summary(&step), ["12 1.7 interrupt.resolved"]);
     let step = table.finish(2, Ok(Ending::Completed)).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         ["13 2.6 completed", "14 1.8 run.resumed", "settled 2 completed", "resume 1"]
     );
     assert_eq!(table.state.runs[&RunKey(1)].row.base, Some(CheckpointKey(2)));
@@ -341,7 +341,7 @@ fn a_waiting_run_is_started_beside_superseded_or_refuses() {
     assert_eq!(table.status(1), Some(RunStatus::Interrupted));
     let mut table = waiting();
     let step = table.submit_with(2, |submit| submit.when_waiting = WhenWaiting::Supersede).unwrap();
-    let after: Vec<_> = told(&step).into_iter().skip(4).collect();
+    let after: Vec<_> = step_summary(&step).into_iter().skip(4).collect();
     assert_eq!(
         after,
         [
@@ -365,14 +365,17 @@ fn a_child_process_keeps_the_turn_while_it_asks() {
     let mut table = Table::new();
     table.submit_with(1, |submit| submit.native = false).unwrap();
     let step = table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
-    assert_eq!(told(&step), ["6 1.6 interrupt.raised", "watch ask", "settled 1 interrupted"]);
+    assert_eq!(
+        step_summary(&step),
+        ["6 1.6 interrupt.raised", "watch ask", "settled 1 interrupted"]
+    );
     assert_eq!(table.state.turn, Some(RunKey(1)));
-    assert_eq!(refused(table.submit(2)), Code::ThreadWaiting);
+    assert_eq!(refusal_code(table.submit(2)), Code::ThreadWaiting);
     let queued = table.submit_with(2, |submit| submit.when_holding = WhenHolding::Strategy);
     assert!(queued.is_ok());
     let step = table.answer("ask", Answer::Option("yes".to_owned())).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         ["11 1.7 interrupt.resolved", "12 1.8 run.resumed", "deliver ask to 1"]
     );
     assert_eq!(table.status(1), Some(RunStatus::Running));
@@ -385,7 +388,7 @@ fn with_several_pending_the_run_waits_for_the_last() {
     table.raise(1, interrupt("one", InterruptKind::Permission)).unwrap();
     table.raise(1, interrupt("two", InterruptKind::Permission)).unwrap();
     let step = table.answer("two", Answer::Option("no".to_owned())).unwrap();
-    assert_eq!(told(&step), ["8 1.8 interrupt.resolved", "deliver two to 1"]);
+    assert_eq!(step_summary(&step), ["8 1.8 interrupt.resolved", "deliver two to 1"]);
     assert_eq!(table.status(1), Some(RunStatus::Interrupted));
     table.answer("one", Answer::Option("no".to_owned())).unwrap();
     assert_eq!(table.status(1), Some(RunStatus::Running));
@@ -398,13 +401,13 @@ fn cancelling_resolves_interrupts_first_then_stops_the_agent_then_ends_the_run()
     table.raise(1, interrupt("ask", InterruptKind::Form)).unwrap();
     let step = table.cancel(1).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         ["7 1.7 interrupt.resolved", "8 1.8 run.cancelling", "deliver ask to 1", "stop 1"]
     );
-    assert_eq!(told(&table.cancel(1).unwrap()), Vec::<String>::new());
+    assert_eq!(step_summary(&table.cancel(1).unwrap()), Vec::<String>::new());
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
-    assert_eq!(told(&step), ["9 1.9 cancelled", "settled 1 cancelled"]);
-    assert_eq!(refused(table.cancel(1)), Code::RunEnded);
+    assert_eq!(step_summary(&step), ["9 1.9 cancelled", "settled 1 cancelled"]);
+    assert_eq!(refusal_code(table.cancel(1)), Code::RunEnded);
 }
 
 #[test]
@@ -413,11 +416,11 @@ fn a_queued_or_suspended_run_is_cancelled_at_once() {
     table.submit(1).unwrap();
     table.submit(2).unwrap();
     let step = table.cancel(2).unwrap();
-    assert_eq!(told(&step), ["10 2.5 cancelled", "settled 2 cancelled"]);
+    assert_eq!(step_summary(&step), ["10 2.5 cancelled", "settled 2 cancelled"]);
     table.suspend(1, "ask").unwrap();
     let step = table.cancel(1).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         [
             "12 1.7 interrupt.resolved",
             "13 1.8 cancelled",
@@ -433,5 +436,8 @@ fn an_agent_that_goes_on_without_its_answer_completes() {
     table.submit(1).unwrap();
     table.raise(1, interrupt("ask", InterruptKind::Form)).unwrap();
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
-    assert_eq!(told(&step), ["7 1.7 interrupt.resolved", "8 1.8 completed", "settled 1 completed"]);
+    assert_eq!(
+        step_summary(&step),
+        ["7 1.7 interrupt.resolved", "8 1.8 completed", "settled 1 completed"]
+    );
 }

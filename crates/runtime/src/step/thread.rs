@@ -144,7 +144,7 @@ impl StepOutput<'_> {
             )
             .hint("cancel it first"));
         }
-        self.vital();
+        self.mark_vital();
         self.remove_run_now(run, id, reason);
         Ok(())
     }
@@ -179,7 +179,7 @@ impl StepOutput<'_> {
 
     /// Removes the thread; its tasks are dropped without a reply.
     pub(super) fn erase(&mut self) {
-        self.vital();
+        self.mark_vital();
         let runs: Vec<RunKey> = self.state.runs.keys().copied().collect();
         for run in runs {
             self.effect(Effect::Abort { run });

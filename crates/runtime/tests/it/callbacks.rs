@@ -11,7 +11,7 @@ use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunRow};
 use trilogue_store::{Batch, Change};
 
-use crate::fixture::{House, alice, new_run, on, scope, until};
+use crate::fixture::{TestServer, alice, new_run, on, scope, until};
 
 /// A receiver that gives prepared answers, and remembers the deliveries.
 #[derive(Debug, Default)]
@@ -52,13 +52,13 @@ fn later() -> Delivered {
     Delivered::Later { error: "503".to_owned(), after: None }
 }
 
-async fn offer(house: &House, key: &str) {
-    let run = house.run("say:x", ThreadChoice::Ensure(Default::default())).await;
-    let acquired = house.store.acquire(run.thread, "test").await.unwrap();
+async fn offer(server: &TestServer, key: &str) {
+    let run = server.run("say:x", ThreadChoice::Ensure(Default::default())).await;
+    let acquired = server.store.acquire(run.thread, "test").await.unwrap();
     let item = QueueItem {
         kind: QueueKind::Callback,
         key: key.to_owned(),
-        due: house.clock.now(),
+        due: server.clock.now(),
         tenant: alice().tenant,
         principal: alice().id,
         thread: Some(run.thread),
@@ -73,19 +73,19 @@ async fn offer(house: &House, key: &str) {
         blobs: Vec::new(),
         vital: false,
     };
-    house.store.append(batch).await.unwrap();
+    server.store.append(batch).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_callback_is_tried_until_it_is_accepted() {
     let options = Options { callback_backoff: Duration::from_millis(1), ..Default::default() };
-    let house = House::with(options).await;
+    let server = TestServer::with(options).await;
     let receiver = Receiver::answering([later(), later()]);
-    house.runtime.deliver_with(receiver.clone());
-    offer(&house, "one").await;
+    server.runtime.deliver_with(receiver.clone());
+    offer(&server, "one").await;
     for attempt in 1..=3 {
         until("the next attempt", || async {
-            house.clock.advance(Duration::from_micros(50));
+            server.clock.advance(Duration::from_micros(50));
             receiver.attempts().len() == attempt
         })
         .await;
@@ -93,25 +93,27 @@ async fn a_callback_is_tried_until_it_is_accepted() {
     let one = |attempt| ("one".to_owned(), attempt);
     assert_eq!(receiver.attempts(), [one(1), one(2), one(3)]);
     until("it has left the queue", || async {
-        house.store.next_due(QueueKind::Callback).await.unwrap().is_none()
+        server.store.next_due(QueueKind::Callback).await.unwrap().is_none()
     })
     .await;
-    assert!(house.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows.is_empty());
+    assert!(
+        server.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows.is_empty()
+    );
 }
 
 #[tokio::test]
 async fn a_refused_callback_is_kept_for_the_operator_and_can_be_sent_again() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let receiver = Receiver::answering([Delivered::Refused { error: "410 gone".to_owned() }]);
-        house.runtime.deliver_with(receiver.clone());
-        offer(&house, "one").await;
+        server.runtime.deliver_with(receiver.clone());
+        offer(&server, "one").await;
         let dead = || async {
-            house.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows
+            server.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows
         };
         until("it is given up", || async { dead().await.len() == 1 }).await;
         let item = dead().await.remove(0);
         assert_eq!(item.error, "410 gone");
-        assert!(house.store.revive(&scope(), item.id, house.clock.now()).await.unwrap());
+        assert!(server.store.revive(&scope(), item.id, server.clock.now()).await.unwrap());
         until("it is accepted", || async { receiver.attempts().len() == 2 }).await;
         until("the list is empty", || async { dead().await.is_empty() }).await;
     }
@@ -119,11 +121,11 @@ async fn a_refused_callback_is_kept_for_the_operator_and_can_be_sent_again() {
 
 #[tokio::test]
 async fn a_callback_survives_a_restart() {
-    let house = House::sqlite().await;
-    offer(&house, "one").await;
-    let house = house.crash().await;
+    let server = TestServer::sqlite().await;
+    offer(&server, "one").await;
+    let server = server.crash().await;
     let receiver = Receiver::answering([]);
-    house.runtime.deliver_with(receiver.clone());
+    server.runtime.deliver_with(receiver.clone());
     until("it is delivered", || async { receiver.attempts().len() == 1 }).await;
 }
 
@@ -135,7 +137,7 @@ fn called_back(new: RunRequest) -> RunRequest {
 
 impl Receiver {
     /// Returns the kind and run number of each delivery.
-    fn told(&self) -> Vec<(String, u64)> {
+    fn delivered_events(&self) -> Vec<(String, u64)> {
         let came = self.came.lock().unwrap();
         let told = came.iter().map(|delivery| {
             let reference = delivery.reference.to_value();
@@ -151,8 +153,8 @@ impl Receiver {
 }
 
 /// Returns the callbacks that the client must get about a run: kind and number of the last event of each.
-async fn to_tell(house: &House, run: &RunRow) -> Vec<(String, u64)> {
-    let events = house.events(run).await;
+async fn to_tell(server: &TestServer, run: &RunRow) -> Vec<(String, u64)> {
+    let events = server.events(run).await;
     let told = events.iter().filter_map(|event| {
         let of = match &event.body {
             Body::Interrupt(InterruptEvent::Raised(_)) | Body::Run(RunEvent::Ended(_)) => "status",
@@ -166,26 +168,31 @@ async fn to_tell(house: &House, run: &RunRow) -> Vec<(String, u64)> {
 
 #[tokio::test]
 async fn a_client_is_told_in_order_what_its_run_does() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let script = r#"custom:1 say:a commit custom:2 output:{"a":1} commit custom:3 suspend:say:b+custom:4"#;
-        let waits =
-            house.submit(called_back(on(&house.main, script))).await.settled.wait().await.unwrap();
+        let waits = server
+            .submit(called_back(on(&server.main, script)))
+            .await
+            .settled
+            .wait()
+            .await
+            .unwrap();
         assert_eq!(waits.status, RunStatus::Interrupted);
         let receiver = Receiver::answering([]);
-        house.runtime.deliver_with(receiver.clone());
+        server.runtime.deliver_with(receiver.clone());
         let is_delivered =
-            || async { house.store.next_due(QueueKind::Callback).await.unwrap().is_none() };
+            || async { server.store.next_due(QueueKind::Callback).await.unwrap().is_none() };
         until("all was delivered", is_delivered).await;
         let to = AnswerTo::Run(waits.id.clone());
-        house.runtime.answer(&alice(), to, Answer::Json(Json::null())).await.unwrap();
-        let ended = house.runtime.settled(&alice(), &waits.id).await.unwrap();
+        server.runtime.answer(&alice(), to, Answer::Json(Json::null())).await.unwrap();
+        let ended = server.runtime.wait_until_settled(&alice(), &waits.id).await.unwrap();
         assert_eq!(ended.status, RunStatus::Completed);
         until("all was delivered", is_delivered).await;
-        let told = receiver.told();
+        let told = receiver.delivered_events();
         let numbers: Vec<_> = told.iter().map(|(_, number)| *number).collect();
         assert!(numbers.is_sorted(), "{told:?}");
         let others: Vec<_> = told.iter().filter(|(of, _)| of != "values").cloned().collect();
-        assert_eq!(others, to_tell(&house, &ended).await);
+        assert_eq!(others, to_tell(&server, &ended).await);
         assert_eq!(others.iter().filter(|(of, _)| of == "status").count(), 2);
         // The values were replaced while they waited: one delivery before the question, and one with the answer's effect.
         let values = told.iter().filter(|(of, _)| of == "values").count();
@@ -200,7 +207,7 @@ async fn a_client_is_told_in_order_what_its_run_does() {
 
 #[tokio::test]
 async fn a_client_is_told_only_of_what_it_asked_for() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let url: Arc<str> = "https://example.com/hook".into();
         let none = Callback { url, status: false, values: false, updates: false };
         for (callback, expected) in [
@@ -209,18 +216,18 @@ async fn a_client_is_told_only_of_what_it_asked_for() {
             (Callback { updates: true, ..none.clone() }, vec!["update", "update"]),
             (none, vec![]),
         ] {
-            let thread = house.thread().await;
+            let thread = server.thread().await;
             let mut new = on(&thread, "custom:1 say:x custom:2");
             new.callback = Some(callback);
-            house.submit(new).await.settled.wait().await.unwrap();
+            server.submit(new).await.settled.wait().await.unwrap();
             let mut told = Vec::new();
-            let now = house.clock.now();
+            let now = server.clock.now();
             loop {
                 let until = now.after(Duration::from_secs(30));
-                let claims = house.store.claim(QueueKind::Callback, now, until, 9).await.unwrap();
+                let claims = server.store.claim(QueueKind::Callback, now, until, 9).await.unwrap();
                 let Some(claim) = claims.first() else { break };
                 told.push(claim.item.reference.to_value()["of"].as_str().unwrap().to_owned());
-                assert!(house.store.finish(claim).await.unwrap());
+                assert!(server.store.finish(claim).await.unwrap());
             }
             assert_eq!(told, expected);
         }
@@ -230,19 +237,21 @@ async fn a_client_is_told_only_of_what_it_asked_for() {
 #[tokio::test]
 async fn a_receiver_that_fails_gets_the_rest_later_and_in_order() {
     let options = Options { callback_backoff: Duration::from_millis(1), ..Default::default() };
-    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
-        let run = house.submit(called_back(on(&house.main, "custom:1 custom:2 custom:3")));
+    for server in [TestServer::with(options.clone()).await, TestServer::sqlite_with(options).await]
+    {
+        let run = server.submit(called_back(on(&server.main, "custom:1 custom:2 custom:3")));
         let run = run.await.settled.wait().await.unwrap();
         let refused = Delivered::Refused { error: "410".to_owned() };
         let receiver = Receiver::answering([later(), later(), Delivered::Accepted, refused]);
-        house.runtime.deliver_with(receiver.clone());
+        server.runtime.deliver_with(receiver.clone());
         until("all was tried", || async {
-            house.clock.advance(Duration::from_micros(50));
-            receiver.told().len() == 6
+            server.clock.advance(Duration::from_micros(50));
+            receiver.delivered_events().len() == 6
         })
         .await;
-        let numbers: Vec<_> = receiver.told().into_iter().map(|(_, number)| number).collect();
-        let expected: Vec<_> = to_tell(&house, &run).await.into_iter().map(|one| one.1).collect();
+        let numbers: Vec<_> =
+            receiver.delivered_events().into_iter().map(|(_, number)| number).collect();
+        let expected: Vec<_> = to_tell(&server, &run).await.into_iter().map(|one| one.1).collect();
         assert_eq!(numbers[..3], [expected[0]; 3]);
         assert_eq!(numbers[2..], expected, "one that is given up holds nobody back");
     }
@@ -250,25 +259,25 @@ async fn a_receiver_that_fails_gets_the_rest_later_and_in_order() {
 
 #[tokio::test]
 async fn the_next_question_is_told_when_the_one_before_was_answered() {
-    for house in [House::memory().await, House::sqlite().await] {
-        let run = house.submit(called_back(on(&house.main, "ask ask"))).await.run;
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        let run = server.submit(called_back(on(&server.main, "ask ask"))).await.run;
         let receiver = Receiver::answering([]);
-        house.runtime.deliver_with(receiver.clone());
+        server.runtime.deliver_with(receiver.clone());
         for count in 1..=2 {
             until("it is told of the question", || async {
-                receiver.told().iter().filter(|(of, _)| of == "status").count() == count
+                receiver.delivered_events().iter().filter(|(of, _)| of == "status").count() == count
             })
             .await;
             let filter = InterruptFilter { pending: true, ..Default::default() };
             let pending =
-                house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap();
+                server.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap();
             let to = AnswerTo::Interrupt(pending.rows[0].interrupt.id.clone());
-            house.runtime.answer(&alice(), to, Answer::Json(Json::null())).await.unwrap();
+            server.runtime.answer(&alice(), to, Answer::Json(Json::null())).await.unwrap();
         }
-        let ended = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        let ended = server.runtime.wait_until_settled(&alice(), &run.id).await.unwrap();
         until("it is told of the end", || async {
             receiver
-                .told()
+                .delivered_events()
                 .last()
                 .is_some_and(|(of, number)| of == "status" && *number == ended.last_run_number)
         })
@@ -278,20 +287,20 @@ async fn the_next_question_is_told_when_the_one_before_was_answered() {
 
 #[tokio::test]
 async fn nobody_is_told_of_a_run_that_is_gone() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let script = "custom:1 commit until-cancelled";
-        let rolled_back = house.submit(called_back(on(&house.main, script))).await.run;
+        let rolled_back = server.submit(called_back(on(&server.main, script))).await.run;
         until("something waits to be delivered", || async {
-            house.store.next_due(QueueKind::Callback).await.unwrap().is_some()
+            server.store.next_due(QueueKind::Callback).await.unwrap().is_some()
         })
         .await;
-        house.runtime.roll_back(&alice(), &rolled_back.id).await.unwrap();
-        assert_eq!(house.store.next_due(QueueKind::Callback).await.unwrap(), None);
-        let ended = house.submit(called_back(on(&house.main, "custom:1"))).await;
+        server.runtime.roll_back(&alice(), &rolled_back.id).await.unwrap();
+        assert_eq!(server.store.next_due(QueueKind::Callback).await.unwrap(), None);
+        let ended = server.submit(called_back(on(&server.main, "custom:1"))).await;
         let ended = ended.settled.wait().await.unwrap();
-        assert!(house.store.next_due(QueueKind::Callback).await.unwrap().is_some());
-        house.runtime.remove_run(&alice(), &ended.id).await.unwrap();
-        assert_eq!(house.store.next_due(QueueKind::Callback).await.unwrap(), None);
+        assert!(server.store.next_due(QueueKind::Callback).await.unwrap().is_some());
+        server.runtime.remove_run(&alice(), &ended.id).await.unwrap();
+        assert_eq!(server.store.next_due(QueueKind::Callback).await.unwrap(), None);
     }
 }
 
@@ -305,57 +314,58 @@ async fn retention_waits_until_a_client_was_told() {
     };
     let retention_interval = Duration::from_millis(2);
     let options = Options { retention, retention_interval, ..Options::default() };
-    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
-        let thread = house.thread().await;
-        let told = house.submit(called_back(on(&thread, "say:x"))).await;
+    for server in [TestServer::with(options.clone()).await, TestServer::sqlite_with(options).await]
+    {
+        let thread = server.thread().await;
+        let told = server.submit(called_back(on(&thread, "say:x"))).await;
         let told = told.settled.wait().await.unwrap();
-        let other = house.run("say:y", ThreadChoice::Existing(thread)).await;
-        house.clock.advance(Duration::from_secs(1));
-        until("the other is gone", || house.is_gone(&other)).await;
-        assert!(!house.is_gone(&told).await);
-        house.runtime.deliver_with(Receiver::answering([]));
-        until("it goes when its client was told", || house.is_gone(&told)).await;
+        let other = server.run("say:y", ThreadChoice::Existing(thread)).await;
+        server.clock.advance(Duration::from_secs(1));
+        until("the other is gone", || server.is_gone(&other)).await;
+        assert!(!server.is_gone(&told).await);
+        server.runtime.deliver_with(Receiver::answering([]));
+        until("it goes when its client was told", || server.is_gone(&told)).await;
     }
 }
 
 #[tokio::test]
 async fn what_is_due_is_delivered_after_a_restart_and_the_lost_run_too() {
-    let house = House::sqlite().await;
-    let thread = house.thread().await;
-    let ended = house.submit(called_back(on(&thread, "custom:1 say:x"))).await;
+    let server = TestServer::sqlite().await;
+    let thread = server.thread().await;
+    let ended = server.submit(called_back(on(&thread, "custom:1 say:x"))).await;
     let ended = ended.settled.wait().await.unwrap();
-    let lost = house.submit(called_back(on(&thread, "custom:1 commit forever"))).await.run;
-    until("it is at work", || async { house.events(&lost).await.len() > 5 }).await;
-    let house = house.crash().await;
+    let lost = server.submit(called_back(on(&thread, "custom:1 commit forever"))).await.run;
+    until("it is at work", || async { server.events(&lost).await.len() > 5 }).await;
+    let server = server.crash().await;
     let receiver = Receiver::answering([]);
-    house.runtime.deliver_with(receiver.clone());
+    server.runtime.deliver_with(receiver.clone());
     until("all was delivered", || async {
-        house.store.next_due(QueueKind::Callback).await.unwrap().is_none()
+        server.store.next_due(QueueKind::Callback).await.unwrap().is_none()
     })
     .await;
-    let lost = house.stored(&lost).await;
+    let lost = server.stored(&lost).await;
     assert_eq!(lost.status, RunStatus::Failed);
     let ids = receiver.ids();
     let of = |run: &RunRow| -> Vec<_> {
-        let told = receiver.told().into_iter().zip(&ids);
+        let told = receiver.delivered_events().into_iter().zip(&ids);
         let told = told.filter(|((of, _), id)| of != "values" && id.starts_with(run.id.as_str()));
         told.map(|(told, _)| told).collect()
     };
     for run in [&ended, &lost] {
-        assert_eq!(of(run), to_tell(&house, run).await);
+        assert_eq!(of(run), to_tell(&server, run).await);
     }
 }
 
 #[tokio::test]
 async fn a_short_synchronous_run_is_one_append_whether_or_not_somebody_is_called_back() {
-    let house = House::memory().await;
+    let server = TestServer::memory().await;
     for new in [
         new_run("say:x", ThreadChoice::Stateless),
         called_back(new_run("say:x custom:1", ThreadChoice::Stateless)),
     ] {
-        let before = house.store.stats().await.unwrap().commits;
-        let submitted = house.submit(RunRequest { synchronous: true, ..new }).await;
+        let before = server.store.stats().await.unwrap().commits;
+        let submitted = server.submit(RunRequest { synchronous: true, ..new }).await;
         submitted.settled.wait().await.unwrap();
-        assert_eq!(house.store.stats().await.unwrap().commits - before, 1);
+        assert_eq!(server.store.stats().await.unwrap().commits - before, 1);
     }
 }

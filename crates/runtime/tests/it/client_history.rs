@@ -11,7 +11,7 @@ use trilogue_runtime::{NewThread, RunRequest, StateAt, ThreadChoice};
 use trilogue_store::Range;
 use trilogue_store::rows::{CheckpointRow, Page, ThreadFilter};
 
-use crate::fixture::{House, alice, new_run, principal, scope, until};
+use crate::fixture::{TestServer, alice, new_run, principal, scope, until};
 
 const STATE: &str = "http://example.com/state";
 
@@ -19,7 +19,7 @@ pub fn address(number: usize) -> Reference {
     Reference::Address(format!("http://example.com/{number}").into())
 }
 
-pub fn given(entries: Vec<Reference>) -> ClientHistory {
+pub fn history_of(entries: Vec<Reference>) -> ClientHistory {
     ClientHistory { entries, state: None }
 }
 
@@ -27,7 +27,7 @@ fn thread_id(text: &str) -> ThreadId {
     ThreadId::parse(text).unwrap()
 }
 
-impl House {
+impl TestServer {
     /// Stores a message at each of these addresses: `far N`.
     pub fn fill_library(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
@@ -36,7 +36,7 @@ impl House {
     }
 
     pub async fn replace(&self, thread: &ThreadId, entries: Vec<Reference>) {
-        self.runtime.replace_history(&alice(), thread, given(entries)).await.unwrap();
+        self.runtime.replace_history(&alice(), thread, history_of(entries)).await.unwrap();
     }
 
     pub async fn references(&self, thread: &ThreadId) -> Vec<Reference> {
@@ -57,10 +57,10 @@ impl House {
     }
 
     /// Returns the history that an agent gets of the thread.
-    pub async fn told(&self, thread: &ThreadId) -> String {
+    pub async fn agent_history(&self, thread: &ThreadId) -> String {
         let run = self.run("history", ThreadChoice::Existing(thread.clone())).await;
         assert_eq!(run.status, RunStatus::Completed, "{run:?}");
-        self.said(&run).await
+        self.output_text(&run).await
     }
 
     /// Returns why the thread's head moved, from its log.
@@ -80,93 +80,96 @@ impl House {
 
 #[tokio::test]
 async fn a_brought_history_makes_the_thread_that_is_not_there() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..2);
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..2);
         let id = thread_id("brought");
         let entries = vec![address(0), address(1)];
-        let row =
-            house.runtime.replace_history(&alice(), &id, given(entries.clone())).await.unwrap();
+        let row = server
+            .runtime
+            .replace_history(&alice(), &id, history_of(entries.clone()))
+            .await
+            .unwrap();
         assert_eq!((row.id.clone(), row.ephemeral), (id.clone(), false));
         let listed =
-            house.store.threads(&scope(), &ThreadFilter::default(), &Page::default()).await;
+            server.store.threads(&scope(), &ThreadFilter::default(), &Page::default()).await;
         let listed = listed.unwrap().rows;
         assert_eq!((listed.len(), &listed[0]), (2, &row));
-        assert_eq!(listed[1].id, house.main);
-        assert_eq!(house.references(&id).await, entries);
-        assert_eq!(house.moves(&id).await, [HeadMove::Replacement]);
-        assert_eq!(house.told(&id).await, "far 0|far 1");
+        assert_eq!(listed[1].id, server.main);
+        assert_eq!(server.references(&id).await, entries);
+        assert_eq!(server.moves(&id).await, [HeadMove::Replacement]);
+        assert_eq!(server.agent_history(&id).await, "far 0|far 1");
 
         let empty = thread_id("empty");
-        let row = house
+        let row = server
             .runtime
             .replace_history(&alice(), &empty, ClientHistory::default())
             .await
             .unwrap();
         assert_eq!(row.head, None);
-        assert_eq!(house.references(&empty).await, []);
+        assert_eq!(server.references(&empty).await, []);
     }
 }
 
 #[tokio::test]
 async fn a_history_that_begins_with_the_threads_own_continues_it() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..3);
-        house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
-        let before = house.path(&house.main).await;
-        let own = house.references(&house.main).await;
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..3);
+        server.run("say:one", ThreadChoice::Existing(server.main.clone())).await;
+        let before = server.path(&server.main).await;
+        let own = server.references(&server.main).await;
         assert_eq!(own.len(), 2);
         let longer = [own.clone(), vec![address(0), address(1)]].concat();
-        house.replace(&house.main, longer.clone()).await;
-        assert_eq!(house.references(&house.main).await, longer);
-        let after = house.path(&house.main).await;
+        server.replace(&server.main, longer.clone()).await;
+        assert_eq!(server.references(&server.main).await, longer);
+        let after = server.path(&server.main).await;
         assert_eq!((after.len(), &after[1..]), (2, &before[..]));
-        assert_eq!(after[0].client_history, Some(given(vec![address(0), address(1)])));
+        assert_eq!(after[0].client_history, Some(history_of(vec![address(0), address(1)])));
         // The same history again changes nothing.
-        house.replace(&house.main, longer.clone()).await;
-        assert_eq!(house.path(&house.main).await, after);
-        assert_eq!(house.moves(&house.main).await, [HeadMove::Replacement]);
-        assert_eq!(house.told(&house.main).await, "say:one|one|far 0|far 1");
-        let longest = [house.references(&house.main).await, vec![address(2)]].concat();
-        house.replace(&house.main, longest.clone()).await;
-        assert_eq!(house.references(&house.main).await, longest);
+        server.replace(&server.main, longer.clone()).await;
+        assert_eq!(server.path(&server.main).await, after);
+        assert_eq!(server.moves(&server.main).await, [HeadMove::Replacement]);
+        assert_eq!(server.agent_history(&server.main).await, "say:one|one|far 0|far 1");
+        let longest = [server.references(&server.main).await, vec![address(2)]].concat();
+        server.replace(&server.main, longest.clone()).await;
+        assert_eq!(server.references(&server.main).await, longest);
     }
 }
 
 #[tokio::test]
 async fn another_history_takes_the_place_of_the_threads_own() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..2);
-        house.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(house.main.clone())).await;
-        let own = house.references(&house.main).await;
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..2);
+        server.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(server.main.clone())).await;
+        let own = server.references(&server.main).await;
         let other = vec![address(1), own[0].clone()];
-        house.replace(&house.main, other.clone()).await;
-        assert_eq!(house.references(&house.main).await, other);
-        let path = house.path(&house.main).await;
+        server.replace(&server.main, other.clone()).await;
+        assert_eq!(server.references(&server.main).await, other);
+        let path = server.path(&server.main).await;
         assert_eq!((path.len(), path[0].parent), (1, None));
-        assert_eq!(house.told(&house.main).await, r#"far 1|say:one set:{"n":1}"#);
-        assert_eq!(house.state_at(&house.main).await, None, "a state belongs to its history");
+        assert_eq!(server.agent_history(&server.main).await, r#"far 1|say:one set:{"n":1}"#);
+        assert_eq!(server.state_at(&server.main).await, None, "a state belongs to its history");
         // A shorter history is a rewind too.
-        house.replace(&house.main, vec![address(1)]).await;
-        assert_eq!(house.told(&house.main).await, "far 1");
+        server.replace(&server.main, vec![address(1)]).await;
+        assert_eq!(server.agent_history(&server.main).await, "far 1");
     }
 }
 
 #[tokio::test]
 async fn a_run_that_has_the_turn_keeps_what_it_is_based_on() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..1);
-        house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
-        let at_work = new_run("commit gate history", ThreadChoice::Existing(house.main.clone()));
-        let submitted = house.runtime.submit(&alice(), at_work).await.unwrap();
-        until("the agent is at work", || async { house.agent.turns.load(Ordering::SeqCst) == 2 })
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..1);
+        server.run("say:one", ThreadChoice::Existing(server.main.clone())).await;
+        let at_work = new_run("commit gate history", ThreadChoice::Existing(server.main.clone()));
+        let submitted = server.runtime.submit(&alice(), at_work).await.unwrap();
+        until("the agent is at work", || async { server.agent.turns.load(Ordering::SeqCst) == 2 })
             .await;
-        house.replace(&house.main, vec![address(0)]).await;
-        assert_eq!(house.references(&house.main).await, [address(0)], "at once");
-        house.agent.gate.add_permits(1);
+        server.replace(&server.main, vec![address(0)]).await;
+        assert_eq!(server.references(&server.main).await, [address(0)], "at once");
+        server.agent.gate.add_permits(1);
         let run = submitted.settled.wait().await.unwrap();
-        assert_eq!(house.said(&run).await, "say:one|one");
+        assert_eq!(server.output_text(&run).await, "say:one|one");
         assert_eq!(
-            house.told(&house.main).await,
+            server.agent_history(&server.main).await,
             "far 0|commit gate history|say:one|one",
             "it ends behind the new head"
         );
@@ -175,137 +178,138 @@ async fn a_run_that_has_the_turn_keeps_what_it_is_based_on() {
 
 #[tokio::test]
 async fn replacements_at_the_same_time_all_count() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let thread = thread_id("shared");
         let replace = |number| {
-            let (runtime, thread) = (house.runtime.clone(), thread.clone());
+            let (runtime, thread) = (server.runtime.clone(), thread.clone());
             tokio::spawn(async move {
-                runtime.replace_history(&alice(), &thread, given(vec![address(number)])).await
+                runtime.replace_history(&alice(), &thread, history_of(vec![address(number)])).await
             })
         };
         let all: Vec<_> = (0..4).map(replace).collect();
         for one in all {
             one.await.unwrap().unwrap();
         }
-        assert_eq!(house.references(&thread).await.len(), 1, "each is a rewind of the one before");
-        assert_eq!(house.moves(&thread).await, [HeadMove::Replacement; 4]);
+        assert_eq!(server.references(&thread).await.len(), 1, "each is a rewind of the one before");
+        assert_eq!(server.moves(&thread).await, [HeadMove::Replacement; 4]);
     }
 }
 
 #[tokio::test]
 async fn no_rewind_behind_an_agent_that_cannot_forget() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..1);
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..1);
         let private = RunRequest {
             agent: AgentName::parse("private").unwrap(),
-            ..new_run("bind:s say:one", ThreadChoice::Existing(house.main.clone()))
+            ..new_run("bind:s say:one", ThreadChoice::Existing(server.main.clone()))
         };
-        let run = house.runtime.submit(&alice(), private).await.unwrap();
+        let run = server.runtime.submit(&alice(), private).await.unwrap();
         assert_eq!(run.settled.wait().await.unwrap().status, RunStatus::Completed);
-        let own = house.references(&house.main).await;
+        let own = server.references(&server.main).await;
         let by = alice();
-        let rewind = house.runtime.replace_history(&by, &house.main, given(vec![address(0)]));
+        let rewind =
+            server.runtime.replace_history(&by, &server.main, history_of(vec![address(0)]));
         let error = rewind.await.unwrap_err();
         assert_eq!(error.code(), Code::AgentMemoryNotRewindable);
         assert!(error.message().contains("'private'"), "{error}");
-        assert_eq!(house.references(&house.main).await, own);
+        assert_eq!(server.references(&server.main).await, own);
         // The agent need not forget anything to continue.
-        house.replace(&house.main, [own, vec![address(0)]].concat()).await;
-        assert_eq!(house.told(&house.main).await, "bind:s say:one|one|far 0");
+        server.replace(&server.main, [own, vec![address(0)]].concat()).await;
+        assert_eq!(server.agent_history(&server.main).await, "bind:s say:one|one|far 0");
     }
 }
 
 #[tokio::test]
 async fn the_state_is_read_where_it_lies_until_the_thread_has_its_own() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..2);
-        house.library.put_state(STATE, r#"{"far":1}"#);
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..2);
+        server.library.put_state(STATE, r#"{"far":1}"#);
         let thread = thread_id("t");
         let choice = || ThreadChoice::Existing(thread.clone());
         let there = Some(StateAt::Address(STATE.into()));
         let brought = ClientHistory { entries: vec![address(0)], state: Some(STATE.into()) };
-        let first = house.runtime.replace_history(&alice(), &thread, brought.clone()).await;
+        let first = server.runtime.replace_history(&alice(), &thread, brought.clone()).await;
         let first = first.unwrap();
-        assert_eq!(house.state_at(&thread).await, there);
-        let run = house.run("state", choice()).await;
-        assert_eq!(house.said(&run).await, r#"{"far":1}"#);
-        assert_eq!(house.state_at(&thread).await, there);
-        let again = ClientHistory { entries: house.references(&thread).await, ..brought };
-        let row = house.runtime.replace_history(&alice(), &thread, again).await.unwrap();
+        assert_eq!(server.state_at(&thread).await, there);
+        let run = server.run("state", choice()).await;
+        assert_eq!(server.output_text(&run).await, r#"{"far":1}"#);
+        assert_eq!(server.state_at(&thread).await, there);
+        let again = ClientHistory { entries: server.references(&thread).await, ..brought };
+        let row = server.runtime.replace_history(&alice(), &thread, again).await.unwrap();
         assert_ne!(row.head, first.head);
-        assert_eq!(house.path(&thread).await.len(), 2, "neither history nor state is new");
+        assert_eq!(server.path(&thread).await.len(), 2, "neither history nor state is new");
 
-        house.run(r#"set:{"own":2}"#, choice()).await;
-        let head = house.path(&thread).await.remove(0);
+        server.run(r#"set:{"own":2}"#, choice()).await;
+        let head = server.path(&thread).await.remove(0);
         let own = Some(StateAt::Value { checkpoint: head.id });
-        assert_eq!(house.state_at(&thread).await, own);
-        let longer = [house.references(&thread).await, vec![address(1)]].concat();
-        house.replace(&thread, longer).await;
-        assert_eq!(house.state_at(&thread).await, own, "no new state leaves the old one");
-        let run = house.run("state", choice()).await;
-        assert_eq!(house.said(&run).await, r#"{"own":2}"#);
+        assert_eq!(server.state_at(&thread).await, own);
+        let longer = [server.references(&thread).await, vec![address(1)]].concat();
+        server.replace(&thread, longer).await;
+        assert_eq!(server.state_at(&thread).await, own, "no new state leaves the old one");
+        let run = server.run("state", choice()).await;
+        assert_eq!(server.output_text(&run).await, r#"{"own":2}"#);
     }
 }
 
 #[tokio::test]
 async fn a_state_can_be_brought_itself() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         for id in ["new", "old"] {
             let thread = thread_id(id);
             if id == "old" {
-                house.replace(&thread, Vec::new()).await;
+                server.replace(&thread, Vec::new()).await;
             }
             let bring = async || {
                 let state = Some(Json::parse(r#"{"n":1}"#).unwrap());
-                let given = given(Vec::new());
-                house.runtime.replace_history_and_state(&alice(), &thread, given, state).await
+                let given = history_of(Vec::new());
+                server.runtime.replace_history_and_state(&alice(), &thread, given, state).await
             };
             let head = bring().await.unwrap().head;
             assert!(head.is_some());
             assert_eq!(bring().await.unwrap().head, head, "it is the state already");
-            let run = house.run("state", ThreadChoice::Existing(thread.clone())).await;
-            assert_eq!(house.said(&run).await, r#"{"n":1}"#);
+            let run = server.run("state", ThreadChoice::Existing(thread.clone())).await;
+            assert_eq!(server.output_text(&run).await, r#"{"n":1}"#);
         }
     }
 }
 
 #[tokio::test]
 async fn what_is_out_of_bounds_is_refused_with_its_place() {
-    let house = House::memory().await;
+    let server = TestServer::memory().await;
     let thread = thread_id("t");
     let refused = async |given: ClientHistory| {
-        let error = house.runtime.replace_history(&alice(), &thread, given).await.unwrap_err();
+        let error = server.runtime.replace_history(&alice(), &thread, given).await.unwrap_err();
         (error.code(), error.message().to_owned())
     };
-    let many = given(vec![address(0); limits::MAX_GIVEN_ENTRIES + 1]);
+    let many = history_of(vec![address(0); limits::MAX_GIVEN_ENTRIES + 1]);
     assert_eq!(refused(many).await.0, Code::TooManyParts);
     let long = Reference::Address(
         format!("http://example.com/{}", "x".repeat(limits::MAX_ADDRESS_BYTES)).into(),
     );
     for bad in [long, Reference::Address("file:///etc/passwd".into())] {
-        let (code, message) = refused(given(vec![address(0), bad])).await;
+        let (code, message) = refused(history_of(vec![address(0), bad])).await;
         assert_eq!(code, Code::InvalidInput);
         assert!(message.starts_with("history[1]"), "{message}");
     }
     let state = ClientHistory { entries: Vec::new(), state: Some("/relative".into()) };
     let (code, message) = refused(state).await;
     assert_eq!((code, message.starts_with("state")), (Code::InvalidInput, true));
-    assert_eq!(house.store.thread(&scope(), &thread).await.unwrap(), None);
-    house.replace(&thread, vec![address(0); limits::MAX_GIVEN_ENTRIES]).await;
+    assert_eq!(server.store.thread(&scope(), &thread).await.unwrap(), None);
+    server.replace(&thread, vec![address(0); limits::MAX_GIVEN_ENTRIES]).await;
 }
 
 #[tokio::test]
 async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
-    for house in [House::memory().await, House::sqlite().await] {
-        let run = house.run("say:one result:1", ThreadChoice::Existing(house.main.clone())).await;
-        let own = house.references(&house.main).await;
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        let run = server.run("say:one result:1", ThreadChoice::Existing(server.main.clone())).await;
+        let own = server.references(&server.main).await;
         let bob = Principal { own: true, ..principal("bob") };
         let stranger = Principal {
             tenant: trilogue_domain::TenantId::parse("elsewhere").unwrap(),
             ..principal("alice")
         };
         let missing = Reference::Message {
-            thread: Some(house.main.clone()),
+            thread: Some(server.main.clone()),
             id: MessageId::parse("nowhere").unwrap(),
         };
         for (by, entry) in [
@@ -315,40 +319,41 @@ async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
             (&stranger, Reference::Result(run.id.clone())),
             (&alice(), missing),
         ] {
-            let entries = given(vec![address(0), entry]);
+            let entries = history_of(vec![address(0), entry]);
             let id = thread_id("another");
-            let error = house.runtime.replace_history(by, &id, entries).await.unwrap_err();
+            let error = server.runtime.replace_history(by, &id, entries).await.unwrap_err();
             assert_eq!(error.code(), Code::InvalidInput);
             assert!(error.message().starts_with("history[1]"), "{error}");
-            assert_eq!(house.store.thread(&by.scope(), &id).await.unwrap(), None);
+            assert_eq!(server.store.thread(&by.scope(), &id).await.unwrap(), None);
         }
-        let error = house.runtime.replace_history(&bob, &house.main, given(vec![address(0)])).await;
+        let error =
+            server.runtime.replace_history(&bob, &server.main, history_of(vec![address(0)])).await;
         assert_eq!(error.unwrap_err().code(), Code::AlreadyExists);
         for by in [&bob, &stranger] {
-            let error = house.runtime.references(&by.scope(), &house.main).await.unwrap_err();
+            let error = server.runtime.references(&by.scope(), &server.main).await.unwrap_err();
             assert_eq!(error.code(), Code::ThreadNotFound);
         }
-        assert_eq!(house.references(&house.main).await, own);
+        assert_eq!(server.references(&server.main).await, own);
         // The same id in another tenant is another thread.
-        let theirs = given(vec![address(0)]);
-        house.runtime.replace_history(&stranger, &house.main, theirs).await.unwrap();
-        assert_eq!(house.references(&house.main).await, own);
+        let theirs = history_of(vec![address(0)]);
+        server.runtime.replace_history(&stranger, &server.main, theirs).await.unwrap();
+        assert_eq!(server.references(&server.main).await, own);
     }
 }
 
 #[tokio::test]
 async fn a_copy_has_the_brought_history_too() {
-    for house in [House::memory().await, House::sqlite().await] {
-        house.fill_library(0..1);
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        server.fill_library(0..1);
         let thread = thread_id("t");
         let brought = ClientHistory { entries: vec![address(0)], state: Some(STATE.into()) };
-        house.runtime.replace_history(&alice(), &thread, brought).await.unwrap();
-        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        server.runtime.replace_history(&alice(), &thread, brought).await.unwrap();
+        server.run("say:one", ThreadChoice::Existing(thread.clone())).await;
         let copy =
-            house.runtime.copy_thread(&alice(), &thread, NewThread::default()).await.unwrap();
-        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
-        assert_eq!(house.told(&copy.id).await, "far 0|say:one|one");
-        assert_eq!(house.state_at(&copy.id).await, Some(StateAt::Address(STATE.into())));
+            server.runtime.copy_thread(&alice(), &thread, NewThread::default()).await.unwrap();
+        server.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        assert_eq!(server.agent_history(&copy.id).await, "far 0|say:one|one");
+        assert_eq!(server.state_at(&copy.id).await, Some(StateAt::Address(STATE.into())));
     }
 }
 
@@ -357,23 +362,23 @@ async fn a_copy_has_the_brought_history_too() {
 fn a_history_that_was_read_is_not_read_again() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = format!("say:one {}", "custom:{} ".repeat(3_000));
-    let (house, run, first) = tokio.block_on(async {
-        let house = House::sqlite().await;
-        let run = house.run(&script, ThreadChoice::Existing(house.main.clone())).await;
-        let first = house.references(&house.main).await;
-        (house, run, first)
+    let (server, run, first) = tokio.block_on(async {
+        let server = TestServer::sqlite().await;
+        let run = server.run(&script, ThreadChoice::Existing(server.main.clone())).await;
+        let first = server.references(&server.main).await;
+        (server, run, first)
     });
     assert_eq!(first.len(), 2, "the prompt and its answer: {first:?}");
     let mut again = Vec::new();
     let counted = allocation_counter::measure(|| {
-        again = tokio.block_on(house.references(&house.main));
+        again = tokio.block_on(server.references(&server.main));
     });
     assert_eq!(again, first);
     // Reading the events would cost several allocations for each.
     assert!(counted.count_total < 1_000, "{counted:?}");
     // A removed run is not remembered.
     tokio.block_on(async {
-        house.runtime.remove_run(&alice(), &run.id).await.unwrap();
-        assert_eq!(house.references(&house.main).await, []);
+        server.runtime.remove_run(&alice(), &run.id).await.unwrap();
+        assert_eq!(server.references(&server.main).await, []);
     });
 }

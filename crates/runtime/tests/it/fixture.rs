@@ -23,7 +23,7 @@ use trilogue_store::{Range, Store};
 
 use crate::outside_of_runs::{Library, PlainText};
 
-pub struct House {
+pub struct TestServer {
     pub runtime: Runtime,
     pub store: Arc<dyn Store>,
     pub clock: Arc<HandClock>,
@@ -50,9 +50,9 @@ pub struct Scripted {
     pub gate: tokio::sync::Semaphore,
 }
 
-// === impl House ===
+// === impl TestServer ===
 
-impl House {
+impl TestServer {
     pub async fn memory() -> Self {
         Self::open("memory:".to_owned(), None, Arc::default(), Options::default()).await
     }
@@ -84,9 +84,9 @@ impl House {
         clock: Arc<HandClock>,
         options: Options,
     ) -> Self {
-        let house = Self::start(url, folder, clock, options).await;
-        house.hand_in();
-        house
+        let server = Self::start(url, folder, clock, options).await;
+        server.hand_in();
+        server
     }
 
     /// Sets the library and the checker of the rules `plain`.
@@ -126,9 +126,9 @@ impl House {
 
     /// Stops like a crash, without a notice to clients, and starts again on the same store.
     pub async fn crash(self) -> Self {
-        let house = self.crash_bare().await;
-        house.hand_in();
-        house
+        let server = self.crash_bare().await;
+        server.hand_in();
+        server
     }
 
     /// Like [`Self::crash`], with other settings.
@@ -180,7 +180,7 @@ impl House {
         }
     }
 
-    pub async fn said(&self, run: &RunRow) -> String {
+    pub async fn output_text(&self, run: &RunRow) -> String {
         let mut transcript = trilogue_domain::Transcript::default();
         for event in self.events(run).await {
             transcript.push(&event);
@@ -193,7 +193,7 @@ impl House {
         self.runtime.submit(&alice(), new).await.unwrap()
     }
 
-    pub async fn refused(&self, new: RunRequest) -> Code {
+    pub async fn refusal_code(&self, new: RunRequest) -> Code {
         self.runtime.submit(&alice(), new).await.map(|_| ()).unwrap_err().code()
     }
 
@@ -252,12 +252,12 @@ impl Scripted {
                 }
             }
             "history" => {
-                let history = context.history().await.map_err(failed)?;
+                let history = context.history().await.map_err(to_failure)?;
                 let texts: Vec<_> = history.iter().map(Message::text).collect();
                 say(context, &texts.join("|")).await;
             }
             "roles" => {
-                let history = context.history().await.map_err(failed)?;
+                let history = context.history().await.map_err(to_failure)?;
                 let told = history.iter().map(|message| {
                     let part = &message.parts[0];
                     let kind = format!("{} {}", message.role.to_text(), part.content_type);
@@ -271,7 +271,7 @@ impl Scripted {
                 say(context, &told.collect::<Vec<_>>().join("|")).await;
             }
             "times" => {
-                let history = context.history().await.map_err(failed)?;
+                let history = context.history().await.map_err(to_failure)?;
                 let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
                 let told = history.iter().map(|message| {
                     let (from, to) = (message.created_at, message.completed_at);
@@ -280,7 +280,7 @@ impl Scripted {
                 say(context, &told.collect::<Vec<_>>().join("|")).await;
             }
             "state" => {
-                let state = context.load_state().await.map_err(failed)?;
+                let state = context.load_state().await.map_err(to_failure)?;
                 say(context, state.as_ref().map_or("none", Json::as_str)).await;
             }
             "set" => {
@@ -321,7 +321,7 @@ impl Scripted {
             "ask-with" => {
                 let prompt = vec![part(rest)];
                 let question = Interrupt { prompt, ..interrupt(InterruptKind::Form) };
-                context.ask(question).await.map_err(refused)?;
+                context.ask(question).await.map_err(emit_failure)?;
             }
             "begin" => begin(context, rest).await,
             // The last word counts, even if it is empty.
@@ -346,7 +346,7 @@ impl Scripted {
                 gate = self.gate.acquire() => gate.unwrap().forget(),
             },
             "ask-message" => {
-                context.ask(interrupt(InterruptKind::Message)).await.map_err(refused)?;
+                context.ask(interrupt(InterruptKind::Message)).await.map_err(emit_failure)?;
             }
             "ask" => match context.ask(interrupt(InterruptKind::Form)).await {
                 Ok(Resolution::Answered { answer: Answer::Json(json), .. }) => {
@@ -477,7 +477,7 @@ async fn call(verb: &str, rest: &str, context: &RunContext) -> Result<(), Failur
     };
     match verb {
         "call-drop" => {
-            while let Some(event) = child.next().await.map_err(failed)? {
+            while let Some(event) = child.next().await.map_err(to_failure)? {
                 if event.body == Body::Run(RunEvent::Started) {
                     return Ok(());
                 }
@@ -486,15 +486,15 @@ async fn call(verb: &str, rest: &str, context: &RunContext) -> Result<(), Failur
         // The run ends while another task still has the call.
         "call-leave" => drop(tokio::spawn(async move { child.outcome().await })),
         "call-here" => {
-            while let Some(event) = child.next().await.map_err(failed)? {
+            while let Some(event) = child.next().await.map_err(to_failure)? {
                 if let Body::Interrupt(InterruptEvent::Raised(question)) = &event.body {
                     let answer = Answer::Json(Json::parse("\"mine\"".to_owned()).unwrap());
-                    child.answer(question.id.clone(), answer).await.map_err(failed)?;
+                    child.answer(question.id.clone(), answer).await.map_err(to_failure)?;
                 }
             }
-            say(context, &said_by(&child.outcome().await.map_err(failed)?)).await;
+            say(context, &said_by(&child.outcome().await.map_err(to_failure)?)).await;
         }
-        _ => say(context, &said_by(&child.outcome().await.map_err(failed)?)).await,
+        _ => say(context, &said_by(&child.outcome().await.map_err(to_failure)?)).await,
     }
     Ok(())
 }
@@ -515,22 +515,22 @@ async fn give(context: &RunContext, part: Part) -> Result<(), Failure> {
     let part = MessageEvent::Part { message: message.clone(), part };
     for event in [started, part, MessageEvent::Completed { message }] {
         let body = Body::Message(event);
-        if !context.try_emit(&body, None).map_err(refused)? {
-            context.emit(body, None).await.map_err(refused)?;
+        if !context.try_emit(&body, None).map_err(emit_failure)? {
+            context.emit(body, None).await.map_err(emit_failure)?;
         }
     }
     Ok(())
 }
 
-fn refused(error: EmitError) -> Failure {
+fn emit_failure(error: EmitError) -> Failure {
     match error {
         EmitError::Stopped => Failure::of(Code::AgentFailed, "stopped"),
-        EmitError::Refused(error) => failed(error),
+        EmitError::Refused(error) => to_failure(error),
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn failed(error: Error) -> Failure {
+fn to_failure(error: Error) -> Failure {
     Failure::of(error.code(), error.message())
 }
 

@@ -11,7 +11,7 @@ use trilogue_runtime::{
     Sessions, ThreadChoice, ThreadContext, Turn,
 };
 
-use crate::fixture::{House, Scripted, new_run, say};
+use crate::fixture::{Scripted, TestServer, new_run, say};
 
 /// An agent that keeps sessions, forgets them on request, and executes its input.
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub struct Keeper {
     pub gate: Semaphore,
 }
 
-/// Adds such an agent, named `keeper`, to a house.
-pub async fn furnished(house: House) -> (House, Arc<Keeper>) {
+/// Adds such an agent, named `keeper`, to a server.
+pub async fn with_keeper(server: TestServer) -> (TestServer, Arc<Keeper>) {
     let keeper = Arc::new(Keeper::new(Semaphore::MAX_PERMITS));
-    house.runtime.register(keeper.clone()).unwrap();
-    (house, keeper)
+    server.runtime.register(keeper.clone()).unwrap();
+    (server, keeper)
 }
 
 pub fn keeps(thread: &ThreadId, text: &str) -> RunRequest {
@@ -123,7 +123,7 @@ impl Sessions for Keeper {
         ("keeping", 1)
     }
 
-    async fn meet(&self, _caller: &Arc<dyn Client>) -> Result<Json, CallError> {
+    async fn greet(&self, _caller: &Arc<dyn Client>) -> Result<Json, CallError> {
         Ok(Json::empty_object())
     }
 
@@ -135,7 +135,7 @@ impl Sessions for Keeper {
     ) -> Result<Json, CallError> {
         let remote = params.to_value()["remote"].as_str().unwrap().to_owned();
         let bound = thread.bind(&remote, Json::empty_object()).await;
-        bound.map(|()| Json::null()).map_err(|_| CallError::gone())
+        bound.map(|()| Json::null()).map_err(|_| CallError::not_connected())
     }
 
     async fn call(

@@ -8,16 +8,16 @@ use trilogue_domain::{
 use trilogue_runtime::{AnswerTo, Input, Options, ThreadChoice, ThreadPatch};
 use trilogue_store::rows::{InterruptFilter, MessageRow, Page, RunRow};
 
-use crate::fixture::{House, alice, on, scope, until};
+use crate::fixture::{TestServer, alice, on, scope, until};
 
-async fn found(house: &House, thread: &ThreadId, message: &str) -> Option<MessageRow> {
-    let thread = house.store.thread(&scope(), thread).await.unwrap().unwrap();
-    house.store.message_in(thread.key, &MessageId::parse(message).unwrap()).await.unwrap()
+async fn find_message(server: &TestServer, thread: &ThreadId, message: &str) -> Option<MessageRow> {
+    let thread = server.store.thread(&scope(), thread).await.unwrap().unwrap();
+    server.store.message_in(thread.key, &MessageId::parse(message).unwrap()).await.unwrap()
 }
 
-async fn asked(house: &House, run: &RunRow) -> Option<InterruptId> {
+async fn pending_interrupt(server: &TestServer, run: &RunRow) -> Option<InterruptId> {
     let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, ..Default::default() };
-    let rows = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
+    let rows = server.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
     rows.first().map(|row| row.interrupt.id.clone())
 }
 
@@ -25,7 +25,7 @@ fn json(bytes: usize) -> Json {
     Json::from_value(&"x".repeat(bytes).into())
 }
 
-fn said(id: &str, parts: usize, bytes: usize) -> Message {
+fn large_message(id: &str, parts: usize, bytes: usize) -> Message {
     Message {
         id: MessageId::parse(id).unwrap(),
         ..Message::new(Role::User, vec![Part::text("x".repeat(bytes)); parts], None)
@@ -34,11 +34,12 @@ fn said(id: &str, parts: usize, bytes: usize) -> Message {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
-    for house in [House::memory().await, House::sqlite().await] {
-        let run = house.run("suspend:say:later", ThreadChoice::Existing(house.main.clone())).await;
-        let interrupt = asked(&house, &run).await.unwrap();
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        let run =
+            server.run("suspend:say:later", ThreadChoice::Existing(server.main.clone())).await;
+        let interrupt = pending_interrupt(&server, &run).await.unwrap();
         let to = || AnswerTo::Interrupt(interrupt.clone());
-        let (by, runtime) = (alice(), &house.runtime);
+        let (by, runtime) = (alice(), &server.runtime);
         let large = || Answer::Json(json(MAX_ANSWER_BYTES));
         let most = || Answer::Json(json(MAX_ANSWER_BYTES - 1024));
         let extra = || Some(json(MAX_ANSWER_EXTRA_BYTES - 1024));
@@ -47,7 +48,7 @@ async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
             runtime.answer(&by, AnswerTo::Run(run.id.clone()), large()).await.unwrap_err(),
             runtime.answer_with(&by, to(), most(), extra()).await.unwrap_err(),
             runtime
-                .answer_with_message(&by, to(), large(), said("mine", 1, 1), None)
+                .answer_with_message(&by, to(), large(), large_message("mine", 1, 1), None)
                 .await
                 .unwrap_err(),
         ];
@@ -55,11 +56,14 @@ async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
             assert_eq!(error.code(), Code::EventTooLarge, "{error:?}");
             assert!(error.message().contains(&MAX_ANSWER_BYTES.to_string()), "{error:?}");
         }
-        assert_eq!(asked(&house, &run).await, Some(interrupt.clone()));
-        assert_eq!(found(&house, &house.main, "mine").await, None);
+        assert_eq!(pending_interrupt(&server, &run).await, Some(interrupt.clone()));
+        assert_eq!(find_message(&server, &server.main, "mine").await, None);
         runtime.answer(&by, to(), most()).await.unwrap();
-        assert_eq!(runtime.settled(&by, &run.id).await.unwrap().status, RunStatus::Completed);
-        let events = house.events(&run).await;
+        assert_eq!(
+            runtime.wait_until_settled(&by, &run.id).await.unwrap().status,
+            RunStatus::Completed
+        );
+        let events = server.events(&run).await;
         let resolved = events
             .iter()
             .any(|event| matches!(event.body, Body::Interrupt(InterruptEvent::Resolved { .. })));
@@ -69,37 +73,37 @@ async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
 
 #[tokio::test]
 async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_are_refused() {
-    for house in [House::memory().await, House::sqlite().await] {
-        let mut new = on(&house.main, "suspend:say:later");
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
+        let mut new = on(&server.main, "suspend:say:later");
         let Input::Messages(messages) = &mut new.input else { unreachable!() };
-        messages.insert(0, said("given", 75, 60 * 1024));
-        let run = house.submit(new).await.settled.wait().await.unwrap();
+        messages.insert(0, large_message("given", 75, 60 * 1024));
+        let run = server.submit(new).await.settled.wait().await.unwrap();
         assert_eq!(run.status, RunStatus::Interrupted);
-        let to = AnswerTo::Interrupt(asked(&house, &run).await.unwrap());
+        let to = AnswerTo::Interrupt(pending_interrupt(&server, &run).await.unwrap());
         let answer = || Answer::Json(json(MAX_ANSWER_BYTES - 1024));
-        let small = said("small", 1_000, 3 * 1024);
+        let small = large_message("small", 1_000, 3 * 1024);
         let error =
-            house.runtime.answer_with_message(&alice(), to.clone(), answer(), small, None).await;
+            server.runtime.answer_with_message(&alice(), to.clone(), answer(), small, None).await;
         assert_eq!(error.unwrap_err().code(), Code::BodyTooLarge);
-        let words = said("words", 75, 60 * 1024);
-        house.runtime.answer_with_message(&alice(), to, answer(), words, None).await.unwrap();
-        let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        let words = large_message("words", 75, 60 * 1024);
+        server.runtime.answer_with_message(&alice(), to, answer(), words, None).await.unwrap();
+        let run = server.runtime.wait_until_settled(&alice(), &run.id).await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
-        assert!(found(&house, &house.main, "words").await.is_some());
-        let mut new = on(&house.main, "say:x");
-        new.input = Input::Messages(vec![said("many", 1_000, 3 * 1024)]);
-        assert_eq!(house.refused(new).await, Code::BodyTooLarge);
+        assert!(find_message(&server, &server.main, "words").await.is_some());
+        let mut new = on(&server.main, "say:x");
+        new.input = Input::Messages(vec![large_message("many", 1_000, 3 * 1024)]);
+        assert_eq!(server.refusal_code(new).await, Code::BodyTooLarge);
         // The first messages stay in the log, and all content is complete.
-        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
+        let row = server.store.thread(&scope(), &server.main).await.unwrap().unwrap();
         let (mut inline, mut beside) = (0, 0);
-        for event in house.events(&run).await {
+        for event in server.events(&run).await {
             let Body::Message(MessageEvent::Part { part, .. }) = event.body else { continue };
             let Content::Blob(blob) = part.content else {
                 inline += 1;
                 continue;
             };
             beside += 1;
-            let bytes = house.store.blob(row.key, &blob).await.unwrap().unwrap();
+            let bytes = server.store.blob(row.key, &blob).await.unwrap().unwrap();
             assert!(bytes.len() == 60 * 1024 && bytes.iter().all(|byte| *byte == b'x'));
         }
         // The counts include the script of the run.
@@ -109,61 +113,64 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
 
 #[tokio::test]
 async fn a_message_beyond_those_that_may_be_open_is_known_from_its_beginning_on() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let words: Vec<_> = (0..MAX_OPEN_MESSAGES + 2).map(|it| format!("begin:m{it}")).collect();
         let script = format!("{} commit forever", words.join(" "));
-        let run = house.submit(on(&house.main, &script)).await.run;
+        let run = server.submit(on(&server.main, &script)).await.run;
         let last = format!("m{}", MAX_OPEN_MESSAGES + 1);
         until("the last message is known", || async {
-            found(&house, &house.main, &last).await.is_some()
+            find_message(&server, &server.main, &last).await.is_some()
         })
         .await;
-        assert_eq!(found(&house, &house.main, "m3").await, None);
-        house.runtime.cancel(&alice(), &run.id).await.unwrap();
-        house.runtime.settled(&alice(), &run.id).await.unwrap();
-        assert_eq!(found(&house, &house.main, "m3").await.unwrap().run, run.key);
+        assert_eq!(find_message(&server, &server.main, "m3").await, None);
+        server.runtime.cancel(&alice(), &run.id).await.unwrap();
+        server.runtime.wait_until_settled(&alice(), &run.id).await.unwrap();
+        assert_eq!(find_message(&server, &server.main, "m3").await.unwrap().run, run.key);
     }
 }
 
 #[tokio::test]
 async fn the_other_id_of_a_message_that_was_being_said_survives_a_crash() {
-    let house = House::sqlite().await;
-    let thread = house.thread().await;
-    let run = house.submit(on(&thread, "begin:open/theirs commit forever")).await.run;
-    until("its other id is known", || async { found(&house, &thread, "theirs").await.is_some() })
-        .await;
-    let house = house.crash().await;
-    let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+    let server = TestServer::sqlite().await;
+    let thread = server.thread().await;
+    let run = server.submit(on(&thread, "begin:open/theirs commit forever")).await.run;
+    until("its other id is known", || async {
+        find_message(&server, &thread, "theirs").await.is_some()
+    })
+    .await;
+    let server = server.crash().await;
+    let run = server.runtime.wait_until_settled(&alice(), &run.id).await.unwrap();
     assert_eq!(run.status, RunStatus::Failed);
-    let row = found(&house, &thread, "theirs").await.unwrap();
+    let row = find_message(&server, &thread, "theirs").await.unwrap();
     assert_eq!((row.id.as_str(), row.run), ("open", run.key));
 }
 
 #[tokio::test]
 async fn requests_that_are_larger_than_the_room_of_an_owner_are_handled_one_by_one() {
     let options = Options { max_command_bytes_per_thread: 4 * 1024, ..Options::default() };
-    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+    for server in [TestServer::with(options.clone()).await, TestServer::sqlite_with(options).await]
+    {
         let asking =
-            house.submit(on(&house.main, "ask say:done")).await.settled.wait().await.unwrap();
+            server.submit(on(&server.main, "ask say:done")).await.settled.wait().await.unwrap();
         assert_eq!(asking.status, RunStatus::Interrupted);
         let patches = (0..40).map(|number| {
             let values = Some(json(6 * 1024 + number));
             let patch = ThreadPatch { values, ..ThreadPatch::default() };
-            let (runtime, thread) = (house.runtime.clone(), house.main.clone());
+            let (runtime, thread) = (server.runtime.clone(), server.main.clone());
             tokio::spawn(async move { runtime.patch_thread(&alice(), &thread, patch).await })
         });
         let patches: Vec<_> = patches.collect();
         let answer = Answer::Json(json(100 * 1024));
-        house.runtime.answer(&alice(), AnswerTo::Run(asking.id.clone()), answer).await.unwrap();
+        server.runtime.answer(&alice(), AnswerTo::Run(asking.id.clone()), answer).await.unwrap();
         for patch in patches {
             patch.await.unwrap().unwrap();
         }
-        let run = house.runtime.settled(&alice(), &asking.id).await.unwrap();
+        let run = server.runtime.wait_until_settled(&alice(), &asking.id).await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
-        let mut large = on(&house.main, "say:later");
+        let mut large = on(&server.main, "say:later");
         let Input::Messages(messages) = &mut large.input else { unreachable!() };
-        messages.insert(0, said("given", 4, 60 * 1024));
-        let run = house.submit(large).await.settled.wait().await.unwrap();
+        messages.insert(0, large_message("given", 4, 60 * 1024));
+        let run = server.submit(large).await.settled.wait().await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
     }
 }

@@ -9,7 +9,7 @@ use trilogue_domain::{Answer, Json, RunStatus};
 use trilogue_runtime::{AnswerTo, Options};
 use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, QueueKind, RunRow};
 
-use crate::fixture::{House, alice, on, scope, until};
+use crate::fixture::{TestServer, alice, on, scope, until};
 
 /// A receiver of notices that gives a prepared answer.
 #[derive(Debug)]
@@ -43,33 +43,33 @@ fn options() -> Options {
     Options { notify: true, callback_backoff, ..Options::default() }
 }
 
-async fn pending(house: &House, run: &RunRow) -> InterruptRow {
+async fn pending(server: &TestServer, run: &RunRow) -> InterruptRow {
     let filter = InterruptFilter { thread: None, run: Some(run.id.clone()), pending: true };
-    let listing = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap();
+    let listing = server.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap();
     listing.rows.into_iter().next().expect("an interrupt is pending")
 }
 
-async fn is_empty(house: &House) -> bool {
-    house.store.next_due(QueueKind::Notify).await.unwrap().is_none()
+async fn is_empty(server: &TestServer) -> bool {
+    server.store.next_due(QueueKind::Notify).await.unwrap().is_none()
 }
 
-async fn interrupted(house: &House, script: &str) -> RunRow {
-    let thread = house.thread().await;
-    let run = house.submit(on(&thread, script)).await.settled.wait().await.unwrap();
+async fn interrupted(server: &TestServer, script: &str) -> RunRow {
+    let thread = server.thread().await;
+    let run = server.submit(on(&thread, script)).await.settled.wait().await.unwrap();
     assert_eq!(run.status, RunStatus::Interrupted);
     run
 }
 
 #[tokio::test]
 async fn somebody_is_told_of_a_new_interrupt() {
-    for house in [House::with(options()).await, House::sqlite_with(options()).await] {
+    for server in [TestServer::with(options()).await, TestServer::sqlite_with(options()).await] {
         let bell = Bell::answering(Delivered::Accepted);
-        house.runtime.notify_with(bell.clone());
+        server.runtime.notify_with(bell.clone());
         for script in ["ask", "suspend:say:b"] {
             let before = bell.rung();
-            let run = interrupted(&house, script).await;
+            let run = interrupted(&server, script).await;
             until("it was told", || async { bell.rung() > before }).await;
-            let interrupt = pending(&house, &run).await.interrupt.id;
+            let interrupt = pending(&server, &run).await.interrupt.id;
             let delivery = bell.rung.lock().unwrap().last().unwrap().clone();
             assert_eq!((&*delivery.id, delivery.attempt), (interrupt.as_str(), 1));
             assert_eq!(delivery.thread, Some(run.thread));
@@ -82,7 +82,7 @@ async fn somebody_is_told_of_a_new_interrupt() {
                 "interrupt": interrupt.as_str(),
             });
             assert_eq!(delivery.reference.to_value(), expected);
-            until("it has left the queue", || is_empty(&house)).await;
+            until("it has left the queue", || is_empty(&server)).await;
         }
         assert_eq!(bell.rung(), 2);
     }
@@ -90,40 +90,42 @@ async fn somebody_is_told_of_a_new_interrupt() {
 
 #[tokio::test]
 async fn nobody_is_told_of_what_was_answered_meanwhile() {
-    for house in [House::with(options()).await, House::sqlite_with(options()).await] {
-        let run = interrupted(&house, "suspend:say:b").await;
-        assert!(!is_empty(&house).await);
-        let to = AnswerTo::Interrupt(pending(&house, &run).await.interrupt.id);
+    for server in [TestServer::with(options()).await, TestServer::sqlite_with(options()).await] {
+        let run = interrupted(&server, "suspend:say:b").await;
+        assert!(!is_empty(&server).await);
+        let to = AnswerTo::Interrupt(pending(&server, &run).await.interrupt.id);
         let answer = Answer::Json(Json::null());
-        house.runtime.answer(&alice(), to, answer).await.unwrap();
-        assert!(is_empty(&house).await);
+        server.runtime.answer(&alice(), to, answer).await.unwrap();
+        assert!(is_empty(&server).await);
         // An interrupt that waits when the server stops is notified after the next start.
-        let waiting = interrupted(&house, "suspend:say:b").await;
-        house.runtime.cancel(&alice(), &waiting.id).await.unwrap();
-        assert!(is_empty(&house).await, "cancelling resolves it");
-        let erased = interrupted(&house, "suspend:say:b").await;
-        house.runtime.erase_thread(&alice(), &erased.thread_id).await.unwrap();
-        assert!(is_empty(&house).await);
+        let waiting = interrupted(&server, "suspend:say:b").await;
+        server.runtime.cancel(&alice(), &waiting.id).await.unwrap();
+        assert!(is_empty(&server).await, "cancelling resolves it");
+        let erased = interrupted(&server, "suspend:say:b").await;
+        server.runtime.erase_thread(&alice(), &erased.thread_id).await.unwrap();
+        assert!(is_empty(&server).await);
     }
 }
 
 #[tokio::test]
 async fn a_notice_that_cannot_be_delivered_is_dropped_after_three_attempts() {
-    let house = House::with(options()).await;
+    let server = TestServer::with(options()).await;
     let bell = Bell::answering(Delivered::Later { error: "503".to_owned(), after: None });
-    house.runtime.notify_with(bell.clone());
-    interrupted(&house, "suspend:say:b").await;
+    server.runtime.notify_with(bell.clone());
+    interrupted(&server, "suspend:say:b").await;
     for attempt in 1..=3 {
         until("the next attempt", || async {
-            house.clock.advance(Duration::from_micros(50));
+            server.clock.advance(Duration::from_micros(50));
             bell.rung() == attempt
         })
         .await;
     }
-    until("it is dropped", || is_empty(&house)).await;
+    until("it is dropped", || is_empty(&server)).await;
     assert_eq!(bell.rung(), 3);
-    assert!(house.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows.is_empty());
-    let refusing = House::with(options()).await;
+    assert!(
+        server.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows.is_empty()
+    );
+    let refusing = TestServer::with(options()).await;
     let bell = Bell::answering(Delivered::Refused { error: "410".to_owned() });
     refusing.runtime.notify_with(bell.clone());
     interrupted(&refusing, "suspend:say:b").await;
@@ -133,7 +135,7 @@ async fn a_notice_that_cannot_be_delivered_is_dropped_after_three_attempts() {
 
 #[tokio::test]
 async fn without_the_setting_nothing_is_offered() {
-    let house = House::memory().await;
-    interrupted(&house, "suspend:say:b").await;
-    assert!(is_empty(&house).await);
+    let server = TestServer::memory().await;
+    interrupted(&server, "suspend:say:b").await;
+    assert!(is_empty(&server).await);
 }

@@ -9,9 +9,9 @@ use trilogue_domain::{
 use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
-use crate::fixture::{House, alice, interrupt, new_run, scope, until};
+use crate::fixture::{TestServer, alice, interrupt, new_run, scope, until};
 
-fn held(text: &str, thread: ThreadChoice) -> RunRequest {
+fn new_run_with_rules(text: &str, thread: ThreadChoice) -> RunRequest {
     RunRequest { rules: Some("plain".into()), ..new_run(text, thread) }
 }
 
@@ -22,14 +22,14 @@ fn failure(run: &RunRow) -> Code {
     }
 }
 
-async fn settle(house: &House, new: RunRequest) -> RunRow {
-    house.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap()
+async fn settle(server: &TestServer, new: RunRequest) -> RunRow {
+    server.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap()
 }
 
 /// Returns the types of the parts in the run's log, without its input.
-async fn parts(house: &House, run: &RunRow) -> Vec<String> {
+async fn parts(server: &TestServer, run: &RunRow) -> Vec<String> {
     let mut transcript = trilogue_domain::Transcript::default();
-    for event in house.events(run).await {
+    for event in server.events(run).await {
         transcript.push(&event);
     }
     let said = transcript.into_messages().into_iter().filter(|message| !message.role.is_user());
@@ -39,80 +39,83 @@ async fn parts(house: &House, run: &RunRow) -> Vec<String> {
 
 #[tokio::test]
 async fn what_breaks_the_rules_fails_the_run_and_is_not_logged() {
-    for house in [House::memory().await, House::sqlite().await] {
+    for server in [TestServer::memory().await, TestServer::sqlite().await] {
         let thread = || ThreadChoice::Ephemeral;
-        let run = settle(&house, held("part:text/plain part:image/png", thread())).await;
+        let run =
+            settle(&server, new_run_with_rules("part:text/plain part:image/png", thread())).await;
         assert_eq!(failure(&run), Code::OutputInvalid);
-        assert_eq!(parts(&house, &run).await, ["text/plain"]);
+        assert_eq!(parts(&server, &run).await, ["text/plain"]);
         // An agent that ignores the refusal continues.
         let ignoring = "ignore:image/png part:text/plain";
-        let run = settle(&house, held(ignoring, thread())).await;
+        let run = settle(&server, new_run_with_rules(ignoring, thread())).await;
         assert_eq!(run.status, RunStatus::Completed);
-        assert_eq!(parts(&house, &run).await, ["text/plain"]);
+        assert_eq!(parts(&server, &run).await, ["text/plain"]);
         // Without rules every type is accepted.
-        let run = settle(&house, new_run("part:image/png", thread())).await;
-        assert_eq!(parts(&house, &run).await, ["image/png"]);
+        let run = settle(&server, new_run("part:image/png", thread())).await;
+        assert_eq!(parts(&server, &run).await, ["image/png"]);
         assert_eq!(run.rules, None);
     }
 }
 
 #[tokio::test]
 async fn a_question_is_output_too() {
-    let house = House::memory().await;
+    let server = TestServer::memory().await;
     for script in ["suspend-with:image/png", "ask-with:image/png"] {
-        let run = settle(&house, held(script, ThreadChoice::Ephemeral)).await;
+        let run = settle(&server, new_run_with_rules(script, ThreadChoice::Ephemeral)).await;
         assert_eq!((run.status, failure(&run)), (RunStatus::Failed, Code::OutputInvalid));
     }
-    let run = settle(&house, held("suspend-with:text/plain", ThreadChoice::Ephemeral)).await;
+    let run =
+        settle(&server, new_run_with_rules("suspend-with:text/plain", ThreadChoice::Ephemeral))
+            .await;
     assert_eq!(run.status, RunStatus::Interrupted);
 }
 
 #[tokio::test]
 async fn a_suspended_run_is_held_to_its_rules_after_a_restart() {
-    let house = House::sqlite().await;
-    let thread = house.thread().await;
+    let server = TestServer::sqlite().await;
+    let thread = server.thread().await;
     let script = "part:text/plain suspend:part:text/plain+part:image/png";
-    let run = settle(&house, held(script, ThreadChoice::Existing(thread))).await;
+    let run = settle(&server, new_run_with_rules(script, ThreadChoice::Existing(thread))).await;
     assert_eq!(run.status, RunStatus::Interrupted);
-    let house = house.crash().await;
+    let server = server.crash().await;
     let filter = InterruptFilter { pending: true, ..Default::default() };
-    let pending = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
+    let pending = server.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
     let to = AnswerTo::Interrupt(pending[0].interrupt.id.clone());
     let answer = Answer::Json(Json::parse("5").unwrap());
-    house.runtime.answer(&alice(), to, answer).await.unwrap();
-    let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+    server.runtime.answer(&alice(), to, answer).await.unwrap();
+    let run = server.runtime.wait_until_settled(&alice(), &run.id).await.unwrap();
     assert_eq!(run.rules.as_deref(), Some("plain"));
     assert_eq!(failure(&run), Code::OutputInvalid);
-    assert_eq!(parts(&house, &run).await, ["text/plain"; 3], "one before, one of the answer, one");
+    assert_eq!(parts(&server, &run).await, ["text/plain"; 3], "one before, one of the answer, one");
 }
 
 #[tokio::test]
 async fn a_run_with_rules_that_was_queued_before_a_restart_waits_for_the_checker() {
-    let house = House::sqlite().await;
-    let thread = house.thread().await;
+    let server = TestServer::sqlite().await;
+    let thread = server.thread().await;
     let holder = new_run("commit forever", ThreadChoice::Existing(thread.clone()));
-    house.runtime.submit(&alice(), holder).await.unwrap();
-    let queued = held("part:image/png", ThreadChoice::Existing(thread));
-    let queued = house.runtime.submit(&alice(), queued).await.unwrap().run;
-    let house = house.crash_bare().await;
-    let has_task = || async { house.runtime.status().running == 1 };
+    server.runtime.submit(&alice(), holder).await.unwrap();
+    let queued = new_run_with_rules("part:image/png", ThreadChoice::Existing(thread));
+    let queued = server.runtime.submit(&alice(), queued).await.unwrap().run;
+    let server = server.crash_bare().await;
+    let has_task = || async { server.runtime.status().running == 1 };
     until("the queued run has its task", has_task).await;
     // These are many more reads of the store than the run needs to begin.
     for _ in 0..50 {
-        assert_eq!(house.stored(&queued).await.status, RunStatus::Running);
+        assert_eq!(server.stored(&queued).await.status, RunStatus::Running);
     }
-    assert_eq!(house.agent.turns.load(Ordering::SeqCst), 0, "its agent waits");
-    house.hand_in();
-    let run = house.runtime.settled(&alice(), &queued.id).await.unwrap();
+    assert_eq!(server.agent.turns.load(Ordering::SeqCst), 0, "its agent waits");
+    server.hand_in();
+    let run = server.runtime.wait_until_settled(&alice(), &queued.id).await.unwrap();
     assert_eq!(failure(&run), Code::OutputInvalid);
-    assert_eq!(parts(&house, &run).await, [""; 0]);
+    assert_eq!(parts(&server, &run).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn rules_that_nobody_checks_are_refused() {
-    let house = House::bare().await;
-    let new = held("say:x", ThreadChoice::Ephemeral);
-    let error = house.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
+    let server = TestServer::bare().await;
+    let new = new_run_with_rules("say:x", ThreadChoice::Ephemeral);
+    let error = server.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
     assert_eq!(error.code(), Code::Internal);
     assert!(error.message().contains("'plain'"), "{error}");
 }
@@ -120,10 +123,10 @@ async fn rules_that_nobody_checks_are_refused() {
 #[tokio::test]
 async fn metadata_has_a_limit_of_its_own() {
     let options = Options { max_part_metadata_bytes: 1_000, ..Options::default() };
-    let house = House::with(options).await;
-    let run = settle(&house, new_run("metadata:800", ThreadChoice::Ephemeral)).await;
+    let server = TestServer::with(options).await;
+    let run = settle(&server, new_run("metadata:800", ThreadChoice::Ephemeral)).await;
     assert_eq!(run.status, RunStatus::Completed);
-    let run = settle(&house, new_run("metadata:1001", ThreadChoice::Ephemeral)).await;
+    let run = settle(&server, new_run("metadata:1001", ThreadChoice::Ephemeral)).await;
     assert_eq!(failure(&run), Code::EventTooLarge);
     let Some(Outcome::Failed(failure)) = &run.outcome else { panic!("{run:?}") };
     assert!(failure.message.contains("1000 is the most"), "{failure:?}");
@@ -137,28 +140,28 @@ async fn metadata_has_a_limit_of_its_own() {
         input: Input::Messages(vec![message]),
         ..new_run("", ThreadChoice::Ephemeral)
     };
-    let error = house.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
+    let error = server.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
     assert_eq!(error.code(), Code::EventTooLarge);
     assert!(error.message().contains("part 1"), "{error}");
 
-    let thread = house.thread().await;
+    let thread = server.thread().await;
     let asked = RunRequest {
         agent: AgentName::parse("script").unwrap(),
         ..new_run("ask-message", ThreadChoice::Existing(thread))
     };
-    let run = settle(&house, asked).await;
+    let run = settle(&server, asked).await;
     let answer = Answer::Message(vec![large()]);
-    let error = house.runtime.answer(&alice(), AnswerTo::Run(run.id), answer).await.unwrap_err();
+    let error = server.runtime.answer(&alice(), AnswerTo::Run(run.id), answer).await.unwrap_err();
     assert_eq!(error.code(), Code::EventTooLarge);
 }
 
 #[tokio::test]
 async fn what_was_last_shown_is_told() {
-    let house = House::memory().await;
-    let run = settle(&house, new_run("suspend:x", ThreadChoice::Ephemeral)).await;
+    let server = TestServer::memory().await;
+    let run = settle(&server, new_run("suspend:x", ThreadChoice::Ephemeral)).await;
     let (to, shown) = (alice().id, interrupt(InterruptKind::Form).id);
-    assert_eq!(house.runtime.last_shown(&to, &run.id), None);
-    house.runtime.shown(&to, &run.id, &shown);
-    assert_eq!(house.runtime.last_shown(&to, &run.id), Some(shown));
-    assert_eq!(house.runtime.last_shown(&crate::fixture::principal("bob").id, &run.id), None);
+    assert_eq!(server.runtime.last_shown(&to, &run.id), None);
+    server.runtime.record_shown_question(&to, &run.id, &shown);
+    assert_eq!(server.runtime.last_shown(&to, &run.id), Some(shown));
+    assert_eq!(server.runtime.last_shown(&crate::fixture::principal("bob").id, &run.id), None);
 }

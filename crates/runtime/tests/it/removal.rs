@@ -8,31 +8,31 @@ use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice, ThreadPatch}
 use trilogue_store::Range;
 use trilogue_store::rows::{MessageRow, Page, RetentionPolicy, RunFilter, ThreadFilter};
 
-use crate::fixture::{House, alice, new_run, on, scope, until};
-use crate::keeper::{furnished, keeps};
+use crate::fixture::{TestServer, alice, new_run, on, scope, until};
+use crate::keeper::{keeps, with_keeper};
 
 const ROLLED_BACK: Option<Outcome> = Some(Outcome::Cancelled { reason: Some(Code::RunRolledBack) });
 
-async fn houses() -> [House; 2] {
-    [House::memory().await, House::sqlite().await]
+async fn servers() -> [TestServer; 2] {
+    [TestServer::memory().await, TestServer::sqlite().await]
 }
 
 #[tokio::test]
 async fn a_run_is_rolled_back_wherever_it_is() {
-    for house in houses().await {
+    for server in servers().await {
         for script in ["say:x commit until-cancelled", "ask", "suspend:say:x", "forever"] {
-            let thread = house.thread().await;
-            let at_work = house.submit(on(&thread, script)).await;
-            let queued = house.submit(on(&thread, "say:y")).await;
+            let thread = server.thread().await;
+            let at_work = server.submit(on(&thread, script)).await;
+            let queued = server.submit(on(&thread, "say:y")).await;
             if matches!(script, "ask" | "suspend:say:x") {
                 // The first run waits and has given up its turn.
                 queued.settled.wait().await.unwrap();
-                let waits = house.stored(&at_work.run).await;
+                let waits = server.stored(&at_work.run).await;
                 assert_eq!(waits.status, RunStatus::Interrupted);
-                house.runtime.roll_back(&alice(), &at_work.run.id).await.unwrap();
+                server.runtime.roll_back(&alice(), &at_work.run.id).await.unwrap();
             } else {
-                house.runtime.roll_back(&alice(), &queued.run.id).await.unwrap();
-                assert!(house.is_gone(&queued.run).await);
+                server.runtime.roll_back(&alice(), &queued.run.id).await.unwrap();
+                assert!(server.is_gone(&queued.run).await);
                 assert_eq!(queued.settled.wait().await.unwrap().outcome, ROLLED_BACK);
                 if script == "forever" {
                     continue;
@@ -40,63 +40,63 @@ async fn a_run_is_rolled_back_wherever_it_is() {
                 let by = alice();
                 let (waited, gone) = tokio::join!(
                     at_work.settled.wait(),
-                    house.runtime.roll_back(&by, &at_work.run.id)
+                    server.runtime.roll_back(&by, &at_work.run.id)
                 );
                 gone.unwrap();
                 assert_eq!(waited.unwrap().outcome, ROLLED_BACK);
             }
-            assert!(house.is_gone(&at_work.run).await, "{script}");
-            let again = house.runtime.roll_back(&alice(), &at_work.run.id).await.unwrap_err();
+            assert!(server.is_gone(&at_work.run).await, "{script}");
+            let again = server.runtime.roll_back(&alice(), &at_work.run.id).await.unwrap_err();
             assert_eq!(again.code(), Code::RunNotFound);
-            let next = house.run("history", ThreadChoice::Existing(thread)).await;
-            assert!(!house.said(&next).await.contains(script), "{script}");
+            let next = server.run("history", ThreadChoice::Existing(thread)).await;
+            assert!(!server.output_text(&next).await.contains(script), "{script}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_run_that_has_ended_is_not_rolled_back() {
-    for house in houses().await {
-        let thread = house.thread().await;
-        let ended = house.run("say:x", ThreadChoice::Existing(thread)).await;
-        let error = house.runtime.roll_back(&alice(), &ended.id).await.unwrap_err();
+    for server in servers().await {
+        let thread = server.thread().await;
+        let ended = server.run("say:x", ThreadChoice::Existing(thread)).await;
+        let error = server.runtime.roll_back(&alice(), &ended.id).await.unwrap_err();
         assert_eq!(error.code(), Code::RunEnded);
-        assert_eq!(house.stored(&ended).await.outcome, Some(Outcome::Completed));
+        assert_eq!(server.stored(&ended).await.outcome, Some(Outcome::Completed));
     }
 }
 
 #[tokio::test]
 async fn a_run_that_is_being_cancelled_can_still_be_rolled_back() {
-    for house in houses().await {
-        let thread = house.thread().await;
-        let at_work = house.submit(on(&thread, "until-cancelled gate")).await;
-        let cancelling = house.runtime.cancel(&alice(), &at_work.run.id).await.unwrap();
+    for server in servers().await {
+        let thread = server.thread().await;
+        let at_work = server.submit(on(&thread, "until-cancelled gate")).await;
+        let cancelling = server.runtime.cancel(&alice(), &at_work.run.id).await.unwrap();
         assert_eq!(cancelling.status, RunStatus::Cancelling);
-        let runtime = house.runtime.clone();
+        let runtime = server.runtime.clone();
         let id = at_work.run.id.clone();
         let rolling = tokio::spawn(async move { runtime.roll_back(&alice(), &id).await });
         until("it was asked for", || async {
-            house.stored(&at_work.run).await.cancel_reason == Some(Code::RunRolledBack)
+            server.stored(&at_work.run).await.cancel_reason == Some(Code::RunRolledBack)
         })
         .await;
-        house.agent.gate.add_permits(1);
+        server.agent.gate.add_permits(1);
         rolling.await.unwrap().unwrap();
         assert_eq!(at_work.settled.wait().await.unwrap().outcome, ROLLED_BACK);
-        assert!(house.is_gone(&at_work.run).await);
+        assert!(server.is_gone(&at_work.run).await);
     }
 }
 
 #[tokio::test]
 async fn a_stateless_run_is_rolled_back_with_its_thread() {
-    for house in houses().await {
+    for server in servers().await {
         for script in ["until-cancelled", "suspend:say:x"] {
-            let submitted = house.submit(new_run(script, ThreadChoice::Stateless)).await;
+            let submitted = server.submit(new_run(script, ThreadChoice::Stateless)).await;
             if script != "until-cancelled" {
                 submitted.settled.wait().await.unwrap();
             }
-            house.runtime.roll_back(&alice(), &submitted.run.id).await.unwrap();
-            assert!(house.is_gone(&submitted.run).await);
-            let thread = house.store.thread(&scope(), &submitted.run.thread_id).await.unwrap();
+            server.runtime.roll_back(&alice(), &submitted.run.id).await.unwrap();
+            assert!(server.is_gone(&submitted.run).await);
+            let thread = server.store.thread(&scope(), &submitted.run.thread_id).await.unwrap();
             assert_eq!(thread, None);
         }
     }
@@ -104,16 +104,16 @@ async fn a_stateless_run_is_rolled_back_with_its_thread() {
 
 #[tokio::test]
 async fn one_of_several_that_end_a_run_wins_and_the_others_are_told() {
-    for house in houses().await {
+    for server in servers().await {
         for _ in 0..20 {
-            let thread = house.thread().await;
-            let waits = house.run("suspend:say:x", ThreadChoice::Existing(thread)).await;
+            let thread = server.thread().await;
+            let waits = server.run("suspend:say:x", ThreadChoice::Existing(thread)).await;
             let (by, id) = (alice(), waits.id.clone());
             let answer = Answer::Json(Json::null());
             let (answered, cancelled, rolled_back) = tokio::join!(
-                house.runtime.answer(&by, AnswerTo::Run(id.clone()), answer),
-                house.runtime.cancel(&by, &id),
-                house.runtime.roll_back(&by, &id),
+                server.runtime.answer(&by, AnswerTo::Run(id.clone()), answer),
+                server.runtime.cancel(&by, &id),
+                server.runtime.roll_back(&by, &id),
             );
             let told = [
                 answered.map(drop).map_err(|error| error.code()),
@@ -129,7 +129,7 @@ async fn one_of_several_that_end_a_run_wins_and_the_others_are_told() {
             for outcome in told.iter().filter_map(|told| told.as_ref().err()) {
                 assert!(refusals.contains(outcome), "{told:?}");
             }
-            let left = house.store.run(&scope(), &waits.id).await.unwrap();
+            let left = server.store.run(&scope(), &waits.id).await.unwrap();
             assert_eq!(left.is_none(), told[2].is_ok(), "{told:?}");
         }
     }
@@ -137,16 +137,16 @@ async fn one_of_several_that_end_a_run_wins_and_the_others_are_told() {
 
 #[tokio::test]
 async fn of_several_who_remove_a_run_one_does() {
-    for house in houses().await {
-        let ended = house.run("say:x", ThreadChoice::Existing(house.main.clone())).await;
+    for server in servers().await {
+        let ended = server.run("say:x", ThreadChoice::Existing(server.main.clone())).await;
         let (by, id) = (alice(), ended.id.clone());
         let (one, two) =
-            tokio::join!(house.runtime.remove_run(&by, &id), house.runtime.remove_run(&by, &id));
+            tokio::join!(server.runtime.remove_run(&by, &id), server.runtime.remove_run(&by, &id));
         let told = [one, two].map(|told| told.map_err(|error| error.code()));
         assert!(told.contains(&Ok(())) && told.contains(&Err(Code::RunNotFound)), "{told:?}");
-        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
+        let row = server.store.thread(&scope(), &server.main).await.unwrap().unwrap();
         let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
-        let frames = house.store.frames(row.key, range).await.unwrap();
+        let frames = server.store.frames(row.key, range).await.unwrap();
         let events = frames.iter().flat_map(|frame| frame.events().unwrap());
         let removals = events.filter(|event| {
             matches!(
@@ -160,48 +160,48 @@ async fn of_several_who_remove_a_run_one_does() {
 
 #[tokio::test]
 async fn a_thread_is_erased_only_while_it_is_idle() {
-    for house in houses().await {
-        let at_work = house.submit(on(&house.main, "gate suspend:say:x")).await;
-        let busy = house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap_err();
+    for server in servers().await {
+        let at_work = server.submit(on(&server.main, "gate suspend:say:x")).await;
+        let busy = server.runtime.erase_idle_thread(&alice(), &server.main).await.unwrap_err();
         assert_eq!(busy.code(), Code::ThreadBusy);
-        house.agent.gate.add_permits(1);
+        server.agent.gate.add_permits(1);
         let waits = at_work.settled.wait().await.unwrap();
         assert_eq!(waits.status, RunStatus::Interrupted);
-        let mut scheduled = on(&house.main, "say:later");
-        scheduled.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
-        let scheduled = house.submit(scheduled).await.run;
-        let busy = house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap_err();
+        let mut scheduled = on(&server.main, "say:later");
+        scheduled.not_before = Some(server.clock.now().after(Duration::from_secs(60)));
+        let scheduled = server.submit(scheduled).await.run;
+        let busy = server.runtime.erase_idle_thread(&alice(), &server.main).await.unwrap_err();
         assert_eq!(busy.code(), Code::ThreadBusy);
-        house.runtime.cancel(&alice(), &scheduled.id).await.unwrap();
-        house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap();
-        assert!(house.is_gone(&waits).await, "what waits goes with its thread");
-        assert_eq!(house.store.thread(&scope(), &house.main).await.unwrap(), None);
-        let gone = house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap_err();
+        server.runtime.cancel(&alice(), &scheduled.id).await.unwrap();
+        server.runtime.erase_idle_thread(&alice(), &server.main).await.unwrap();
+        assert!(server.is_gone(&waits).await, "what waits goes with its thread");
+        assert_eq!(server.store.thread(&scope(), &server.main).await.unwrap(), None);
+        let gone = server.runtime.erase_idle_thread(&alice(), &server.main).await.unwrap_err();
         assert_eq!(gone.code(), Code::ThreadNotFound);
     }
 }
 
 #[tokio::test]
 async fn a_state_is_set_only_while_the_thread_is_idle_where_that_is_asked_for() {
-    for house in houses().await {
-        let at_work = house.submit(on(&house.main, "gate")).await;
+    for server in servers().await {
+        let at_work = server.submit(on(&server.main, "gate")).await;
         let patch = |values: Option<&'static str>, metadata: Option<&'static str>, if_idle| {
             let json = |text: &'static str| Json::parse(text).unwrap();
             let (values, metadata) = (values.map(json), metadata.map(json));
             ThreadPatch { values, metadata, if_idle, ..ThreadPatch::default() }
         };
         let change = async |patch: ThreadPatch| {
-            let changed = house.runtime.patch_thread(&alice(), &house.main, patch).await;
+            let changed = server.runtime.patch_thread(&alice(), &server.main, patch).await;
             changed.map(|row| row.metadata.to_value()).map_err(|error| error.code())
         };
         let both = patch(Some("{}"), Some(r#"{"a":1}"#), true);
         assert_eq!(change(both.clone()).await, Err(Code::ThreadBusy));
-        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
+        let row = server.store.thread(&scope(), &server.main).await.unwrap().unwrap();
         assert_eq!(row.metadata.to_value(), serde_json::json!({}), "nothing was changed");
         let metadata = patch(None, Some(r#"{"b":1}"#), true);
         assert_eq!(change(metadata).await, Ok(serde_json::json!({"b": 1})));
         assert!(change(patch(Some("{}"), None, false)).await.is_ok());
-        house.agent.gate.add_permits(1);
+        server.agent.gate.add_permits(1);
         at_work.settled.wait().await.unwrap();
         assert_eq!(change(both).await, Ok(serde_json::json!({"a": 1, "b": 1})));
     }
@@ -223,61 +223,61 @@ fn hourly() -> Options {
 
 #[tokio::test]
 async fn removals_by_retention_share_commits() {
-    let house = House::sqlite_with(hourly()).await;
+    let server = TestServer::sqlite_with(hourly()).await;
     for _ in 0..60 {
-        house.run("say:x", ThreadChoice::Stateless).await;
+        server.run("say:x", ThreadChoice::Stateless).await;
     }
-    let before = house.store.stats().await.unwrap();
+    let before = server.store.stats().await.unwrap();
     assert_eq!(before.runs, 60);
-    house.clock.advance(Duration::from_secs(3601));
-    until("all are gone", || async { house.store.stats().await.unwrap().runs == 0 }).await;
-    let made = house.store.stats().await.unwrap().commits - before.commits;
+    server.clock.advance(Duration::from_secs(3601));
+    until("all are gone", || async { server.store.stats().await.unwrap().runs == 0 }).await;
+    let made = server.store.stats().await.unwrap().commits - before.commits;
     assert!(made < 10, "{made} commits for 60 removals");
 }
 
 #[tokio::test]
 async fn retention_tells_agents_that_keep_sessions() {
-    for house in [House::with(hourly()).await, House::sqlite_with(hourly()).await] {
-        let (house, keeper) = furnished(house).await;
+    for server in [TestServer::with(hourly()).await, TestServer::sqlite_with(hourly()).await] {
+        let (server, keeper) = with_keeper(server).await;
         let new =
-            RunRequest { thread: ThreadChoice::Stateless, ..keeps(&house.main, "bind:s say:x") };
-        let run = house.submit(new).await.settled.wait().await.unwrap();
-        house.clock.advance(Duration::from_secs(3601));
+            RunRequest { thread: ThreadChoice::Stateless, ..keeps(&server.main, "bind:s say:x") };
+        let run = server.submit(new).await.settled.wait().await.unwrap();
+        server.clock.advance(Duration::from_secs(3601));
         until("the agent was told", || async { !keeper.forgotten.lock().unwrap().is_empty() })
             .await;
-        assert!(house.is_gone(&run).await);
+        assert!(server.is_gone(&run).await);
         assert_eq!(*keeper.forgotten.lock().unwrap(), [run.thread_id]);
     }
 }
 
 #[tokio::test]
 async fn a_stateless_run_leaves_itself_alone_and_goes_in_its_time() {
-    for house in [House::with(hourly()).await, House::sqlite_with(hourly()).await] {
-        let usual = house.run("say:x", ThreadChoice::Existing(house.main.clone())).await;
+    for server in [TestServer::with(hourly()).await, TestServer::sqlite_with(hourly()).await] {
+        let usual = server.run("say:x", ThreadChoice::Existing(server.main.clone())).await;
         let mut new = new_run(r#"say:x set:{"n":1}"#, ThreadChoice::Stateless);
         new.request = Some(Json::parse(r#"{"agent_id":"x"}"#).unwrap());
         let trilogue_runtime::Input::Messages(messages) = &new.input else { panic!() };
         let message = messages[0].id.clone();
-        let run = house.submit(new.clone()).await.settled.wait().await.unwrap();
+        let run = server.submit(new.clone()).await.settled.wait().await.unwrap();
         assert!(run.stateless && run.request == new.request);
-        let row = house.store.thread(&scope(), &run.thread_id).await.unwrap().unwrap();
+        let row = server.store.thread(&scope(), &run.thread_id).await.unwrap().unwrap();
         assert!(row.ephemeral && row.head.is_none());
         let found: Option<MessageRow> =
-            house.store.message(&scope(), &run.thread_id, &message).await.unwrap();
+            server.store.message(&scope(), &run.thread_id, &message).await.unwrap();
         assert_eq!(found, None);
         let all = ThreadFilter::default();
-        let listed = house.store.threads(&scope(), &all, &Page::default()).await.unwrap();
+        let listed = server.store.threads(&scope(), &all, &Page::default()).await.unwrap();
         assert_eq!(listed.rows.len(), 1);
-        let waits = house.run("suspend:say:x", ThreadChoice::Stateless).await;
-        house.clock.advance(Duration::from_secs(3599));
-        let newer = house.run("say:y", ThreadChoice::Stateless).await;
-        assert_eq!(house.said(&run).await, "x", "it can be read until then");
-        house.clock.advance(Duration::from_secs(2));
-        until("it is gone", || house.is_gone(&run)).await;
+        let waits = server.run("suspend:say:x", ThreadChoice::Stateless).await;
+        server.clock.advance(Duration::from_secs(3599));
+        let newer = server.run("say:y", ThreadChoice::Stateless).await;
+        assert_eq!(server.output_text(&run).await, "x", "it can be read until then");
+        server.clock.advance(Duration::from_secs(2));
+        until("it is gone", || server.is_gone(&run)).await;
         let kept =
-            house.store.runs(&scope(), &RunFilter::default(), &Page::default()).await.unwrap();
+            server.store.runs(&scope(), &RunFilter::default(), &Page::default()).await.unwrap();
         let kept: Vec<_> = kept.rows.iter().map(|row| &row.id).collect();
         assert_eq!(kept, [&newer.id, &waits.id, &usual.id]);
-        assert_eq!(house.store.thread(&scope(), &run.thread_id).await.unwrap(), None);
+        assert_eq!(server.store.thread(&scope(), &run.thread_id).await.unwrap(), None);
     }
 }

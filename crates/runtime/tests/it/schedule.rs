@@ -7,63 +7,63 @@ use trilogue_domain::{Code, Outcome, Principal, PrincipalId, RunStatus};
 use trilogue_runtime::{Options, ThreadChoice};
 use trilogue_store::rows::RetentionPolicy;
 
-use crate::fixture::{House, alice, new_run, scope, until};
+use crate::fixture::{TestServer, alice, new_run, scope, until};
 
 #[tokio::test]
 async fn a_scheduled_run_survives_a_restart_and_is_refused_without_a_token() {
-    let house = House::sqlite().await;
-    let thread = house.thread().await;
+    let server = TestServer::sqlite().await;
+    let thread = server.thread().await;
     let mut new = new_run("say:late", ThreadChoice::Existing(thread));
-    new.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
-    let run = house.runtime.submit(&alice(), new).await.unwrap().run;
+    new.not_before = Some(server.clock.now().after(Duration::from_secs(60)));
+    let run = server.runtime.submit(&alice(), new).await.unwrap().run;
     assert_eq!(run.status, RunStatus::Queued);
-    let house = house.crash().await;
-    assert_eq!(house.stored(&run).await.status, RunStatus::Queued);
-    house.clock.advance(Duration::from_secs(61));
-    let house = house.crash().await;
-    until("the run is decided", || async { house.stored(&run).await.status.is_terminal() }).await;
+    let server = server.crash().await;
+    assert_eq!(server.stored(&run).await.status, RunStatus::Queued);
+    server.clock.advance(Duration::from_secs(61));
+    let server = server.crash().await;
+    until("the run is decided", || async { server.stored(&run).await.status.is_terminal() }).await;
     // The run's creator has no token any more, so the schedule does not run in that name.
-    let outcome = house.stored(&run).await.outcome;
+    let outcome = server.stored(&run).await.outcome;
     assert_eq!(outcome, Some(Outcome::Cancelled { reason: Some(Code::Forbidden) }));
 }
 
 #[tokio::test]
 async fn a_scheduled_run_of_the_local_principal_runs_in_its_time() {
-    let house =
-        House::with(Options { local_principal: Some(alice().id), ..Default::default() }).await;
-    let thread = house.thread().await;
+    let server =
+        TestServer::with(Options { local_principal: Some(alice().id), ..Default::default() }).await;
+    let thread = server.thread().await;
     let mut new = new_run("say:late", ThreadChoice::Existing(thread));
-    new.not_before = Some(house.clock.now().after(Duration::from_millis(1)));
-    let run = house.runtime.submit(&alice(), new).await.unwrap().run;
-    house.clock.advance(Duration::from_secs(1));
-    until("the run ends", || async { house.stored(&run).await.status.is_terminal() }).await;
-    assert_eq!(house.said(&house.stored(&run).await).await, "late");
+    new.not_before = Some(server.clock.now().after(Duration::from_millis(1)));
+    let run = server.runtime.submit(&alice(), new).await.unwrap().run;
+    server.clock.advance(Duration::from_secs(1));
+    until("the run ends", || async { server.stored(&run).await.status.is_terminal() }).await;
+    assert_eq!(server.output_text(&server.stored(&run).await).await, "late");
 }
 
 #[tokio::test]
 async fn one_principal_schedules_a_limited_number_of_runs() {
     let options = Options { max_scheduled_per_principal: 2, ..Default::default() };
-    let house = House::with(options).await;
-    let thread = house.thread().await;
+    let server = TestServer::with(options).await;
+    let thread = server.thread().await;
     let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
     let later = || {
         let mut new = new_run("say:late", ThreadChoice::Existing(thread.clone()));
-        new.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
+        new.not_before = Some(server.clock.now().after(Duration::from_secs(60)));
         new
     };
-    let first = house.runtime.submit(&alice(), later()).await.unwrap().run;
-    house.runtime.submit(&alice(), later()).await.unwrap();
-    let refused = house.runtime.submit(&alice(), later()).await.unwrap_err();
+    let first = server.runtime.submit(&alice(), later()).await.unwrap().run;
+    server.runtime.submit(&alice(), later()).await.unwrap();
+    let refused = server.runtime.submit(&alice(), later()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Overloaded);
     assert!(refused.hint_text().unwrap().contains("max_scheduled_runs_per_principal"));
-    house.runtime.submit(&bob, later()).await.unwrap();
-    house.runtime.cancel(&alice(), &first.id).await.unwrap();
-    house.runtime.submit(&alice(), later()).await.unwrap();
+    server.runtime.submit(&bob, later()).await.unwrap();
+    server.runtime.cancel(&alice(), &first.id).await.unwrap();
+    server.runtime.submit(&alice(), later()).await.unwrap();
 }
 
 #[tokio::test]
 async fn retention_removes_old_runs_and_keeps_open_ones() {
-    let house = House::with(Options {
+    let server = TestServer::with(Options {
         retention: RetentionPolicy {
             max_age: Some(Duration::from_secs(10)),
             max_stateless_age: None,
@@ -74,15 +74,15 @@ async fn retention_removes_old_runs_and_keeps_open_ones() {
         ..Default::default()
     })
     .await;
-    let thread = house.thread().await;
-    let old = house.run("say:old", ThreadChoice::Existing(thread.clone())).await;
-    let open = house.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
-    house.clock.advance(Duration::from_secs(11));
+    let thread = server.thread().await;
+    let old = server.run("say:old", ThreadChoice::Existing(thread.clone())).await;
+    let open = server.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+    server.clock.advance(Duration::from_secs(11));
     until("the old run is gone", || async {
-        house.store.run(&scope(), &old.id).await.unwrap().is_none()
+        server.store.run(&scope(), &old.id).await.unwrap().is_none()
     })
     .await;
-    assert_eq!(house.stored(&open).await.status, RunStatus::Interrupted);
-    let next = house.run("history", ThreadChoice::Existing(thread)).await;
-    assert_eq!(house.said(&next).await, "");
+    assert_eq!(server.stored(&open).await.status, RunStatus::Interrupted);
+    let next = server.run("history", ThreadChoice::Existing(thread)).await;
+    assert_eq!(server.output_text(&next).await, "");
 }

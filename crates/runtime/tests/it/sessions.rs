@@ -10,21 +10,21 @@ use trilogue_store::Range;
 use trilogue_store::rows::ThreadRow;
 
 use crate::clients::Editor;
-use crate::fixture::{House, alice, new_run, on, scope, until};
-use crate::keeper::{Keeper, furnished, keeps};
+use crate::fixture::{TestServer, alice, new_run, on, scope, until};
+use crate::keeper::{Keeper, keeps, with_keeper};
 
-async fn row(house: &House, thread: &ThreadId) -> ThreadRow {
-    house.store.thread(&scope(), thread).await.unwrap().unwrap()
+async fn row(server: &TestServer, thread: &ThreadId) -> ThreadRow {
+    server.store.thread(&scope(), thread).await.unwrap().unwrap()
 }
 
-async fn context(house: &House, keeper: &Keeper, thread: &ThreadId) -> ThreadContext {
+async fn context(server: &TestServer, keeper: &Keeper, thread: &ThreadId) -> ThreadContext {
     let name = &trilogue_runtime::Backend::card(keeper).name;
-    house.runtime.thread_context(&row(house, thread).await, name)
+    server.runtime.thread_context(&row(server, thread).await, name)
 }
 
-async fn log(house: &House, thread: &ThreadId) -> Vec<Event> {
+async fn log(server: &TestServer, thread: &ThreadId) -> Vec<Event> {
     let range = Range { run: None, after: 0, max_bytes: usize::MAX };
-    let frames = house.store.frames(row(house, thread).await.key, range).await.unwrap();
+    let frames = server.store.frames(row(server, thread).await.key, range).await.unwrap();
     frames.iter().flat_map(|frame| frame.events().unwrap().to_vec()).collect()
 }
 
@@ -32,53 +32,57 @@ fn custom(kind: &str) -> Body {
     Body::State(StateEvent::Custom { kind: kind.to_owned(), data: Json::null() })
 }
 
-async fn houses() -> [(House, Arc<Keeper>); 2] {
-    [furnished(House::memory().await).await, furnished(House::sqlite().await).await]
+async fn servers() -> [(TestServer, Arc<Keeper>); 2] {
+    [with_keeper(TestServer::memory().await).await, with_keeper(TestServer::sqlite().await).await]
 }
 
 #[tokio::test]
 async fn a_note_belongs_to_the_thread_and_stands_behind_what_the_run_has_emitted() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
-        let context = context(&house, &keeper, &thread).await;
-        context.note(custom("before"), None).await.unwrap();
-        let submitted = house.submit(keeps(&thread, "say:one gate say:two")).await;
-        until("it has spoken", || async { house.said(&submitted.run).await == "one" }).await;
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
+        let context = context(&server, &keeper, &thread).await;
+        context.append_event(custom("before"), None).await.unwrap();
+        let submitted = server.submit(keeps(&thread, "say:one gate say:two")).await;
+        until("it has spoken", || async { server.output_text(&submitted.run).await == "one" })
+            .await;
         let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from("{}") };
-        context.note(Body::Opaque, Some(original.clone())).await.unwrap();
+        context.append_event(Body::Opaque, Some(original.clone())).await.unwrap();
         // The note is durable when the call returns.
-        let noted = log(&house, &thread).await.pop().unwrap();
+        let noted = log(&server, &thread).await.pop().unwrap();
         assert_eq!((noted.original, noted.run, noted.run_number), (Some(original), None, 0));
         keeper.gate.add_permits(1);
         let run = submitted.settled.wait().await.unwrap();
-        context.note(custom("behind"), None).await.unwrap();
-        let names: Vec<_> = log(&house, &thread)
+        context.append_event(custom("behind"), None).await.unwrap();
+        let names: Vec<_> = log(&server, &thread)
             .await
             .iter()
             .map(|event| (event.run.is_some(), event.body.name()))
             .collect();
         let notes: Vec<_> = names.iter().enumerate().filter(|(_, name)| !name.0).collect();
-        assert_eq!(names.len(), 4 + house.events(&run).await.len(), "{names:?}");
+        assert_eq!(names.len(), 4 + server.events(&run).await.len(), "{names:?}");
         assert_eq!(notes.len(), 4, "created and three notes: {names:?}");
         assert_eq!(notes[2].1.1, "opaque");
         assert_eq!(names[notes[2].0 - 1].1, "message.completed");
         assert_eq!(names[notes[2].0 + 1].1, "message.started");
         assert_eq!(names.last().unwrap().1, "state.custom");
-        let numbers: Vec<_> = house.events(&run).await.iter().map(|one| one.run_number).collect();
+        let numbers: Vec<_> = server.events(&run).await.iter().map(|one| one.run_number).collect();
         assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
     }
 }
 
 #[tokio::test]
 async fn a_note_that_does_not_fit_is_refused_and_large_content_is_stored_beside_the_log() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
-        let context = context(&house, &keeper, &thread).await;
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
+        let context = context(&server, &keeper, &thread).await;
         let message = MessageId::generate();
         let part = Part::bytes("application/octet-stream", vec![7; 100_000]);
-        context.note(Body::Message(MessageEvent::Part { message, part }), None).await.unwrap();
+        context
+            .append_event(Body::Message(MessageEvent::Part { message, part }), None)
+            .await
+            .unwrap();
         let Body::Message(MessageEvent::Part { part, .. }) =
-            log(&house, &thread).await.pop().unwrap().body
+            log(&server, &thread).await.pop().unwrap().body
         else {
             panic!("the part was not logged");
         };
@@ -86,34 +90,34 @@ async fn a_note_that_does_not_fit_is_refused_and_large_content_is_stored_beside_
         assert_eq!(blob.length, 100_000);
         let bytes = Bytes::from(vec![b' '; limits::MAX_ORIGINAL_BYTES]);
         let original = Original { dialect: "d".into(), version: 1, bytes };
-        let error = context.note(Body::Opaque, Some(original)).await.unwrap_err();
+        let error = context.append_event(Body::Opaque, Some(original)).await.unwrap_err();
         assert_eq!(error.code(), Code::EventTooLarge);
-        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
-        let error = context.note(custom("late"), None).await.unwrap_err();
+        server.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        let error = context.append_event(custom("late"), None).await.unwrap_err();
         assert_eq!(error.code(), Code::ThreadNotFound);
     }
 }
 
 #[tokio::test]
 async fn a_thread_that_was_bound_outside_of_runs_is_told_everything_it_missed() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
-        house.submit(on(&thread, "say:x")).await.settled.wait().await.unwrap();
-        let context = context(&house, &keeper, &thread).await;
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
+        server.submit(on(&thread, "say:x")).await.settled.wait().await.unwrap();
+        let context = context(&server, &keeper, &thread).await;
         assert_eq!(context.binding().await.unwrap(), None);
-        let sessions = house.runtime.backend(context.agent()).unwrap().sessions().unwrap();
-        let client: Arc<dyn Client> = Editor::named("editor");
+        let sessions = server.runtime.backend(context.agent()).unwrap().sessions().unwrap();
+        let client: Arc<dyn Client> = Editor::with_name("editor");
         let params = Json::parse(r#"{"remote":"s1"}"#).unwrap();
         sessions.open(&context, &client, params.clone()).await.unwrap();
         assert_eq!(context.binding().await.unwrap().unwrap().remote, "s1");
         let said = async |script: &str| {
-            let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
+            let run = server.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
             assert_eq!(run.status, RunStatus::Completed);
-            house.said(&run).await
+            server.output_text(&run).await
         };
         assert_eq!(said("standing").await, "s1 missed 2");
         assert_eq!(said("standing").await, "s1 missed 0");
-        house.submit(on(&thread, "say:y")).await.settled.wait().await.unwrap();
+        server.submit(on(&thread, "say:y")).await.settled.wait().await.unwrap();
         // After it is opened again, the session still knows what it knew.
         sessions.open(&context, &client, params).await.unwrap();
         assert_eq!(said("standing").await, "s1 missed 2");
@@ -124,28 +128,28 @@ async fn a_thread_that_was_bound_outside_of_runs_is_told_everything_it_missed() 
 
 #[tokio::test]
 async fn a_binding_that_is_made_while_a_run_is_at_work_stays() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
-        let context = context(&house, &keeper, &thread).await;
-        let submitted = house.submit(keeps(&thread, "bind:s1 gate say:x commit")).await;
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
+        let context = context(&server, &keeper, &thread).await;
+        let submitted = server.submit(keeps(&thread, "bind:s1 gate say:x commit")).await;
         until("it is bound", || async { context.binding().await.unwrap().is_some() }).await;
         context.bind("s2", Json::empty_object()).await.unwrap();
         keeper.gate.add_permits(1);
         submitted.settled.wait().await.unwrap();
         let binding = context.binding().await.unwrap().unwrap();
         assert_eq!(binding.remote, "s2");
-        assert_eq!(binding.last_seen, row(&house, &thread).await.head);
+        assert_eq!(binding.last_seen, row(&server, &thread).await.head);
     }
 }
 
 #[tokio::test]
 async fn binding_a_thread_again_takes_nothing_back_of_what_its_agent_was_told() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
-        let context = context(&house, &keeper, &thread).await;
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
+        let context = context(&server, &keeper, &thread).await;
         context.bind("s1", Json::empty_object()).await.unwrap();
         for number in 0..20 {
-            let submitted = house.submit(keeps(&thread, "standing gate say:x")).await;
+            let submitted = server.submit(keeps(&thread, "standing gate say:x")).await;
             // While the run ends, a client opens the session again.
             let bound = async {
                 for _ in 0..=number % 5 {
@@ -158,19 +162,19 @@ async fn binding_a_thread_again_takes_nothing_back_of_what_its_agent_was_told() 
             bound.unwrap();
             assert_eq!(run.unwrap().status, RunStatus::Completed);
             let binding = context.binding().await.unwrap().unwrap();
-            assert_eq!(binding.last_seen, row(&house, &thread).await.head, "{number}");
+            assert_eq!(binding.last_seen, row(&server, &thread).await.head, "{number}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_session_that_a_run_bound_knows_nothing_until_a_run_of_it_has_completed() {
-    for (house, _) in houses().await {
-        let thread = house.thread().await;
-        house.submit(on(&thread, "say:x")).await.settled.wait().await.unwrap();
+    for (server, _) in servers().await {
+        let thread = server.thread().await;
+        server.submit(on(&thread, "say:x")).await.settled.wait().await.unwrap();
         let said = async |script: &str| {
-            let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
-            (run.status, house.said(&run).await)
+            let run = server.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
+            (run.status, server.output_text(&run).await)
         };
         assert_eq!(said("bind:s1 fail").await.0, RunStatus::Failed);
         assert_eq!(said("standing").await.1, "s1 missed 2");
@@ -183,17 +187,17 @@ async fn a_session_that_a_run_bound_knows_nothing_until_a_run_of_it_has_complete
 
 #[tokio::test]
 async fn an_agent_that_can_be_primed_lets_the_head_go_back() {
-    for (house, _) in houses().await {
-        let thread = house.thread().await;
+    for (server, _) in servers().await {
+        let thread = server.thread().await;
         let said = async |script: &str| {
-            let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
-            house.said(&run).await
+            let run = server.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
+            server.output_text(&run).await
         };
         assert_eq!(said("standing bind:s1").await, "unbound");
-        let path = house.store.path(&scope(), &thread, None, 10).await.unwrap();
+        let path = server.store.path(&scope(), &thread, None, 10).await.unwrap();
         assert_eq!(said("standing").await, "s1 missed 0");
         let patch = ThreadPatch { from: Some(path[0].id.clone()), ..ThreadPatch::default() };
-        house.runtime.patch_thread(&alice(), &thread, patch).await.unwrap();
+        server.runtime.patch_thread(&alice(), &thread, patch).await.unwrap();
         assert_eq!(said("standing bind:s2").await, "s1 rewound");
         assert_eq!(said("standing").await, "s2 missed 0");
     }
@@ -201,15 +205,15 @@ async fn an_agent_that_can_be_primed_lets_the_head_go_back() {
 
 #[tokio::test]
 async fn a_message_is_found_by_the_id_that_its_agent_knows_it_by() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
         let new = keeps(&thread, "alias:theirs say:x gate");
         let trilogue_runtime::Input::Messages(messages) = &new.input else { panic!("{new:?}") };
         let prompt = messages[0].id.clone();
-        let submitted = house.submit(new).await;
+        let submitted = server.submit(new).await;
         let theirs = MessageId::parse("theirs").unwrap();
-        let thread_row = row(&house, &thread).await;
-        let found = async || house.store.message_in(thread_row.key, &theirs).await.unwrap();
+        let thread_row = row(&server, &thread).await;
+        let found = async || server.store.message_in(thread_row.key, &theirs).await.unwrap();
         until("it is stored with what follows", || async { found().await.is_some() }).await;
         keeper.gate.add_permits(1);
         submitted.settled.wait().await.unwrap();
@@ -217,24 +221,24 @@ async fn a_message_is_found_by_the_id_that_its_agent_knows_it_by() {
         assert_eq!((&found.id, found.alias.as_ref()), (&prompt, Some(&theirs)));
         // A copy that ends with this message knows both ids too.
         let by = alice();
-        let copied = house.runtime.copy_thread_until(&by, &thread, &theirs, NewThread::default());
+        let copied = server.runtime.copy_thread_until(&by, &thread, &theirs, NewThread::default());
         let copy = copied.await.unwrap();
-        let there = house.store.message_in(copy.key, &theirs).await.unwrap().unwrap();
+        let there = server.store.message_in(copy.key, &theirs).await.unwrap().unwrap();
         assert_eq!((&there.id, there.thread), (&prompt, copy.key));
     }
 }
 
 #[tokio::test]
 async fn what_an_agent_kept_for_a_thread_goes_when_the_thread_is_erased() {
-    for (house, keeper) in houses().await {
-        let thread = house.thread().await;
-        house.submit(keeps(&thread, "bind:s1")).await.settled.wait().await.unwrap();
+    for (server, keeper) in servers().await {
+        let thread = server.thread().await;
+        server.submit(keeps(&thread, "bind:s1")).await.settled.wait().await.unwrap();
         keeper.may_forget.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-        let runtime = house.runtime.clone();
+        let runtime = server.runtime.clone();
         let id = thread.clone();
         let erasing = tokio::spawn(async move { runtime.erase_thread(&alice(), &id).await });
         until("it is durable first", || async {
-            house.store.thread(&scope(), &thread).await.unwrap().is_none()
+            server.store.thread(&scope(), &thread).await.unwrap().is_none()
         })
         .await;
         assert!(!erasing.is_finished() && keeper.forgotten.lock().unwrap().is_empty());
@@ -246,10 +250,10 @@ async fn what_an_agent_kept_for_a_thread_goes_when_the_thread_is_erased() {
 
 #[tokio::test]
 async fn a_thread_that_goes_with_its_run_is_forgotten_too() {
-    for (house, keeper) in houses().await {
+    for (server, keeper) in servers().await {
         let new = new_run("say:x", ThreadChoice::Ephemeral);
-        let run = house.submit(new).await.settled.wait().await.unwrap();
-        house.runtime.remove_run(&alice(), &run.id).await.unwrap();
+        let run = server.submit(new).await.settled.wait().await.unwrap();
+        server.runtime.remove_run(&alice(), &run.id).await.unwrap();
         assert_eq!(*keeper.forgotten.lock().unwrap(), [run.thread_id]);
     }
 }

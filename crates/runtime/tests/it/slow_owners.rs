@@ -12,8 +12,8 @@ use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::{QueueItem, QueueKind};
 use trilogue_store::{Batch, Change, Store};
 
-use crate::fixture::{HandClock, House, Scripted, alice, new_run, on, scope, until};
-use crate::keeper::{Keeper, furnished};
+use crate::fixture::{HandClock, Scripted, TestServer, alice, new_run, on, scope, until};
+use crate::keeper::{Keeper, with_keeper};
 
 /// Shorter than an owner waits for its agents.
 const SOON: Duration = Duration::from_secs(8);
@@ -21,18 +21,18 @@ const SOON: Duration = Duration::from_secs(8);
 #[tokio::test]
 async fn a_slow_owner_does_not_delay_what_is_due_on_other_threads() {
     let options = Options { local_principal: Some(alice().id), ..Options::default() };
-    let (house, keeper) = furnished(House::with(options).await).await;
-    let slow = house.thread().await;
-    let slow_key = house.store.thread(&scope(), &slow).await.unwrap().unwrap().key;
+    let (server, keeper) = with_keeper(TestServer::with(options).await).await;
+    let slow = server.thread().await;
+    let slow_key = server.store.thread(&scope(), &slow).await.unwrap().unwrap().key;
     keeper.may_forget.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-    let runtime = house.runtime.clone();
+    let runtime = server.runtime.clone();
     tokio::spawn(async move { runtime.erase_thread(&alice(), &slow).await });
     until("its owner waits", || async { keeper.told.load(Ordering::SeqCst) == 1 }).await;
 
     // The first due item belongs to that owner, the second does not.
-    let due = house.clock.now().after(Duration::from_secs(60));
-    let other = house.thread().await;
-    let row = house.store.thread(&scope(), &other).await.unwrap().unwrap();
+    let due = server.clock.now().after(Duration::from_secs(60));
+    let other = server.thread().await;
+    let row = server.store.thread(&scope(), &other).await.unwrap().unwrap();
     let item = QueueItem {
         kind: QueueKind::ScheduledRun,
         key: "for the slow owner".to_owned(),
@@ -51,15 +51,15 @@ async fn a_slow_owner_does_not_delay_what_is_due_on_other_threads() {
         blobs: Vec::new(),
         vital: false,
     };
-    house.store.append(batch).await.unwrap();
-    let mut scheduled = on(&house.thread().await, "say:done");
+    server.store.append(batch).await.unwrap();
+    let mut scheduled = on(&server.thread().await, "say:done");
     scheduled.not_before = Some(due.after(Duration::from_millis(1)));
-    let run = house.submit(scheduled).await;
-    house.clock.advance(Duration::from_secs(61));
+    let run = server.submit(scheduled).await;
+    server.clock.advance(Duration::from_secs(61));
     // The worker sleeps by real time; a new item in the queue wakes it.
-    let mut waking = on(&house.thread().await, "say:later");
-    waking.not_before = Some(house.clock.now().after(Duration::from_secs(3600)));
-    house.submit(waking).await;
+    let mut waking = on(&server.thread().await, "say:later");
+    waking.not_before = Some(server.clock.now().after(Duration::from_secs(3600)));
+    server.submit(waking).await;
     let ended = tokio::time::timeout(SOON, run.settled.wait()).await.expect("it waits for another");
     assert!(ended.unwrap().status.is_terminal());
     assert!(keeper.forgotten.lock().unwrap().is_empty());

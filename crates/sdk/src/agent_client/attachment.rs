@@ -297,7 +297,7 @@ mod tests {
         PromptCapabilities { image, audio, embedded_context, ..PromptCapabilities::new() }
     }
 
-    fn sent(attachment: Attachment, can: [bool; 3]) -> Result<Value, String> {
+    fn sent_block(attachment: Attachment, can: [bool; 3]) -> Result<Value, String> {
         let blocks = Prompt::new().attach(attachment).for_agent(&takes(can));
         blocks
             .map(|blocks| serde_json::to_value(&blocks[0]).unwrap())
@@ -309,11 +309,11 @@ mod tests {
         let file = || Attachment::text("file:///a%20b.md", "hi").mime_type("text/markdown");
         let inside = json!({ "type": "resource", "resource": {
             "uri": "file:///a%20b.md", "text": "hi", "mimeType": "text/markdown" } });
-        assert_eq!(sent(file(), ALL), Ok(inside));
+        assert_eq!(sent_block(file(), ALL), Ok(inside));
         let link = json!({ "type": "resource_link", "uri": "file:///a%20b.md", "name": "a b.md",
             "mimeType": "text/markdown", "size": 2 });
-        assert_eq!(sent(file(), [true, true, false]), Ok(link));
-        let blob = sent(Attachment::bytes("file:///x", [0xff]), ALL).unwrap();
+        assert_eq!(sent_block(file(), [true, true, false]), Ok(link));
+        let blob = sent_block(Attachment::bytes("file:///x", [0xff]), ALL).unwrap();
         assert_eq!(blob["resource"]["blob"], "/w==");
     }
 
@@ -321,13 +321,13 @@ mod tests {
     fn images_and_sounds_are_their_blocks_or_refused_with_the_capability() {
         let image = || Attachment::bytes("file:///a.png", [1]).mime_type("image/png");
         assert_eq!(
-            sent(image(), ALL).unwrap(),
+            sent_block(image(), ALL).unwrap(),
             json!({ "type": "image", "data": "AQ==", "mimeType": "image/png", "uri": "file:///a.png" })
         );
-        let refused = sent(image(), [false, true, true]).unwrap_err();
+        let refused = sent_block(image(), [false, true, true]).unwrap_err();
         assert!(refused.contains("promptCapabilities.image"), "{refused}");
         let sound = Attachment::bytes("file:///a.wav", [1]).mime_type("audio/wav");
-        let refused = sent(sound, [true, false, true]).unwrap_err();
+        let refused = sent_block(sound, [true, false, true]).unwrap_err();
         assert!(refused.contains("promptCapabilities.audio"), "{refused}");
     }
 
@@ -337,7 +337,7 @@ mod tests {
         std::fs::write(&here, "grüße").unwrap();
         let read = Attachment::read(&here).await;
         std::fs::remove_file(&here).unwrap();
-        let sent = sent(read.unwrap(), ALL).unwrap();
+        let sent = sent_block(read.unwrap(), ALL).unwrap();
         let resource = &sent["resource"];
         assert_eq!(
             (&resource["text"], &resource["mimeType"]),

@@ -291,7 +291,7 @@ impl Client {
     /// [`Error::Lacks`]; the error that the agent returns.
     pub async fn delete_session(&self, session: &str) -> Result<(), Error> {
         self.need(AgentGate::Delete, "session/delete")?;
-        gone(self.ask(&DeleteSessionRequest::new(session), Some(session)).await)
+        ignore_lost_session(self.ask(&DeleteSessionRequest::new(session), Some(session)).await)
     }
 
     /// Calls an extension method, which the protocol does not define.
@@ -327,7 +327,7 @@ impl Client {
         self.shared.peer.close();
         match &self.shared.child {
             Some(child) => child.end(self.shared.options.exit_grace).await,
-            None => self.shared.peer.flushed().await,
+            None => self.shared.peer.wait_for_flush().await,
         }
         self.shared.peer.abort();
     }
@@ -365,7 +365,7 @@ impl Client {
 
     pub(super) async fn close_session(&self, session: &str) -> Result<(), Error> {
         self.need(AgentGate::Close, "session/close")?;
-        gone(self.ask(&CloseSessionRequest::new(session), Some(session)).await)
+        ignore_lost_session(self.ask(&CloseSessionRequest::new(session), Some(session)).await)
     }
 
     async fn ask<P>(
@@ -449,7 +449,7 @@ pub(super) fn read_answer<T: trilogue_wire::agent_client::Read>(
 }
 
 /// Treats a lost session as success: it is already closed.
-fn gone<T>(answer: Result<T, Error>) -> Result<(), Error> {
+fn ignore_lost_session<T>(answer: Result<T, Error>) -> Result<(), Error> {
     match answer {
         Ok(_) | Err(Error::SessionLost { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -487,7 +487,7 @@ impl Default for Options {
 impl SessionOptions {
     /// Returns options with this working directory, an absolute path.
     #[must_use]
-    pub fn at(cwd: impl Into<String>) -> Self {
+    pub fn new(cwd: impl Into<String>) -> Self {
         Self {
             cwd: cwd.into(),
             additional_directories: Vec::new(),
@@ -498,21 +498,21 @@ impl SessionOptions {
 
     /// Adds a directory.
     #[must_use]
-    pub fn and(mut self, directory: impl Into<String>) -> Self {
+    pub fn additional_directory(mut self, directory: impl Into<String>) -> Self {
         self.additional_directories.push(directory.into());
         self
     }
 
     /// Adds an MCP server.
     #[must_use]
-    pub fn with(mut self, server: McpServer) -> Self {
+    pub fn mcp_server(mut self, server: McpServer) -> Self {
         self.mcp_servers.push(server);
         self
     }
 
     /// Sets the user's earlier messages.
     #[must_use]
-    pub fn knowing(mut self, messages: UserMessages) -> Self {
+    pub fn user_messages(mut self, messages: UserMessages) -> Self {
         self.user_messages = messages;
         self
     }

@@ -24,9 +24,9 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         ClientCapabilities::new()
     }
 
-    /// Decides whether the agent may use a tool. The default is [`rejecting`].
+    /// Decides whether the agent may use a tool. The default is [`reject`].
     async fn permission(&self, request: RequestPermissionRequest) -> RequestPermissionResponse {
-        rejecting(&request)
+        reject(&request)
     }
 
     /// Asks the user to fill a form or to visit a URL.
@@ -123,16 +123,16 @@ impl ClientHandler for RejectAll {}
 
 /// Returns a rejection: for this once if the request has such an option, otherwise for always. If no option rejects, returns `cancelled`.
 #[must_use]
-pub fn rejecting(request: &RequestPermissionRequest) -> RequestPermissionResponse {
+pub fn reject(request: &RequestPermissionRequest) -> RequestPermissionResponse {
     choosing(request, [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways])
 }
 
 /// Allows for this once. If the request has no such option, rejects.
 #[must_use]
-pub fn allowing_once(request: &RequestPermissionRequest) -> RequestPermissionResponse {
+pub fn allow_once(request: &RequestPermissionRequest) -> RequestPermissionResponse {
     match request.option(PermissionOptionKind::AllowOnce) {
         Some(option) => RequestPermissionResponse::selected(&*option.option_id),
-        None => rejecting(request),
+        None => reject(request),
     }
 }
 

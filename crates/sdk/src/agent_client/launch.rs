@@ -119,10 +119,10 @@ impl Child {
     pub(super) async fn end(&self, grace: Duration) {
         let mut running = self.leader.lock().await;
         let Some(leader) = running.take() else { return };
-        if tokio::time::timeout(grace, leader.exited()).await.is_err() {
+        if tokio::time::timeout(grace, leader.wait_for_exit()).await.is_err() {
             leader.signal_group(Signal::TERM);
             // The kill below ends the group, even if the program ignored the signal.
-            drop(tokio::time::timeout(grace, leader.exited()).await);
+            drop(tokio::time::timeout(grace, leader.wait_for_exit()).await);
         }
         leader.signal_group(Signal::KILL);
         // A program that hangs in the kernel is reaped when it exits.

@@ -61,7 +61,7 @@ mod user_messages;
 pub use self::{
     attachment::{Attachment, MAX_ATTACHED_BYTES, Prompt},
     client::{Client, Options, SessionOptions},
-    client_handler::{ClientHandler, RejectAll, allowing_once, file_not_found, rejecting},
+    client_handler::{ClientHandler, RejectAll, allow_once, file_not_found, reject},
     error::{Error, means_lost_session},
     launch::Command,
     session::{Session, SessionReplay},

@@ -42,10 +42,10 @@ struct SessionShared {
     updates: Arc<UpdateQueue>,
     /// Limits the session to one turn at a time.
     turns: Arc<Semaphore>,
-    opened: Mutex<Opened>,
+    open_state: Mutex<OpenState>,
 }
 
-struct Opened {
+struct OpenState {
     settings: Settings,
     original: RawJson,
 }
@@ -61,8 +61,8 @@ impl Session {
         original: RawJson,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(1));
-        let opened = Mutex::new(Opened { settings, original });
-        Self { shared: Arc::new(SessionShared { client, id, updates, turns, opened }) }
+        let opened = Mutex::new(OpenState { settings, original });
+        Self { shared: Arc::new(SessionShared { client, id, updates, turns, open_state: opened }) }
     }
 
     /// Returns the session's id, which the agent chose.
@@ -80,19 +80,19 @@ impl Session {
     /// Returns the session's modes from when it was opened. Later changes arrive as updates.
     #[must_use]
     pub fn modes(&self) -> Option<SessionModeState> {
-        self.opened().settings.0.clone()
+        self.open_state().settings.0.clone()
     }
 
     /// Returns the session's options from when it was opened or an option was set. Later changes by the agent arrive as updates.
     #[must_use]
     pub fn config_options(&self) -> Option<Vec<SessionConfigOption>> {
-        self.opened().settings.1.clone()
+        self.open_state().settings.1.clone()
     }
 
     /// Returns the response that opened the session, as the agent wrote it.
     #[must_use]
     pub fn opened_with(&self) -> RawJson {
-        self.opened().original.clone()
+        self.open_state().original.clone()
     }
 
     /// Sends a prompt and begins a turn. The next turn can begin when this one has ended.
@@ -120,7 +120,7 @@ impl Session {
             }
             Err(failed) => {
                 self.shared.updates.leave();
-                Err(self.failed(failed))
+                Err(self.error_of(failed))
             }
         }
     }
@@ -146,7 +146,7 @@ impl Session {
             tokio::select! {
                 biased;
                 () = self.shared.updates.filled() => {}
-                () = peer.ended() => return self.shared.updates.pop(),
+                () = peer.wait_for_end() => return self.shared.updates.pop(),
             }
         }
     }
@@ -162,7 +162,7 @@ impl Session {
         self.shared.updates.missed()
     }
 
-    /// Returns the user's messages on this connection, with the ids that the agent recorded. Pass them to [`SessionOptions::knowing`] when you load the session again.
+    /// Returns the user's messages on this connection, with the ids that the agent recorded. Pass them to [`SessionOptions::user_messages`] when you load the session again.
     #[must_use]
     pub fn user_messages(&self) -> UserMessages {
         self.shared.updates.users()
@@ -207,7 +207,7 @@ impl Session {
             value => SetSessionConfigOptionRequest::new(self.id(), option, value),
         };
         let answer = self.shared.client.request_of(self.id(), &request).await?;
-        self.opened().settings.1 = Some(answer.config_options.clone());
+        self.open_state().settings.1 = Some(answer.config_options.clone());
         Ok(answer.config_options)
     }
 
@@ -223,14 +223,14 @@ impl Session {
         &self.shared.updates
     }
 
-    pub(super) fn failed(&self, failed: CallFailure) -> Error {
+    pub(super) fn error_of(&self, failed: CallFailure) -> Error {
         Error::of(failed, Some(self.id()))
     }
 
     pub(super) async fn tell_cancelled(&self) -> Result<(), Error> {
         let cancel = CancelNotification::new(self.id());
         let told = self.shared.client.peer().notify(CancelNotification::METHOD, &cancel).await;
-        told.map_err(|failed| self.failed(failed))
+        told.map_err(|failed| self.error_of(failed))
     }
 
     /// Takes the permit of a turn. Waits for a dropped turn to end; fails if another turn is still in use.
@@ -245,8 +245,8 @@ impl Session {
         turns.acquire_owned().await.map_err(|_| Error::Closed)
     }
 
-    fn opened(&self) -> std::sync::MutexGuard<'_, Opened> {
-        lock(&self.shared.opened)
+    fn open_state(&self) -> std::sync::MutexGuard<'_, OpenState> {
+        lock(&self.shared.open_state)
     }
 }
 
@@ -283,7 +283,7 @@ impl SessionReplay {
         let id = session.to_owned();
         let session = Session::new(client.clone(), id, updates, (None, None), RawJson::EMPTY);
         let call = client.peer().begin(LoadSessionRequest::METHOD, &request).await;
-        let call = call.map_err(|failed| session.failed(failed))?;
+        let call = call.map_err(|failed| session.error_of(failed))?;
         Ok(Self { session, call: Some(call), outcome: None })
     }
 
@@ -311,7 +311,7 @@ impl SessionReplay {
                 answer = call => {
                     self.call = None;
                     self.session.updates().end_replay();
-                    self.outcome = Some(answer.map_err(|failed| self.session.failed(failed)));
+                    self.outcome = Some(answer.map_err(|failed| self.session.error_of(failed)));
                 }
             }
         }
@@ -330,7 +330,7 @@ impl SessionReplay {
         let answer = self.outcome.unwrap_or(Err(Error::Closed))?;
         let read: LoadSessionResponse = read_answer(&answer)?;
         {
-            let mut opened = self.session.opened();
+            let mut opened = self.session.open_state();
             opened.settings = (read.modes, read.config_options);
             opened.original = answer;
         }

@@ -16,7 +16,7 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::{ErrorObject, Payload};
 
-use super::client_handler::{ClientHandler, rejecting};
+use super::client_handler::{ClientHandler, reject};
 use super::peer::{Backpressure, Handler, Notification, RawJson, Request};
 use super::update_queue::UpdateQueue;
 
@@ -218,7 +218,7 @@ async fn permission(
     };
     let is_choice = matches!(answer.outcome, RequestPermissionOutcome::Selected(_));
     if is_choice && offered.chosen(&answer).is_none() {
-        return rejecting(&offered);
+        return reject(&offered);
     }
     answer
 }

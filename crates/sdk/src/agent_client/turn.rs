@@ -106,8 +106,8 @@ impl PromptTurn {
                 () = self.session.updates().filled() => {}
                 answer = call => {
                     self.call = None;
-                    let answer = answer.map_err(|failed| self.session.failed(failed));
-                    self.outcome = Some(answer.and_then(|answer| self.ended(answer)));
+                    let answer = answer.map_err(|failed| self.session.error_of(failed));
+                    self.outcome = Some(answer.and_then(|answer| self.record_end(answer)));
                 }
                 () = self.token.cancelled(), if deadline.is_none() => {
                     self.deadline = Some((Instant::now() + grace, 1));
@@ -162,7 +162,7 @@ impl PromptTurn {
         Ok((ended, messages))
     }
 
-    fn ended(&self, original: RawJson) -> Result<TurnEnd, Error> {
+    fn record_end(&self, original: RawJson) -> Result<TurnEnd, Error> {
         let PromptResponse { stop_reason, user_message_id, .. } = read_answer(&original)?;
         let sent = self.message_id.as_deref();
         let id = user_message_id.as_deref();

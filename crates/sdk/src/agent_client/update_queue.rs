@@ -67,7 +67,7 @@ impl UpdateQueue {
             let message = state.grouping.place(&body);
             let mut update = Update { body, message, original };
             if state.is_replaying {
-                state.users.replayed(&mut update);
+                state.users.record_replay(&mut update);
             }
             let bytes = state.unread_bytes.saturating_add(update.size());
             if state.is_attended && (bytes > self.max_unread_bytes || state.has_overflowed) {

@@ -76,7 +76,7 @@ impl UserMessages {
     }
 
     /// Records a replayed update, and sets the id under which its message is known.
-    pub(super) fn replayed(&mut self, update: &mut Update) {
+    pub(super) fn record_replay(&mut self, update: &mut Update) {
         let (Some(piece), Some(chunk)) = (&mut update.message, update.body.chunk()) else {
             return self.settle();
         };
@@ -88,7 +88,7 @@ impl UserMessages {
             }
             _ => {
                 self.settle();
-                self.begun(piece, &chunk.content);
+                self.begin_message(piece, &chunk.content);
             }
         }
     }
@@ -108,7 +108,7 @@ impl UserMessages {
         }
     }
 
-    fn begun(&mut self, piece: &mut Piece, content: &ContentBlock) {
+    fn begin_message(&mut self, piece: &mut Piece, content: &ContentBlock) {
         if piece.speaker != Speaker::User {
             return;
         }

@@ -122,7 +122,7 @@ impl RequestBuilder {
     }
 
     /// Removes the time limit, because the server responds only when a task is done.
-    pub(crate) fn waiting(mut self) -> Self {
+    pub(crate) fn without_time_limit(mut self) -> Self {
         self.waits = true;
         self
     }
@@ -164,12 +164,12 @@ macro_rules! impl_client {
         impl Client {
             #[doc = concat!("A client of the server at this address, such as `", $example, "`.")]
             pub fn at(url: &str) -> Result<Self, ClientError> {
-                Ok(Self::over(HttpTransport::to(url)?))
+                Ok(Self::from_http(HttpTransport::to(url)?))
             }
 
             /// Returns a client over HTTP, with the credential of the transport.
             #[must_use]
-            pub fn over(transport: HttpTransport) -> Self {
+            pub fn from_http(transport: HttpTransport) -> Self {
                 let options = Options::at(&format!("{}{}", transport.path(), $base));
                 Self::new(Arc::new(transport), options)
             }

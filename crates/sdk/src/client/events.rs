@@ -69,7 +69,7 @@ impl EventStream {
     }
 
     /// Returns a stream whose first connection is already open.
-    pub(super) fn opened(
+    pub(super) fn from_response(
         client: Client,
         scope: EventScope,
         response: Response,

@@ -183,7 +183,7 @@ impl Client {
     /// # Errors
     /// The server's error. A failed run is not an error.
     pub async fn run_and_wait(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
-        self.fetch(new.into().in_mode(RunMode::Wait).call(self)?.waiting()).await
+        self.fetch(new.into().in_mode(RunMode::Wait).call(self)?.without_time_limit()).await
     }
 
     /// Creates a run and returns as soon as it is durable.
@@ -202,7 +202,7 @@ impl Client {
             Some(id) => EventScope::Run(id.clone()),
             None => EventScope::New(Box::new(new)),
         };
-        EventStream::opened(self.clone(), scope, response)
+        EventStream::from_response(self.clone(), scope, response)
     }
 
     /// Returns one run, with its output and its pending interrupts.
@@ -212,7 +212,7 @@ impl Client {
 
     /// Waits until a run has ended or waits for an answer, and returns it. Returns the run unchanged after one hour.
     pub async fn wait_for_run(&self, id: &str) -> Result<Run, ClientError> {
-        self.fetch(self.call(Method::Get, &["runs", id, "wait"]).waiting()).await
+        self.fetch(self.call(Method::Get, &["runs", id, "wait"]).without_time_limit()).await
     }
 
     /// Waits like [`Client::wait_for_run`], at most for this duration.
@@ -221,7 +221,7 @@ impl Client {
     pub async fn wait_for_run_within(&self, id: &str, limit: Duration) -> Result<Run, ClientError> {
         let rounded = limit.as_secs().saturating_add(u64::from(limit.subsec_nanos() > 0));
         let seconds = rounded.min(MAX_WAIT_SECONDS).to_string();
-        let call = self.call(Method::Get, &["runs", id, "wait"]).waiting();
+        let call = self.call(Method::Get, &["runs", id, "wait"]).without_time_limit();
         self.fetch(call.query("timeout_seconds", Some(&seconds))).await
     }
 
@@ -445,7 +445,7 @@ impl Client {
     /// # Errors
     /// `forbidden` without the right `server`.
     pub async fn backup(&self) -> Result<ResponseBody, ClientError> {
-        self.bytes(self.call(Method::Post, &["backup"]).waiting()).await
+        self.bytes(self.call(Method::Post, &["backup"]).without_time_limit()).await
     }
 
     /// Returns the bytes of large content, by the path in a part's blob link.

@@ -9,7 +9,7 @@ use super::error::ClientError;
 use super::resumable::EVENT_STREAM;
 use super::transport::Method;
 
-/// A new run. Made from a [`RunCreate`]; [`NewRun::once`] adds an idempotency key.
+/// A new run. Made from a [`RunCreate`]; [`NewRun::idempotency_key`] adds an idempotency key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewRun {
     /// The request.
@@ -25,7 +25,7 @@ impl NewRun {
     ///
     /// The server compares whole requests, so the rest of the request must stay the same, including the mode. Another request under the same key fails with `idempotency_mismatch`.
     #[must_use]
-    pub fn once(self, key: impl Into<String>) -> Self {
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         Self { idempotency_key: Some(key.into()), ..self }
     }
 

@@ -101,7 +101,7 @@ impl Client {
     /// # Errors
     /// The server's error. A failed run is not an error.
     pub async fn run_sync(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
-        self.fetch(new.into().call(self, RunMode::Sync)?.waiting()).await
+        self.fetch(new.into().call(self, RunMode::Sync)?.without_time_limit()).await
     }
 
     /// Creates a run and returns its current state.
@@ -125,7 +125,7 @@ impl Client {
         run: wire::Uuid,
         answer: impl Into<Resume>,
     ) -> Result<Run, ClientError> {
-        self.fetch(answer.into().call(self, run, RunMode::Sync)?.waiting()).await
+        self.fetch(answer.into().call(self, run, RunMode::Sync)?.without_time_limit()).await
     }
 
     /// Answers a run and returns its current state.

@@ -20,7 +20,7 @@ pub struct Resume {
 impl Resume {
     /// Answers only the question with this id.
     #[must_use]
-    pub fn to(mut self, interrupt: impl Into<String>) -> Self {
+    pub fn for_interrupt(mut self, interrupt: impl Into<String>) -> Self {
         self.interrupt = Some(interrupt.into());
         self
     }

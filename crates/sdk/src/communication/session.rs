@@ -39,7 +39,7 @@ impl Session {
 
     /// Returns the newest version that this client knows. Later runs may have changed it: see [`Session::refresh`].
     #[must_use]
-    pub fn known(&self) -> &wire::Session {
+    pub fn snapshot(&self) -> &wire::Session {
         &self.known
     }
 

@@ -81,7 +81,7 @@ impl RunStream {
         }
         let mut this = Self::new(client, None);
         this.stream.source.create = new.idempotency_key.is_some().then(|| Box::new(new));
-        this.started(response)?;
+        this.accept_response(response)?;
         Ok(this)
     }
 
@@ -172,7 +172,7 @@ impl RunStream {
             source.held = Some(Box::new(run.map_err(|error| not_streamed(&error))?));
             return Ok(());
         }
-        self.started(response)
+        self.accept_response(response)
     }
 
     /// Answers like [`RunStream::resume`], in another mode, for a server without streaming.
@@ -208,7 +208,7 @@ impl RunStream {
         }
     }
 
-    fn started(&mut self, response: Response) -> Result<(), ClientError> {
+    fn accept_response(&mut self, response: Response) -> Result<(), ClientError> {
         let Resumable { source, flow } = &mut self.stream;
         source.on_reply(RunReply::Started(response), flow)
     }

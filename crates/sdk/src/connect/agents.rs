@@ -17,7 +17,7 @@ impl Client {
         &self,
         request: &AgentSearchRequest,
     ) -> Result<Vec<Agent>, ClientError> {
-        let found = self.found(&["agents", "search"], request).await;
+        let found = self.search(&["agents", "search"], request).await;
         found.map_err(|error| match error {
             ClientError::Fault(mut fault) if is_all(request) && fault.is_unnamed(422) => {
                 let hint = "this server finds agents only by their names or versions";

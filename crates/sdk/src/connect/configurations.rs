@@ -48,6 +48,6 @@ impl Client {
         agent: &str,
         request: &ConfigurationSearchRequest,
     ) -> Result<Vec<Configuration>, ClientError> {
-        self.found(&["agents", agent, "configurations", "search"], request).await
+        self.search(&["agents", agent, "configurations", "search"], request).await
     }
 }

@@ -112,7 +112,7 @@ impl Client {
         wire::decode_list(&self.bytes(call).await?).map_err(unreadable)
     }
 
-    async fn found<T: DeserializeOwned>(
+    async fn search<T: DeserializeOwned>(
         &self,
         segments: &[&str],
         body: &impl Serialize,

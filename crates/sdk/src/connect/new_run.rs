@@ -85,7 +85,7 @@ impl NewRun {
     ///
     /// With a key, a stream whose first response was lost sends its request again. Use a key only if the server supports it, or if a second run does no harm.
     #[must_use]
-    pub fn once(mut self, key: impl Into<String>) -> Self {
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }

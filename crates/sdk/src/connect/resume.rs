@@ -16,7 +16,7 @@ pub struct Resume {
 impl Resume {
     /// Returns an answer with this payload for the open interrupt.
     #[must_use]
-    pub fn with(payload: impl Serialize) -> Self {
+    pub fn new(payload: impl Serialize) -> Self {
         json(&payload).unwrap_or_else(Json::null).into()
     }
 
@@ -28,7 +28,7 @@ impl Resume {
 
     /// Answers only the interrupt of this type with this id. Only Trilogue servers know ids.
     #[must_use]
-    pub fn to(self, kind: impl Into<String>, interrupt: impl Into<String>) -> Self {
+    pub fn for_interrupt(self, kind: impl Into<String>, interrupt: impl Into<String>) -> Self {
         Self { interrupt: Some(interrupt.into()), ..self.of_type(kind) }
     }
 
@@ -56,13 +56,13 @@ mod tests {
 
     #[test]
     fn an_answer_is_its_payload_unless_it_says_what_it_is_for() {
-        let answer = Resume::with(crate::json!({ "a": 1 }));
+        let answer = Resume::new(crate::json!({ "a": 1 }));
         assert_eq!(answer.body().as_str(), r#"{"a":1}"#);
         let body = answer.clone().of_type("approval").body().to_value();
         assert_eq!(
             body,
             crate::json!({ "interrupt_type": "approval", "resume_payload": { "a": 1 } })
         );
-        assert_eq!(answer.to("approval", "i").body().to_value()["interrupt_id"], "i");
+        assert_eq!(answer.for_interrupt("approval", "i").body().to_value()["interrupt_id"], "i");
     }
 }

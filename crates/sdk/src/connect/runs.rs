@@ -25,7 +25,7 @@ pub struct RunAt {
 impl RunAt {
     /// Returns the address of the run with this id on this thread.
     #[must_use]
-    pub fn on(thread: impl Into<String>, run: impl Into<String>) -> Self {
+    pub fn on_thread(thread: impl Into<String>, run: impl Into<String>) -> Self {
         Self { thread: Some(thread.into()), run: run.into() }
     }
 
@@ -90,7 +90,7 @@ impl Client {
 
     /// Returns the stateless runs that match, newest first.
     pub async fn search_runs(&self, request: &RunSearchRequest) -> Result<Vec<Run>, ClientError> {
-        self.found(&["runs", "search"], request).await
+        self.search(&["runs", "search"], request).await
     }
 
     /// Returns one run.
@@ -106,7 +106,7 @@ impl Client {
         let at = at.into();
         let mut failed = 0;
         loop {
-            match self.fetch(at.call(self, Method::Get, Some("wait")).waiting()).await {
+            match self.fetch(at.call(self, Method::Get, Some("wait")).without_time_limit()).await {
                 Err(error) if error.is_transient() && failed + 1 < self.options().attempts => {
                     tokio::time::sleep(self.options().wait_after(failed, None)).await;
                     failed += 1;
@@ -122,7 +122,7 @@ impl Client {
         at: impl Into<RunAt>,
         limit: Duration,
     ) -> Result<Option<RunWaitResponse>, ClientError> {
-        let call = at.into().call(self, Method::Get, Some("wait")).waiting();
+        let call = at.into().call(self, Method::Get, Some("wait")).without_time_limit();
         let call = call.query("timeout", Some(&seconds(limit)));
         let response = self.send(call.header("accept", "application/json")).await?;
         if response.status == NO_CONTENT {
@@ -169,7 +169,7 @@ impl Client {
         action: CancelAction,
     ) -> Result<(), ClientError> {
         let call = at.into().call(self, Method::Post, Some("cancel"));
-        let call = if wait { call.waiting() } else { call };
+        let call = if wait { call.without_time_limit() } else { call };
         let call = call.query("wait", wait.then_some("true"));
         let named = (action != CancelAction::default()).then_some(action.as_str());
         self.send(call.query("action", named)).await.map(drop)
@@ -185,7 +185,7 @@ impl Client {
         let call = |new: &NewRun| {
             let accept = if mode == Mode::Stream { EVENT_STREAM } else { "application/json" };
             let call = new.call(self, mode)?.header("accept", accept);
-            Ok::<_, ClientError>(if mode == Mode::Wait { call.waiting() } else { call })
+            Ok::<_, ClientError>(if mode == Mode::Wait { call.without_time_limit() } else { call })
         };
         match self.send(call(new)?).await {
             Err(error) if new.request.stream_mode.is_some() && rejects_modes(&error) => {

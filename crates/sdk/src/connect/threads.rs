@@ -22,7 +22,7 @@ impl Client {
         &self,
         request: &ThreadSearchRequest,
     ) -> Result<Vec<Thread>, ClientError> {
-        self.found(&["threads", "search"], request).await
+        self.search(&["threads", "search"], request).await
     }
 
     /// Returns one thread with its state.

@@ -25,7 +25,7 @@ impl Context {
     /// Asks a question and waits in this task. The question ends with the process; to wait across restarts, return [`Outcome::suspended`](crate::Outcome::suspended).
     ///
     /// # Errors
-    /// [`AgentError::stopped`] if the run was stopped meanwhile; `interrupt_schema_violation` if the card does not declare this question of the agent's own kind. After a schema violation the run fails with this error, even if the agent handles it.
+    /// [`AgentError::run_stopped`] if the run was stopped meanwhile; `interrupt_schema_violation` if the card does not declare this question of the agent's own kind. After a schema violation the run fails with this error, even if the agent handles it.
     pub async fn ask<Q>(&self, question: Q) -> Result<Resolution, AgentError>
     where
         Q: TryInto<Interrupt, Error: Into<AgentError>> + Send,
@@ -95,7 +95,7 @@ impl Context {
 fn unanswered(resolution: &Resolution) -> AgentError {
     use trilogue_domain::Code;
     match resolution {
-        Resolution::Cancelled => AgentError::stopped(),
+        Resolution::Cancelled => AgentError::run_stopped(),
         Resolution::TimedOut { .. } => {
             AgentError::new(Code::AwaitTimeout.as_str(), "nobody answered in time").transient()
         }

@@ -178,7 +178,7 @@ impl AgentCall {
     /// Returns the child's next event as its log has it; `None` after the last one.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] if this run was stopped; the store's error if the child could not be stored; the error of the function that answers questions.
+    /// [`AgentError::run_stopped`] if this run was stopped; the store's error if the child could not be stored; the error of the function that answers questions.
     pub async fn next(&mut self) -> Result<Option<Body>, AgentError> {
         let next = self.child.next().await?;
         if let Some(Body::Interrupt(InterruptEvent::Raised(question))) = &next
@@ -295,7 +295,7 @@ impl CallOutput {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, AgentError> {
         match &self.result {
             Some(result) => from_json(result),
-            None => Err(AgentError::failed("the called agent gave no value")),
+            None => Err(AgentError::agent_failed("the called agent gave no value")),
         }
     }
 }

@@ -177,7 +177,7 @@ impl Editor {
         params: Value,
     ) -> Result<T, AgentError> {
         let params = Json::from_value(&params);
-        let answer = self.host.call(method, params).await.map_err(refused)?;
+        let answer = self.host.call(method, params).await.map_err(refusal_error)?;
         // Some editors answer `null` although the protocol requires an object.
         let answer = if answer.as_str() == "null" { "{}" } else { answer.as_str() };
         serde_json::from_str(answer).map_err(|error| {
@@ -215,7 +215,7 @@ fn absolute(path: &Path) -> Result<String, AgentError> {
     })
 }
 
-fn refused(refusal: CallRefusal) -> AgentError {
+fn refusal_error(refusal: CallRefusal) -> AgentError {
     let CallRefusal { code, message, data } = refusal;
     let is_missing = code == RESOURCE_NOT_FOUND;
     let word = if is_missing { "file_not_found" } else { "editor_refused" };
@@ -290,7 +290,7 @@ impl Run {
 
     /// Keeps at most this many bytes of output. The oldest output is dropped first.
     #[must_use]
-    pub fn keeping(mut self, bytes: u64) -> Self {
+    pub fn max_output_bytes(mut self, bytes: u64) -> Self {
         self.max_output_bytes = Some(bytes);
         self
     }
@@ -322,11 +322,11 @@ impl EditorTerminal {
     /// Waits until the command ends.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] as soon as cancellation of the run is requested; otherwise see [`Editor`].
+    /// [`AgentError::run_stopped`] as soon as cancellation of the run is requested; otherwise see [`Editor`].
     pub async fn wait(&self) -> Result<Exit, AgentError> {
         tokio::select! {
             biased;
-            () = self.editor.host.cancelled() => Err(AgentError::stopped()),
+            () = self.editor.host.cancelled() => Err(AgentError::run_stopped()),
             exit = self.call("terminal/wait_for_exit") => exit,
         }
     }

@@ -72,7 +72,7 @@ impl MessageWriter {
 
     /// Appends an artifact: a part with a name.
     pub async fn artifact(&mut self, name: &str, part: Part) -> Result<(), AgentError> {
-        self.part(part.named(name)).await
+        self.part(part.with_name(name)).await
     }
 
     /// Appends text and cites the source of exactly this text.
@@ -125,7 +125,7 @@ impl Cursor {
         let id = MessageId::generate();
         let (message, role) = (id.clone(), context.shared.role.clone());
         context.emit(Body::Message(MessageEvent::Started { message, role, times })).await?;
-        context.heard(id.clone());
+        context.set_last_message(id.clone());
         Ok(Self { id, characters: 0, parts: 0 })
     }
 

@@ -36,7 +36,7 @@ pub const MAX_UNFINISHED: usize = 1_024;
 
 /// Everything an agent can do while it runs. Cheap to clone; several tasks can use it at the same time.
 ///
-/// Every method that emits an event waits while the log is behind. After the run was stopped it fails with [`AgentError::stopped`]: return that error. It also fails if the log refuses the event, for example for too many parts (`too_many_parts`).
+/// Every method that emits an event waits while the log is behind. After the run was stopped it fails with [`AgentError::run_stopped`]: return that error. It also fails if the log refuses the event, for example for too many parts (`too_many_parts`).
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<ContextShared>,
@@ -139,7 +139,7 @@ impl Context {
             return Ok(());
         }
         let mut speech = self.shared.speech.lock().await;
-        self.opened(&mut speech).await?.text(self, text).await
+        self.open_message(&mut speech).await?.text(self, text).await
     }
 
     /// Appends a whole part to the open message, or begins a new message with it.
@@ -147,18 +147,18 @@ impl Context {
     /// A part holds its content in one of three ways: inline with [`Part::text`] (or [`Part::json`]), as bytes with [`Part::bytes`], or by address with [`Part::url`].
     pub async fn part(&self, part: Part) -> Result<(), AgentError> {
         let mut speech = self.shared.speech.lock().await;
-        self.opened(&mut speech).await?.part(self, part).await
+        self.open_message(&mut speech).await?.part(self, part).await
     }
 
     /// Appends an artifact: a part with a name. The part's constructor decides whether the content is inline text, bytes or an address.
     pub async fn artifact(&self, name: &str, part: Part) -> Result<(), AgentError> {
-        self.part(part.named(name)).await
+        self.part(part.with_name(name)).await
     }
 
     /// Appends text and cites the source of exactly this text.
     pub async fn cite(&self, text: &str, source: Source) -> Result<(), AgentError> {
         let mut speech = self.shared.speech.lock().await;
-        self.opened(&mut speech).await?.cite(self, text, source).await
+        self.open_message(&mut speech).await?.cite(self, text, source).await
     }
 
     /// Appends a step of the agent to the message: a thought, or a tool with its input and output.
@@ -310,11 +310,11 @@ impl Context {
     /// Waits for this duration.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] as soon as cancellation of the run is requested.
+    /// [`AgentError::run_stopped`] as soon as cancellation of the run is requested.
     pub async fn wait(&self, time: Duration) -> Result<(), AgentError> {
         tokio::select! {
             biased;
-            () = self.cancelled() => Err(AgentError::stopped()),
+            () = self.cancelled() => Err(AgentError::run_stopped()),
             () = tokio::time::sleep(time) => Ok(()),
         }
     }
@@ -341,7 +341,7 @@ impl Context {
     }
 
     /// Returns the open message; begins one if no message is open.
-    async fn opened<'a>(
+    async fn open_message<'a>(
         &self,
         speech: &'a mut Option<Cursor>,
     ) -> Result<&'a mut Cursor, AgentError> {
@@ -359,7 +359,7 @@ impl Context {
         }
     }
 
-    pub(crate) fn heard(&self, message: MessageId) {
+    pub(crate) fn set_last_message(&self, message: MessageId) {
         *lock(&self.shared.last) = Some(message);
     }
 

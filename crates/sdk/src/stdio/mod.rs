@@ -69,10 +69,10 @@ where
     let connection = Arc::new(StdioConnection::new(Arc::new(agent), card, options));
     let requests = Arc::new(RequestHandler(Arc::clone(&connection)));
     let peer = Peer::start(read, write, requests, limits);
-    peer.ended().await;
+    peer.wait_for_end().await;
     connection.end();
     peer.close();
-    peer.flushed().await;
+    peer.wait_for_flush().await;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use trilogue_domain::{
     Answer, Body, Event, Interrupt, Json, Message, MessageId, PrincipalId, Resolution, RunId,
     RunKey, Transcript, lock,
 };
-use trilogue_mapping::agent_client::{self as mapping, Asking, Gate, Updates};
+use trilogue_mapping::agent_client::{self as mapping, ClientQuestion, Gate, Updates};
 use trilogue_wire::agent_client::{
     CreateElicitationResponse, ElicitationCancel, Read, RequestPermissionResponse, Rules,
     read_checked, splice,
@@ -57,7 +57,7 @@ struct RunOutput {
     is_over: bool,
 }
 
-pub(super) fn answered(answer: Answer, digest: String) -> Resolution {
+pub(super) fn answer_resolution(answer: Answer, digest: String) -> Resolution {
     match PrincipalId::parse(EDITOR) {
         Ok(by) => Resolution::Answered { by, answer, digest, extra: None },
         Err(_) => Resolution::Cancelled,
@@ -86,24 +86,25 @@ impl StdioPorts {
 
     /// Asks the editor's user, with the best method that the editor supports.
     pub(super) async fn resolve(&self, interrupt: &Interrupt) -> Resolution {
-        let asking = mapping::asking(interrupt, self.session.id(), &self.client.capabilities);
+        let asking =
+            mapping::client_question(interrupt, self.session.id(), &self.client.capabilities);
         let answer = async {
             match asking {
-                Asking::Permission(params) => {
+                ClientQuestion::Permission(params) => {
                     let response = self.request("session/request_permission", params).await;
                     let response = response.unwrap_or_else(RequestPermissionResponse::cancelled);
                     mapping::answer_of_permission(interrupt, &response)
-                        .map(|answer| answered(answer, interrupt.payload.digest()))
+                        .map(|answer| answer_resolution(answer, interrupt.payload.digest()))
                 }
-                Asking::Elicitation(params) => {
+                ClientQuestion::Elicitation(params) => {
                     let response = self.request("elicitation/create", params).await;
                     let response = response.unwrap_or_else(|| {
                         CreateElicitationResponse::Cancel(ElicitationCancel::new())
                     });
                     mapping::answer_of_elicitation(interrupt, &response)
-                        .map(|answer| answered(answer, interrupt.payload.digest()))
+                        .map(|answer| answer_resolution(answer, interrupt.payload.digest()))
                 }
-                Asking::Text(text) => {
+                ClientQuestion::Text(text) => {
                     self.say(&text).await.ok()?;
                     self.session.ask_in_text(self.number, interrupt.clone()).await.ok()
                 }
@@ -199,12 +200,12 @@ impl StdioPorts {
 
     fn take(&self, body: &Body) -> Result<(), AgentError> {
         if self.output().is_over {
-            return Err(AgentError::stopped());
+            return Err(AgentError::run_stopped());
         }
         if let Body::State(StateEvent::Values(values)) = body {
             self.output().values = Some(values.clone());
         }
-        self.show(body).map_err(|_| AgentError::stopped())
+        self.show(body).map_err(|_| AgentError::run_stopped())
     }
 
     fn output(&self) -> MutexGuard<'_, RunOutput> {
@@ -217,13 +218,13 @@ impl Output for StdioPorts {
         match self.session.peer.has_room() {
             Ok(true) => self.take(body).map(|()| true),
             Ok(false) => Ok(false),
-            Err(_) => Err(AgentError::stopped()),
+            Err(_) => Err(AgentError::run_stopped()),
         }
     }
 
     fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
-            self.session.peer.room().await.map_err(|_| AgentError::stopped())?;
+            self.session.peer.room().await.map_err(|_| AgentError::run_stopped())?;
             self.take(&body)
         })
     }
@@ -277,22 +278,22 @@ impl ClientCalls for StdioPorts {
         Box::pin(async move {
             let params = splice::put_session(params.as_str(), self.session.id());
             let params = params.and_then(|params| RawJson::parse(params).ok());
-            let params = params.ok_or_else(|| failed("the call's params are no object"))?;
+            let params =
+                params.ok_or_else(|| internal_refusal("the call's params are no object"))?;
             match self.session.peer.call(&method, &params).await {
-                Ok(answer) => {
-                    Json::parse(answer.into_bytes()).map_err(|error| failed(error.message()))
-                }
+                Ok(answer) => Json::parse(answer.into_bytes())
+                    .map_err(|error| internal_refusal(error.message())),
                 Err(CallFailure::Refused(error)) => Err(CallRefusal {
                     code: error.code.0,
                     message: error.message,
                     data: error.data.and_then(|data| Json::parse(data.into_string()).ok()),
                 }),
-                Err(other) => Err(failed(&other.to_string())),
+                Err(other) => Err(internal_refusal(&other.to_string())),
             }
         })
     }
 }
 
-fn failed(why: &str) -> CallRefusal {
+fn internal_refusal(why: &str) -> CallRefusal {
     CallRefusal { code: Code::INTERNAL_ERROR.0, message: why.to_owned(), data: None }
 }

@@ -108,7 +108,7 @@ impl StdioSession {
                 let (run, acknowledged) = (question.run, None);
                 state.prompt = Some(OpenPrompt { run, acknowledged, end: sender });
                 // A run that was cancelled meanwhile still answers its prompt.
-                drop(question.answer.send(ports::answered(answer, digest)));
+                drop(question.answer.send(ports::answer_resolution(answer, digest)));
             }
             return Ok(receiver);
         }

@@ -20,7 +20,7 @@ fn delta(number: u64) -> String {
     event(number, "message.delta", ",\"message_id\":\"m\",\"text\":\"x\"")
 }
 
-fn ended(number: u64) -> String {
+fn run_ended(number: u64) -> String {
     event(number, "run.ended", ",\"outcome\":{\"status\":\"completed\"}")
 }
 
@@ -40,7 +40,10 @@ async fn a_torn_stream_is_resumed_after_the_last_event() {
             r#"{"type":"","title":"","status":503,"code":"shutting_down","detail":"","transient":true}"#,
         ),
         events(&delta(3), false),
-        events(&format!("event: gap\ndata: {{\"after\":3,\"first\":5}}\n\n{}", ended(5)), false),
+        events(
+            &format!("event: gap\ndata: {{\"after\":3,\"first\":5}}\n\n{}", run_ended(5)),
+            false,
+        ),
     ]);
     let new = RunCreate::new("echo", RunInput::Text("hi".to_owned()));
     let mut stream = client(&script).stream_run(new).await.unwrap();
@@ -79,8 +82,8 @@ async fn a_key_goes_with_every_way_to_create_a_run() {
     let script = Script::new(vec![json(200, RUN), json(202, RUN), json(200, RUN)]);
     let client = client(&script);
     let new = || RunCreate::new("echo", RunInput::Text("hi".to_owned()));
-    client.run_and_wait(NewRun::from(new()).once("order-7")).await.unwrap();
-    client.start_run(NewRun::from(new()).once("order-8")).await.unwrap();
+    client.run_and_wait(NewRun::from(new()).idempotency_key("order-7")).await.unwrap();
+    client.start_run(NewRun::from(new()).idempotency_key("order-8")).await.unwrap();
     client.start_run(new()).await.unwrap();
     let requests = script.requests();
     let keys: Vec<_> = requests.iter().map(|it| header(it, "idempotency-key")).collect();
@@ -92,9 +95,10 @@ async fn a_stream_under_a_key_asks_with_the_same_request_until_it_knows_its_run(
     let script = Script::new(vec![
         events(": hello\n\nid: 1\ndata: {\"cut", true),
         events(&delta(1), true),
-        events(&ended(2), false),
+        events(&run_ended(2), false),
     ]);
-    let new = NewRun::from(RunCreate::new("echo", RunInput::Text("hi".to_owned()))).once("k");
+    let new =
+        NewRun::from(RunCreate::new("echo", RunInput::Text("hi".to_owned()))).idempotency_key("k");
     let mut stream = client(&script).stream_run(new).await.unwrap();
     let mut numbers = Vec::new();
     while let Some(StreamItem::Event { event, .. }) = stream.next().await.unwrap() {

@@ -83,7 +83,7 @@ fn paths(script: &Script) -> Vec<String> {
     script.requests().into_iter().map(named).collect()
 }
 
-async fn told(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
+async fn collect_events(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
     let mut told = Vec::new();
     while let Some(streamed) = stream.next().await? {
         let kind = streamed.event.kind().as_str();
@@ -126,11 +126,11 @@ async fn every_call_asks_what_the_protocol_says() {
     client.agent("echo").await.unwrap();
     let session: Uuid = SESSION.parse().unwrap();
     let new = NewRun::new("echo", "hi").in_session(session).config(value!({ "a": 1 }));
-    client.run_sync(new.once("order-7")).await.unwrap();
+    client.run_sync(new.idempotency_key("order-7")).await.unwrap();
     client.run_async(NewRun::new("echo", [MessagePart::text("hi")])).await.unwrap();
     client.resume_sync(run_id(), "Bob").await.unwrap();
     let answer = trilogue_sdk::communication::Resume::from(Message::user(Vec::new()));
-    client.resume_async(run_id(), answer.to("i-7")).await.unwrap();
+    client.resume_async(run_id(), answer.for_interrupt("i-7")).await.unwrap();
     assert_eq!(client.cancel(run_id()).await.unwrap().status, RunStatus::Cancelling);
     client.run(run_id()).await.unwrap();
     assert_eq!(client.events(run_id()).await.unwrap().events.len(), 2);
@@ -198,7 +198,7 @@ async fn a_stream_with_ids_is_asked_for_what_was_missed() {
         events(&numbered(4, &[part("b"), completed()]), false),
     ]);
     let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();
-    let told = told(&mut stream).await.unwrap();
+    let told = collect_events(&mut stream).await.unwrap();
     assert_eq!(told, ["run.created", "run.in-progress", "a", "b", "run.completed"]);
     assert_eq!((stream.run(), stream.cursor()), (Some(run_id()), Some("5")));
     assert!(stream.next().await.unwrap().is_none());
@@ -222,7 +222,7 @@ async fn without_ids_the_list_is_read_until_the_run_has_ended() {
         list(&all),
     ]);
     let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();
-    let told = told(&mut stream).await.unwrap();
+    let told = collect_events(&mut stream).await.unwrap();
     assert_eq!(told, ["run.created", "run.in-progress", "a", "b", "c", "run.completed"]);
     assert_eq!(stream.cursor(), None);
     assert_eq!(paths(&script)[1..], vec![events_path(); 5]);
@@ -238,7 +238,7 @@ async fn what_a_stream_repeats_is_skipped() {
         events(&numbered(1, &all), false),
     ]);
     let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();
-    let told = told(&mut stream).await.unwrap();
+    let told = collect_events(&mut stream).await.unwrap();
     assert_eq!(told, ["run.created", "run.in-progress", "a", "run.completed"]);
 }
 
@@ -252,10 +252,13 @@ async fn an_awaiting_run_ends_the_stream_and_an_answer_goes_on_with_it() {
     ] {
         let script = Script::new(vec![events(&bare(&first), false), torn, rest]);
         let mut stream = client(&script).run_stream(NewRun::new("awaiter", "")).await.unwrap();
-        let kinds = told(&mut stream).await.unwrap();
+        let kinds = collect_events(&mut stream).await.unwrap();
         assert_eq!(kinds, ["run.created", "run.in-progress", "run.awaiting"]);
         stream.resume("Bob").await.unwrap();
-        assert_eq!(told(&mut stream).await.unwrap(), ["run.in-progress", "a", "run.completed"]);
+        assert_eq!(
+            collect_events(&mut stream).await.unwrap(),
+            ["run.in-progress", "a", "run.completed"]
+        );
         let answer = &script.requests()[1];
         assert_eq!(answer.path, format!("/communication/runs/{RUN}"));
         assert_eq!(body(answer)["mode"], "stream");
@@ -274,7 +277,7 @@ async fn a_run_that_somebody_else_started_is_resumed_and_healed() {
     ]);
     let mut stream = client(&script).resume_stream(run_id(), "Bob").await.unwrap();
     // The server has taken the answer but shows it only later.
-    let told = told(&mut stream).await.unwrap();
+    let told = collect_events(&mut stream).await.unwrap();
     assert_eq!(told, ["run.in-progress", "a", "run.completed"]);
 }
 
@@ -283,12 +286,15 @@ async fn following_passes_questions_that_were_answered_and_stops_at_an_open_one(
     let all = [created(), awaiting(), in_progress(), part("a"), awaiting()];
     let script = Script::new(vec![events(&numbered(1, &all), false)]);
     let mut stream = client(&script).follow(run_id(), None);
-    let kinds = told(&mut stream).await.unwrap();
+    let kinds = collect_events(&mut stream).await.unwrap();
     assert_eq!(kinds, ["run.created", "run.awaiting", "run.in-progress", "a", "run.awaiting"]);
 
     let script = Script::new(vec![events(&numbered(3, &all[2..]), false)]);
     let mut stream = client(&script).follow(run_id(), Some("2"));
-    assert_eq!(told(&mut stream).await.unwrap(), ["run.in-progress", "a", "run.awaiting"]);
+    assert_eq!(
+        collect_events(&mut stream).await.unwrap(),
+        ["run.in-progress", "a", "run.awaiting"]
+    );
     assert_eq!(header(&script.requests()[0], "last-event-id"), Some("2"));
 
     // The stream breaks after a question: the client reads the run to check whether the question is still open.
@@ -299,7 +305,7 @@ async fn following_passes_questions_that_were_answered_and_stops_at_an_open_one(
         json(200, &run("awaiting")),
     ]);
     let mut stream = client(&script).follow(run_id(), None);
-    assert_eq!(told(&mut stream).await.unwrap(), kinds);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), kinds);
 
     let script = Script::new(vec![list(&all)]);
     let mut stream = client(&script).follow(run_id(), Some("2"));
@@ -318,9 +324,12 @@ async fn a_question_that_somebody_else_answers_is_waited_for() {
         let first = if is_listed { bare(&all[..3]) } else { numbered(1, &all[..3]) };
         let script = Script::new(std::iter::once(events(&first, false)).chain(rest).collect());
         let mut stream = client(&script).run_stream(NewRun::new("awaiter", "")).await.unwrap();
-        assert_eq!(told(&mut stream).await.unwrap().last().unwrap(), "run.awaiting");
+        assert_eq!(collect_events(&mut stream).await.unwrap().last().unwrap(), "run.awaiting");
         stream.wait_on();
-        assert_eq!(told(&mut stream).await.unwrap(), ["run.in-progress", "run.completed"]);
+        assert_eq!(
+            collect_events(&mut stream).await.unwrap(),
+            ["run.in-progress", "run.completed"]
+        );
         stream.wait_on();
         assert!(stream.next().await.unwrap().is_none(), "it has ended");
     }
@@ -343,7 +352,7 @@ async fn an_error_event_is_an_error_and_one_that_passes_is_a_break() {
         events(&numbered(2, &[completed()]), false),
     ]);
     let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["run.created", "run.completed"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["run.created", "run.completed"]);
     assert_eq!(header(&script.requests()[1], "last-event-id"), Some("1"));
 }
 
@@ -353,13 +362,13 @@ async fn a_new_run_whose_first_event_was_lost_is_found_by_its_id_or_key_or_not_a
     let script = Script::new(vec![of_run(events("data: {\"cut", true), RUN), whole()]);
     let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();
     assert_eq!(stream.run(), Some(run_id()));
-    assert_eq!(told(&mut stream).await.unwrap(), ["run.created", "run.completed"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["run.created", "run.completed"]);
     assert_eq!(paths(&script)[1], events_path());
 
     let script = Script::new(vec![events("data: {\"cut", true), whole()]);
-    let new = NewRun::new("echo", "hi").once("k");
+    let new = NewRun::new("echo", "hi").idempotency_key("k");
     let mut stream = client(&script).run_stream(new).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["run.created", "run.completed"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["run.created", "run.completed"]);
     let requests = script.requests();
     assert_eq!(requests[0], requests[1], "the server compares whole requests");
 
@@ -467,7 +476,7 @@ async fn a_session_moves_with_its_history() {
     assert_eq!(brought(&b), [moved, value!(SESSION)]);
     let newest = ["http://a/resources/1", "http://b/resources/3"];
     assert_eq!(brought(&back)[0]["history"], value!(newest));
-    assert_eq!(session.known().history, newest);
+    assert_eq!(session.snapshot().history, newest);
 }
 
 #[tokio::test]

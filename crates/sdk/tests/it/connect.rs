@@ -203,14 +203,14 @@ async fn runs_are_asked_for_with_a_thread_and_without() {
     ]);
     let client = client(&script);
     let new = NewRun::of("echo").input(value!({ "message": "hi" })).metadata(value!({ "k": 1 }));
-    let streamed = new.clone().config(value!({ "style": "formal" })).once("order-7");
+    let streamed = new.clone().config(value!({ "style": "formal" })).idempotency_key("order-7");
     client.create_run(streamed.streaming([StreamMode::Values])).await.unwrap();
     let waited = client.run_and_wait(new.clone()).await.unwrap();
     assert_eq!(waited.run.unwrap().status, RunStatus::Success);
     assert_eq!(client.run(RUN).await.unwrap().run_id, RUN);
     let Some(RunOutput::Result(result)) = client.wait(RUN).await.unwrap().output else { panic!() };
     assert_eq!(result.values.unwrap().as_str(), r#"{"message":"hi"}"#);
-    client.resume(RUN, Resume::with(value!({ "answer": "yes" }))).await.unwrap();
+    client.resume(RUN, Resume::new(value!({ "answer": "yes" }))).await.unwrap();
     client.cancel(RUN, false, CancelAction::Interrupt).await.unwrap();
     client.delete_run(RUN).await.unwrap();
     let failed = RunSearchRequest { status: Some(RunStatus::Error), ..Default::default() };
@@ -218,9 +218,9 @@ async fn runs_are_asked_for_with_a_thread_and_without() {
     let on_thread = NewRun::of("echo").on_new_thread("t").input(value!(7));
     client.create_run(on_thread.clone()).await.unwrap();
     client.run_and_wait(on_thread).await.unwrap();
-    let at = RunAt::on("t", "r");
+    let at = RunAt::on_thread("t", "r");
     client.run(at.clone()).await.unwrap();
-    client.resume(at.clone(), Resume::with(value!(true)).of_type("approval")).await.unwrap();
+    client.resume(at.clone(), Resume::new(value!(true)).of_type("approval")).await.unwrap();
     client.cancel(at.clone(), true, CancelAction::Rollback).await.unwrap();
     client.delete_run(at).await.unwrap();
     let at = format!("/runs/{RUN}");

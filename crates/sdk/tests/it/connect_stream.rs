@@ -37,7 +37,7 @@ fn sse(of: &[(&str, String)]) -> String {
 }
 
 /// Reads a stream to its end and returns its events in short form.
-async fn told(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
+async fn collect_events(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
     let mut told = Vec::new();
     while let Some(streamed) = stream.next().await? {
         let read: StreamPayload = serde_json::from_str(&streamed.json).unwrap();
@@ -80,7 +80,7 @@ async fn a_stream_is_asked_for_what_was_missed() {
     ]);
     let new = new().streaming([StreamMode::Values, StreamMode::Custom]);
     let mut stream = client(&script).run_stream(new).await.unwrap();
-    let told = told(&mut stream).await.unwrap();
+    let told = collect_events(&mut stream).await.unwrap();
     assert_eq!(told, ["pending a", r#"{"n":2}"#, "pending ab", r#"{"n":4}"#, "success abc"]);
     assert_eq!((stream.run(), stream.cursor()), (Some(RunAt::from(RUN)), Some("5")));
     assert!(stream.next().await.unwrap().is_none());
@@ -99,8 +99,8 @@ async fn a_run_that_only_a_header_named_is_found_again() {
         events(&sse(&[("1", values("success", "x"))]), false),
     ]);
     let mut stream = client(&script).run_stream(new().on_thread("t")).await.unwrap();
-    assert_eq!(stream.run(), Some(RunAt::on("t", RUN)));
-    assert_eq!(told(&mut stream).await.unwrap(), ["success x"]);
+    assert_eq!(stream.run(), Some(RunAt::on_thread("t", RUN)));
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success x"]);
     let asked = &script.requests()[1];
     assert_eq!(paths(&script)[1], format!("GET /threads/t/runs/{RUN}/stream"));
     assert_eq!(header(asked, "last-event-id"), Some("0"), "everything that there is");
@@ -110,12 +110,12 @@ async fn a_run_that_only_a_header_named_is_found_again() {
 async fn a_run_with_a_key_is_asked_for_again_and_one_without_is_lost() {
     let script =
         Script::new(vec![events("", true), events(&sse(&[("1", values("success", "x"))]), false)]);
-    let mut stream = client(&script).run_stream(new().once("k")).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["success x"]);
+    let mut stream = client(&script).run_stream(new().idempotency_key("k")).await.unwrap();
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success x"]);
     assert_eq!(paths(&script), ["POST /runs/stream"; 2]);
     let script = Script::new(vec![events("", true)]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    let error = told(&mut stream).await.unwrap_err();
+    let error = collect_events(&mut stream).await.unwrap_err();
     assert_eq!(error.to_string(), "the connection was reset");
 }
 
@@ -130,7 +130,7 @@ async fn what_a_server_repeats_is_given_once_and_ids_may_start_again() {
         events(&sse(&anew), false),
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    let told = told(&mut stream).await.unwrap();
+    let told = collect_events(&mut stream).await.unwrap();
     let all = ["pending a", r#"{"n":2}"#, r#"{"n":3}"#, "pending abc", "success abcd"];
     assert_eq!(told, all);
 }
@@ -144,7 +144,7 @@ async fn a_heartbeat_that_swallows_an_id_costs_no_event() {
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
     assert_eq!(
-        told(&mut stream).await.unwrap(),
+        collect_events(&mut stream).await.unwrap(),
         ["pending a", "pending a", "pending b", "success b"]
     );
     assert_eq!(header(&script.requests()[1], "last-event-id"), Some("3"));
@@ -167,7 +167,7 @@ async fn a_stream_without_a_last_event_is_given_one() {
             waited(status, output),
         ]);
         let mut stream = client(&script).run_stream(new()).await.unwrap();
-        assert_eq!(told(&mut stream).await.unwrap(), ["pending a", last]);
+        assert_eq!(collect_events(&mut stream).await.unwrap(), ["pending a", last]);
         assert_eq!(
             paths(&script)[1..],
             [format!("GET /runs/{RUN}"), format!("GET /runs/{RUN}/wait")]
@@ -180,7 +180,7 @@ async fn a_stream_that_never_ends_is_left_behind_its_error() {
     let text = sse(&[("1", fails()), ("1", fails()), ("2", fails())]);
     let script = Script::new(vec![events(&format!("{text}::::"), true)]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["error boom"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["error boom"]);
     assert_eq!(script.requests().len(), 1);
 }
 
@@ -196,7 +196,7 @@ async fn a_stream_that_stays_silent_is_asked_about() {
         success(),
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["pending a", "success done"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["pending a", "success done"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,14 +205,14 @@ async fn a_run_that_streams_nothing_is_waited_for() {
     let pending = || json(200, &run("pending"));
     let script = Script::new(vec![nothing(), pending(), nothing(), pending(), success()]);
     let mut stream = client(&script).join(RUN, None);
-    assert_eq!(told(&mut stream).await.unwrap(), ["success done"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success done"]);
     // The same holds for a server without streams.
     let missing = || json(500, r#"{"detail":"Not implemented"}"#);
     let script = Script::new(vec![missing(), success(), missing(), success()]);
     let on_thread = client(&script).run_stream(new().on_thread("t")).await;
-    assert_eq!(told(&mut on_thread.unwrap()).await.unwrap(), ["success done"]);
-    let mut joined = client(&script).join(RunAt::on("t", RUN), Some("7"));
-    assert_eq!(told(&mut joined).await.unwrap(), ["success done"]);
+    assert_eq!(collect_events(&mut on_thread.unwrap()).await.unwrap(), ["success done"]);
+    let mut joined = client(&script).join(RunAt::on_thread("t", RUN), Some("7"));
+    assert_eq!(collect_events(&mut joined).await.unwrap(), ["success done"]);
     let at = format!("/threads/t/runs/{RUN}");
     let asked = [
         "POST /threads/t/runs/stream".to_owned(),
@@ -232,7 +232,7 @@ async fn an_agent_that_does_not_stream_is_waited_for_unless_a_mode_was_asked_for
     };
     let script = Script::new(vec![refused(), success(), refused()]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["success done"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success done"]);
     let asked = new().streaming([StreamMode::Custom]);
     let error = client(&script).run_stream(asked).await.unwrap_err();
     assert_eq!(error.code(), Some("stream_mode_not_supported"));
@@ -250,13 +250,16 @@ async fn a_question_ends_the_stream_and_an_answer_goes_on_with_it() {
         events(&sse(&[("4", values("success", "b"))]), false),
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["pending a", r#"{"approval":{"q":"one"}}"#]);
-    stream.resume(Resume::with(serde_json::json!(0))).await.unwrap_err();
+    assert_eq!(
+        collect_events(&mut stream).await.unwrap(),
+        ["pending a", r#"{"approval":{"q":"one"}}"#]
+    );
+    stream.resume(Resume::new(serde_json::json!(0))).await.unwrap_err();
     assert!(stream.next().await.unwrap().is_none(), "a refused answer changes nothing");
-    stream.resume(Resume::with(serde_json::json!(1))).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), [r#"{"approval":{"q":"two"}}"#]);
-    stream.resume(Resume::with(serde_json::json!(2))).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["success b"]);
+    stream.resume(Resume::new(serde_json::json!(1))).await.unwrap();
+    assert_eq!(collect_events(&mut stream).await.unwrap(), [r#"{"approval":{"q":"two"}}"#]);
+    stream.resume(Resume::new(serde_json::json!(2))).await.unwrap();
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success b"]);
     assert_eq!(header(&script.requests()[3], "last-event-id"), Some("2"));
 }
 
@@ -272,9 +275,9 @@ async fn a_question_that_somebody_else_answers_is_waited_behind() {
         events(&sse(&[("3", values("success", "b"))]), false),
     ]);
     let mut stream = client(&script).join(RUN, None);
-    assert_eq!(told(&mut stream).await.unwrap(), [r#"{"approval":{"q":"one"}}"#]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), [r#"{"approval":{"q":"one"}}"#]);
     stream.wait_on();
-    assert_eq!(told(&mut stream).await.unwrap(), ["success b"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success b"]);
     stream.wait_on();
     assert!(stream.next().await.unwrap().is_none());
 }
@@ -285,9 +288,9 @@ async fn an_answered_run_is_streamed_from_then_on() {
         json(200, &run("pending")),
         events(&sse(&[("8", values("success", "b"))]), false),
     ]);
-    let answer = Resume::with(serde_json::json!({ "ok": true }));
+    let answer = Resume::new(serde_json::json!({ "ok": true }));
     let mut stream = client(&script).resume_stream(RUN, answer).await.unwrap();
-    assert_eq!(told(&mut stream).await.unwrap(), ["success b"]);
+    assert_eq!(collect_events(&mut stream).await.unwrap(), ["success b"]);
     assert_eq!(header(&script.requests()[1], "last-event-id"), None);
 }
 
@@ -297,7 +300,7 @@ async fn attempts_are_bounded_and_a_run_that_is_gone_is_told() {
     lost.extend((0..20).map(|_| Err(TransportError::new("connection refused"))));
     let script = Script::new(lost);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    let error = told(&mut stream).await.unwrap_err();
+    let error = collect_events(&mut stream).await.unwrap_err();
     assert_eq!(error.to_string(), "connection refused");
     assert_eq!(script.requests().len(), 1 + 10);
 
@@ -306,7 +309,7 @@ async fn attempts_are_bounded_and_a_run_that_is_gone_is_told() {
         json(404, r#"{"code":"run_not_found","errcode":4043,"description":"there is no run"}"#),
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
-    let error = told(&mut stream).await.unwrap_err();
+    let error = collect_events(&mut stream).await.unwrap_err();
     assert_eq!(error.code(), Some("run_not_found"));
 
     let script = Script::new(vec![json(200, "{}")]);

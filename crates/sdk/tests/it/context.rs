@@ -153,7 +153,7 @@ async fn a_message_is_repeated_with_its_parts_and_its_own_times() {
         role: Role::User,
         parts: vec![
             Part::text("Howdy!"),
-            Part::bytes("image/png", "x").named("a.png"),
+            Part::bytes("image/png", "x").with_name("a.png"),
             Part::url("application/pdf", "https://example.org/a.pdf"),
         ],
         created_at: at(1_700_000_000_133_102),
@@ -231,8 +231,8 @@ async fn a_message_can_be_asked_for_without_a_word_and_may_have_no_parts() {
     })
     .await
     .unwrap();
-    assert_eq!(recorder.asked()[0].kind, InterruptKind::Message);
-    assert_eq!(recorder.asked()[0].prompt, []);
+    assert_eq!(recorder.questions()[0].kind, InterruptKind::Message);
+    assert_eq!(recorder.questions()[0].prompt, []);
 
     let Outcome::Suspended { interrupt, .. } =
         Outcome::suspended(Question::message(""), ()).unwrap()
@@ -288,7 +288,7 @@ async fn several_tasks_speak_through_a_log_that_is_behind() {
             })
             .collect();
         for task in tasks {
-            task.await.map_err(|_| AgentError::failed("a task was lost"))??;
+            task.await.map_err(|_| AgentError::agent_failed("a task was lost"))??;
         }
         Ok(Outcome::Completed)
     };
@@ -353,7 +353,7 @@ async fn a_permission_is_never_given_by_a_time_out() {
         })
         .await
         .unwrap();
-        let asked = recorder.asked().remove(0);
+        let asked = recorder.questions().remove(0);
         assert_eq!(asked.survives, Survives::Process);
         let effects: Vec<_> = asked.options.iter().map(|option| option.effect).collect();
         assert_eq!(effects, [Effect::Allow, Effect::Reject], "{resolution:?}");
@@ -387,7 +387,7 @@ async fn answers_come_back_typed_and_cancelled_questions_stop_the_agent() {
     })
     .await;
     assert!(outcome.unwrap_err().is_stopped());
-    let form = recorder.asked()[0].schema.as_ref().map(Json::to_value).unwrap();
+    let form = recorder.questions()[0].schema.as_ref().map(Json::to_value).unwrap();
     assert_eq!(form["required"], json!(["seats"]));
 }
 

@@ -52,7 +52,8 @@ async fn files_and_terminals_of_the_editor_are_used_in_its_words() {
     assert_eq!(editor.read_text_file("/a").await.unwrap(), "words");
     editor.read_lines("/a", 3, 2).await.unwrap();
     editor.write_text_file("/a", "more").await.unwrap();
-    let terminal = editor.run(Run::shell("make").env("A", "1").cwd("/w").keeping(9)).await.unwrap();
+    let terminal =
+        editor.run(Run::shell("make").env("A", "1").cwd("/w").max_output_bytes(9)).await.unwrap();
     let output = terminal.output().await.unwrap();
     assert_eq!((output.text.as_str(), output.is_cut), ("built", true));
     assert!(output.exit.unwrap().is_success());

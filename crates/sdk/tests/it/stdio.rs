@@ -10,7 +10,7 @@ use trilogue_sdk::agent_client::wire::{
 };
 use trilogue_sdk::agent_client::{
     Client, ClientHandler, ErrorObject, Options, Prompt, RejectAll, Session, SessionOptions,
-    StopReason, TurnEnd, Update, allowing_once,
+    StopReason, TurnEnd, Update, allow_once,
 };
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::{PlanEntry, stdio};
@@ -61,7 +61,8 @@ fn puppet() -> impl Agent {
             }
             "loud?" => context.text(format!("{:?}", context.config_json())).await?,
             "read" => {
-                let editor = context.editor().ok_or_else(|| AgentError::failed("no editor"))?;
+                let editor =
+                    context.editor().ok_or_else(|| AgentError::agent_failed("no editor"))?;
                 context.text(editor.read_text_file("/a").await?).await?;
             }
             "wait" => {
@@ -88,7 +89,7 @@ async fn connect(handler: impl ClientHandler) -> (Client, JoinHandle<Result<(), 
 }
 
 async fn session(handler: impl ClientHandler) -> Session {
-    connect(handler).await.0.new_session(SessionOptions::at("/work")).await.unwrap()
+    connect(handler).await.0.new_session(SessionOptions::new("/work")).await.unwrap()
 }
 
 async fn prompt(session: &Session, text: &str) -> (TurnEnd, Vec<Update>) {
@@ -160,7 +161,7 @@ impl ClientHandler for AllowAll {
 
     async fn permission(&self, request: RequestPermissionRequest) -> RequestPermissionResponse {
         assert_eq!(request.tool_call.title.as_deref(), Some("May I?"));
-        allowing_once(&request)
+        allow_once(&request)
     }
 
     async fn read_text_file(
@@ -200,7 +201,7 @@ async fn a_session_keeps_its_history_state_and_options() {
     let session = session(RejectAll).await;
     assert_eq!(reply(&session, "count").await, "0 0");
     assert_eq!(reply(&session, "count").await, "1 2");
-    let other = session.client().new_session(SessionOptions::at("/work")).await.unwrap();
+    let other = session.client().new_session(SessionOptions::new("/work")).await.unwrap();
     assert_eq!(reply(&other, "count").await, "0 0");
     assert_eq!(reply(&session, "loud?").await, "None");
 }
@@ -208,7 +209,7 @@ async fn a_session_keeps_its_history_state_and_options() {
 #[tokio::test]
 async fn turns_are_cancelled_and_fail_alone() {
     let (client, serving) = connect(RejectAll).await;
-    let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
+    let session = client.new_session(SessionOptions::new("/work")).await.unwrap();
     let mut turn = session.prompt("wait").await.unwrap();
     assert_eq!(turn.next().await.unwrap().unwrap().text(), "Waiting.");
     turn.cancel().await.unwrap();

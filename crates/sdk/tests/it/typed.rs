@@ -54,7 +54,7 @@ fn card() -> AgentCard {
         .unwrap()
 }
 
-fn given(json: &Option<Json>) -> Value {
+fn json_value(json: &Option<Json>) -> Value {
     json.as_ref().map(Json::to_value).unwrap()
 }
 
@@ -76,9 +76,9 @@ fn references(schema: &Value) -> Vec<String> {
 fn schemas_of_types_are_closed() {
     let card = card();
     let InputKind::Schema(input) = &card.input else { panic!("{:?}", card.input) };
-    let mut schemas = vec![input.to_value(), given(&card.output_schema)];
-    schemas.extend([given(&card.config_schema), given(&card.state_schema)]);
-    schemas.push(given(&card.update_schema));
+    let mut schemas = vec![input.to_value(), json_value(&card.output_schema)];
+    schemas.extend([json_value(&card.config_schema), json_value(&card.state_schema)]);
+    schemas.push(json_value(&card.update_schema));
     for declared in &card.interrupts {
         schemas.extend([declared.payload_schema.to_value(), declared.answer_schema.to_value()]);
     }
@@ -99,8 +99,8 @@ fn schemas_of_types_are_closed() {
 #[test]
 fn what_is_read_may_leave_out_what_is_written() {
     let card = card();
-    assert_eq!(given(&card.output_schema)["required"], json!(["count", "note"]));
-    let state = given(&card.state_schema);
+    assert_eq!(json_value(&card.output_schema)["required"], json!(["count", "note"]));
+    let state = json_value(&card.state_schema);
     assert_eq!(state["required"], json!(["name"]));
     assert_eq!(state["properties"]["reports"]["description"], "The people below this one.");
     let payload = card.interrupts[0].payload_schema.to_value();

@@ -17,7 +17,7 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::{Scope, ThreadKey};
 
-use super::{closed, damaged, no_thread};
+use super::{closed_error, damaged, no_thread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 /// The shortest interval between two probes of a full disk.
@@ -74,7 +74,7 @@ impl OwnedRow for ThreadRow {
     }
 
     fn is_seen(&self, scope: &Scope) -> bool {
-        scope.sees(&self.tenant, &self.owner)
+        scope.can_see(&self.tenant, &self.owner)
     }
 }
 
@@ -84,7 +84,7 @@ impl OwnedRow for RunRow {
     }
 
     fn is_seen(&self, scope: &Scope) -> bool {
-        scope.sees(&self.tenant, &self.principal)
+        scope.can_see(&self.tenant, &self.principal)
     }
 }
 
@@ -94,7 +94,7 @@ impl OwnedRow for InterruptRow {
     }
 
     fn is_seen(&self, scope: &Scope) -> bool {
-        scope.sees(&self.tenant, &self.principal)
+        scope.can_see(&self.tenant, &self.principal)
     }
 }
 
@@ -202,7 +202,7 @@ impl Health {
                 format!("the store '{path}' is damaged: {}", detail()),
             )
             .hint("stop the server and bring back a backup with: trilogue restore BACKUP"),
-            StoreState::Closed => closed(),
+            StoreState::Closed => closed_error(),
         })
     }
 

@@ -33,7 +33,7 @@ pub(crate) mod transfer;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
-pub(crate) fn closed() -> Error {
+pub(crate) fn closed_error() -> Error {
     Error::new(Code::ShuttingDown, "the store is closed")
 }
 

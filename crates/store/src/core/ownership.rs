@@ -76,7 +76,7 @@ pub enum AppendVerdict {
 
 /// How an owner ends after a failed append, after it has read its thread's row again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Departure {
+pub enum OwnerExit {
     /// Waiting work is checked again later, because no request may arrive that wakes it.
     WakeLater,
     /// The thread does not exist.
@@ -164,13 +164,13 @@ pub fn may_pass(failed: Code) -> bool {
 
 /// Decides how an owner ends, from the outcome of reading its thread's row again.
 #[must_use]
-pub fn departure(looked: Result<(), Code>) -> Departure {
+pub fn owner_exit(looked: Result<(), Code>) -> OwnerExit {
     match looked {
-        Ok(()) => Departure::WakeLater,
-        Err(Code::ThreadNotFound) => Departure::Gone,
-        Err(Code::ThreadElsewhere) => Departure::StepDown,
-        Err(failed) if may_pass(failed) => Departure::WakeLater,
-        Err(_) => Departure::Stuck,
+        Ok(()) => OwnerExit::WakeLater,
+        Err(Code::ThreadNotFound) => OwnerExit::Gone,
+        Err(Code::ThreadElsewhere) => OwnerExit::StepDown,
+        Err(failed) if may_pass(failed) => OwnerExit::WakeLater,
+        Err(_) => OwnerExit::Stuck,
     }
 }
 

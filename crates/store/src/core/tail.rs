@@ -55,7 +55,7 @@ struct NewestFrames {
     frames: VecDeque<Arc<Frame>>,
     bytes: usize,
     /// The mark of the append that ended the log, if another process published the newest frames.
-    told: Option<i64>,
+    remote_stamp: Option<i64>,
 }
 
 struct ReaderGuard {
@@ -87,7 +87,7 @@ impl Tails {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Attaches a reader. For the first reader of a thread, it also returns the number of the new entry: the caller then looks up the end of the log and passes it to [`Self::found`].
+    /// Attaches a reader. For the first reader of a thread, it also returns the number of the new entry: the caller then looks up the end of the log and passes it to [`Self::set_end`].
     pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey) -> (Tail, Option<u64>) {
         // Count the reader before the look-up: otherwise a commit between the two would not wake it.
         self.attached.fetch_add(1, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Tails {
     }
 
     /// Stores the end of a log, from a look-up for this entry, and wakes readers that did not know it.
-    pub(crate) fn found(&self, thread: ThreadKey, entry: u64, last: u64) {
+    pub(crate) fn set_end(&self, thread: ThreadKey, entry: u64, last: u64) {
         // Ignore a look-up for an earlier entry: commits may have followed it that the later entry did not see.
         let log = lock(&self.threads).get(&thread).and_then(|tail| {
             let is_same = tail.number == entry;
@@ -125,7 +125,7 @@ impl Tails {
     }
 
     /// Keeps durable frames and wakes the thread's readers.
-    pub(crate) fn committed(&self, thread: ThreadKey, last: u64, frames: &[Arc<Frame>]) {
+    pub(crate) fn publish_commit(&self, thread: ThreadKey, last: u64, frames: &[Arc<Frame>]) {
         self.keep(thread, frames);
         self.wake(thread, last);
     }
@@ -145,7 +145,7 @@ impl Tails {
                 self.trim(&mut kept, 0, 0);
             }
             self.extend(&mut kept, frames);
-            kept.told = None;
+            kept.remote_stamp = None;
             drop(kept);
             Arc::clone(&tail.log)
         };
@@ -153,7 +153,13 @@ impl Tails {
     }
 
     /// Takes what another process published about a thread: durable frames after which its log has this end and mark, or the end alone. Keeps the frames if they directly continue the log that is known here; otherwise readers read them from the store.
-    pub(crate) fn told(&self, thread: ThreadKey, last: u64, mark: i64, frames: &[Arc<Frame>]) {
+    pub(crate) fn receive_append(
+        &self,
+        thread: ThreadKey,
+        last: u64,
+        mark: i64,
+        frames: &[Arc<Frame>],
+    ) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -170,7 +176,7 @@ impl Tails {
                 && frames.last().is_some_and(|frame| frame.last() == last);
             if is_next && log.is_known.load(Ordering::Acquire) && kept.is_continued_by(frames) {
                 self.extend(&mut kept, frames);
-                kept.told = Some(mark);
+                kept.remote_stamp = Some(mark);
             } else {
                 // The kept frames end before that, so the next ones would not join them.
                 self.trim(&mut kept, 0, 0);
@@ -182,24 +188,24 @@ impl Tails {
     }
 
     /// Compares a log with its end and mark in the store. If the marks differ, forgets the frames that another process published: that process may have removed some since.
-    pub(crate) fn looked_up(&self, thread: ThreadKey, last: u64, mark: i64) {
+    pub(crate) fn reconcile_end(&self, thread: ThreadKey, last: u64, mark: i64) {
         let Some(log) = self.log(thread) else { return };
         {
             let mut kept = lock(&log.kept);
             let is_same_end = kept.frames.back().is_some_and(|frame| frame.last() == last);
-            if is_same_end && kept.told.is_some_and(|told| told != mark) {
+            if is_same_end && kept.remote_stamp.is_some_and(|told| told != mark) {
                 self.trim(&mut kept, 0, 0);
             }
         }
-        self.continued(thread, last);
+        self.advance_end(thread, last);
     }
 
     /// Forgets all frames that other processes published, because some of their messages were lost.
-    pub(crate) fn forget_told(&self) {
+    pub(crate) fn forget_remote_frames(&self) {
         let logs: Vec<_> = lock(&self.threads).values().map(|tail| Arc::clone(&tail.log)).collect();
         for log in logs {
             let mut kept = lock(&log.kept);
-            if kept.told.is_some() {
+            if kept.remote_stamp.is_some() {
                 self.trim(&mut kept, 0, 0);
             }
         }
@@ -240,23 +246,23 @@ impl Tails {
     }
 
     /// Forgets a thread's frames after some were removed, and wakes its readers: the store has the remaining ones up to `last`.
-    pub(crate) fn removed(&self, thread: ThreadKey, last: u64) {
+    pub(crate) fn forget_frames(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         self.trim(&mut lock(&log.kept), 0, 0);
         log.committed.send_modify(|committed| *committed = last.max(*committed));
     }
 
     /// The threads with readers, and the ends of their logs that are known here.
-    pub(crate) fn attached(&self) -> Vec<(ThreadKey, u64)> {
+    pub(crate) fn threads_with_readers(&self) -> Vec<(ThreadKey, u64)> {
         let threads = lock(&self.threads);
         threads.iter().map(|(key, tail)| (*key, *tail.log.committed.borrow())).collect()
     }
 
     /// Wakes the readers of a log that another process has continued up to `last`. Forgets the kept frames: they end earlier, so the next ones would not join them.
-    pub(crate) fn continued(&self, thread: ThreadKey, last: u64) {
+    pub(crate) fn advance_end(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         if *log.committed.borrow() < last {
-            self.removed(thread, last);
+            self.forget_frames(thread, last);
         }
     }
 
@@ -271,7 +277,7 @@ impl Tails {
     }
 
     /// Drops a removed thread. Its readers' channels close.
-    pub(crate) fn ended(&self, thread: ThreadKey) {
+    pub(crate) fn remove_thread(&self, thread: ThreadKey) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -346,7 +352,7 @@ impl Tails {
             self.bytes.fetch_sub(frame.bytes().len(), Ordering::Relaxed);
         }
         if kept.frames.is_empty() {
-            kept.told = None;
+            kept.remote_stamp = None;
         }
     }
 

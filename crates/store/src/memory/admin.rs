@@ -25,7 +25,7 @@ impl Admin for MemoryStore {
         Ok(Stats {
             threads: state.threads.len() as u64,
             runs: state.runs.len() as u64,
-            bytes: state.held() as u64,
+            bytes: state.total_bytes() as u64,
             cache_bytes: self.inner.tails.bytes() as u64,
             quarantined: state.quarantine.len(),
             lost_commits: 0,

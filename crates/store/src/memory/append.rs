@@ -116,7 +116,7 @@ impl Append for MemoryStore {
 impl MemoryStore {
     pub(super) fn check_room(&self, state: &State, is_vital: bool) -> Result<()> {
         let most = self.inner.options.max_bytes.saturating_mul(REFUSING_FACTOR);
-        if is_vital || state.held() <= most {
+        if is_vital || state.total_bytes() <= most {
             return Ok(());
         }
         Err(Error::new(

@@ -47,7 +47,7 @@ impl ConfigurationRows {
     ) -> Option<(i64, &ConfigurationRow)> {
         let key = *self.by_id.get(&(scope.tenant.clone(), id.clone()))?;
         let row = self.rows.get(&key)?;
-        scope.sees(&row.tenant, &row.owner).then_some((key, &**row))
+        scope.can_see(&row.tenant, &row.owner).then_some((key, &**row))
     }
 
     pub(super) fn replace(&mut self, scope: &Scope, row: ConfigurationRow) -> bool {

@@ -33,7 +33,7 @@ impl State {
             };
             self.evict_run(place, run);
         }
-        while self.held() > options.max_bytes {
+        while self.total_bytes() > options.max_bytes {
             match self.oldest() {
                 Some(EvictionTarget::Run(place, run)) => self.evict_run(place, run),
                 Some(EvictionTarget::Thread(place, thread)) => {

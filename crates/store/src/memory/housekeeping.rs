@@ -106,7 +106,7 @@ impl Housekeeping for MemoryStore {
         let mut state = self.open()?;
         let found = state.threads.values().map(|thread| &thread.row).find(|row| {
             row.id == *id
-                && scope.sees(&row.tenant, &row.owner)
+                && scope.can_see(&row.tenant, &row.owner)
                 && state.quarantine.check(row.key).is_err()
         });
         let Some(key) = found.map(|row| row.key) else { return Ok(None) };

@@ -33,7 +33,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 
 use self::state::State;
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::core::sign_in::SignInLinks;
 use crate::core::tail::Tails;
 
@@ -97,7 +97,7 @@ impl MemoryStore {
     fn open(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.inner.lock();
         if state.is_closed {
-            return Err(closed());
+            return Err(closed_error());
         }
         Ok(state)
     }

@@ -63,7 +63,7 @@ impl Queue for MemoryStore {
         Ok(is_back)
     }
 
-    fn offered(&self) -> Arc<Notify> {
+    fn offer_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.inner.offered)
     }
 }

@@ -107,7 +107,7 @@ impl QueueEntries {
         self.dead.range(..before).rev().filter_map(|id| {
             let entry = self.entries.get(id)?;
             let is_shown = entry.item.kind == QueueKind::Callback
-                && scope.sees(&entry.item.tenant, &entry.item.principal);
+                && scope.can_see(&entry.item.tenant, &entry.item.principal);
             is_shown.then_some((*id, entry))
         })
     }
@@ -157,7 +157,7 @@ impl QueueEntries {
 
     pub(super) fn revive(&mut self, scope: &Scope, id: i64, now: Timestamp) -> bool {
         let is_seen = |entry: &QueueEntry| {
-            entry.is_dead && scope.sees(&entry.item.tenant, &entry.item.principal)
+            entry.is_dead && scope.can_see(&entry.item.tenant, &entry.item.principal)
         };
         if !self.entries.get(&id).is_some_and(is_seen) {
             return false;

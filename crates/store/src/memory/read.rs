@@ -51,7 +51,7 @@ impl Read for MemoryStore {
         let state = self.open()?;
         let is_seen = |key: &ThreadKey| {
             let thread = state.threads.get(key);
-            thread.is_some_and(|thread| scope.sees(&thread.row.tenant, &thread.row.owner))
+            thread.is_some_and(|thread| scope.can_see(&thread.row.tenant, &thread.row.owner))
                 && state.quarantine.check(*key).is_ok()
         };
         let stands = |key: &ThreadKey| {
@@ -73,7 +73,7 @@ impl Read for MemoryStore {
             };
             let rows = tenant.listed.range(..ThreadKey(page.before())).rev();
             let rows = rows.filter_map(|key| state.threads.get(key));
-            let rows = rows.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
+            let rows = rows.filter(|thread| scope.can_see(&thread.row.tenant, &thread.row.owner));
             let is_plain = *filter == ThreadFilter::default();
             let limit = if is_plain { page.rows_read() } else { usize::MAX };
             let beside = |thread: &ThreadEntry| {
@@ -137,7 +137,7 @@ impl Read for MemoryStore {
             let rows = keys.range(..before).rev();
             let rows = rows.filter_map(|key| state.runs.get(key)).map(|run| &run.row);
             let rows = rows.filter(|row| {
-                scope.sees(&row.tenant, &row.principal)
+                scope.can_see(&row.tenant, &row.principal)
                     && filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
                     && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
             });
@@ -174,7 +174,7 @@ impl Read for MemoryStore {
         let rows = tenant.interrupt_keys.range(..page.before()).rev();
         let rows = rows.filter_map(|key| Some((*key, state.interrupts.get(key)?)));
         let rows = rows.filter(|(_, row)| {
-            scope.sees(&row.tenant, &row.principal)
+            scope.can_see(&row.tenant, &row.principal)
                 && filter.thread.as_ref().is_none_or(|id| *id == row.thread_id)
                 && filter.run.as_ref().is_none_or(|id| *id == row.run_id)
                 && !(filter.pending && row.resolution.is_some())
@@ -188,7 +188,7 @@ impl Read for MemoryStore {
         Ok(pages.finish().map(|row| InterruptRow::clone(row)))
     }
 
-    async fn meant_ids(
+    async fn resolve_short_id(
         &self,
         scope: &Scope,
         kind: IdKind,
@@ -197,8 +197,8 @@ impl Read for MemoryStore {
     ) -> Result<Vec<String>> {
         let state = self.open()?;
         let Some(tenant) = state.tenants.get(&scope.tenant) else { return Ok(Vec::new()) };
-        let sees = |owner: &PrincipalId| scope.sees(&scope.tenant, owner);
-        let means = |id: &str| short.means(id);
+        let sees = |owner: &PrincipalId| scope.can_see(&scope.tenant, owner);
+        let means = |id: &str| short.matches(id);
         let mut ids: Vec<&str> = match kind {
             IdKind::Thread => {
                 let meant = tenant.threads.iter().filter(|(id, _)| means(id.as_str()));
@@ -236,7 +236,7 @@ impl Read for MemoryStore {
         state.quarantine.check(thread.row.key)?;
         let Some(held) = thread.messages.get(id) else { return Ok(None) };
         let creator = state.runs.get(&held.row.run).map(|run| &run.row.principal);
-        let is_seen = creator.is_some_and(|creator| scope.sees(&held.row.tenant, creator));
+        let is_seen = creator.is_some_and(|creator| scope.can_see(&held.row.tenant, creator));
         Ok(is_seen.then(|| MessageRow::clone(&held.row)))
     }
 
@@ -332,7 +332,7 @@ impl Read for MemoryStore {
         let (tail, first) = self.inner.tails.attach(thread);
         if let Some(entry) = first {
             let last = self.inner.lock().threads.get(&thread).map_or(0, |held| held.last);
-            self.inner.tails.found(thread, entry, last);
+            self.inner.tails.set_end(thread, entry, last);
         }
         tail
     }

@@ -98,7 +98,7 @@ impl State {
     pub(super) fn visible_thread(&self, scope: &Scope, id: &ThreadId) -> Option<&ThreadEntry> {
         let key = self.tenants.get(&scope.tenant)?.threads.get(id)?;
         let thread = self.threads.get(key)?;
-        scope.sees(&thread.row.tenant, &thread.row.owner).then_some(thread)
+        scope.can_see(&thread.row.tenant, &thread.row.owner).then_some(thread)
     }
 
     pub(super) fn next_place(&mut self) -> u64 {
@@ -106,7 +106,7 @@ impl State {
         self.last_place
     }
 
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn total_bytes(&self) -> usize {
         self.bytes + self.blobs.bytes() + self.queue.bytes() + self.configurations.bytes()
     }
 }

@@ -146,7 +146,7 @@ impl State {
             self.removed.frames.extend(thread.frames.remove(first));
         }
         if !parts.frames.is_empty() {
-            self.tails.removed(key, thread.last);
+            self.tails.forget_frames(key, thread.last);
         }
         for checkpoint in &parts.checkpoints {
             if let Some(row) = self.checkpoints.get_mut(checkpoint) {
@@ -190,7 +190,7 @@ impl State {
         for blob in &thread.own_blobs {
             self.blobs.unname(&thread.row.tenant, blob);
         }
-        self.tails.ended(key);
+        self.tails.remove_thread(key);
         if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
             tenant.threads.remove(&thread.row.id);
             tenant.listed.remove(&key);

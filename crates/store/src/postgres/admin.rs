@@ -71,11 +71,13 @@ impl Admin for PostgresStore {
             .await
     }
 
-    async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
+    async fn publish_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
         let database = &self.database;
         let (Some(node), agents) = (&database.node, &agents) else { return Ok(()) };
         database
-            .write(|conn| async move { agents::tell(&conn, &node.told, &node.id, agents).await })
+            .write(|conn| async move {
+                agents::publish(&conn, &node.published_agents, &node.id, agents).await
+            })
             .await
     }
 
@@ -86,7 +88,7 @@ impl Admin for PostgresStore {
     }
 
     fn node_name(&self, id: &str) -> Option<String> {
-        self.database.node.as_ref()?.told.node_name(id)
+        self.database.node.as_ref()?.published_agents.node_name(id)
     }
 
     async fn backup(&self, _to: &Path) -> Result<()> {

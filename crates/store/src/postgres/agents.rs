@@ -19,7 +19,7 @@ pub(super) const ADD_COLUMN: &str = "ALTER TABLE nodes ADD COLUMN agents JSONB";
 
 /// The agents that this node and the others have published.
 #[derive(Debug, Default)]
-pub(super) struct ToldAgents {
+pub(super) struct PublishedAgents {
     /// The agents of this node, in the form of the column. `None` until it publishes them.
     own: Mutex<Option<String>>,
     /// Whether the node's row has them.
@@ -77,9 +77,9 @@ const LACKED: &str = concat!(
     " WHERE thread = $1 AND ended_at IS NULL AND NOT own.agents ? agent LIMIT 1"
 );
 
-// === impl ToldAgents ===
+// === impl PublishedAgents ===
 
-impl ToldAgents {
+impl PublishedAgents {
     /// The agents of this node, in the form of the column. `None` until it publishes them.
     pub(super) fn own(&self) -> Option<String> {
         lock(&self.own).clone()
@@ -105,9 +105,9 @@ impl ToldAgents {
 }
 
 /// Publishes this node's agents to the other nodes.
-pub(super) async fn tell(
+pub(super) async fn publish(
     conn: &Connection,
-    told: &ToldAgents,
+    told: &PublishedAgents,
     id: &str,
     agents: &[NodeAgent],
 ) -> Result<(), PostgresError> {
@@ -115,7 +115,7 @@ pub(super) async fn tell(
     store(conn, told, id).await
 }
 
-async fn store(conn: &Connection, told: &ToldAgents, id: &str) -> Result<(), PostgresError> {
+async fn store(conn: &Connection, told: &PublishedAgents, id: &str) -> Result<(), PostgresError> {
     let Some(own) = told.own() else { return Ok(()) };
     told.is_stored.store(false, Ordering::Release);
     row::execute(conn, TELL, &[&id, &own]).await?;
@@ -128,7 +128,7 @@ async fn store(conn: &Connection, told: &ToldAgents, id: &str) -> Result<(), Pos
 /// Reads what the nodes have published. Logs their differences if these have changed.
 pub(super) async fn look(
     conn: &Connection,
-    told: &ToldAgents,
+    told: &PublishedAgents,
     (id, dead_after): (&str, f64),
 ) -> Result<(), PostgresError> {
     if !told.is_stored.load(Ordering::Acquire) {
@@ -161,7 +161,7 @@ pub(super) async fn look(
     Ok(())
 }
 
-fn log(told: &ToldAgents, now: Vec<AgentDifference>) {
+fn log(told: &PublishedAgents, now: Vec<AgentDifference>) {
     let mut logged = lock(&told.logged);
     for difference in now.iter().filter(|it| !logged.contains(it)) {
         let variants: Vec<_> = difference.variants.iter().map(|names| names.join(", ")).collect();
@@ -190,7 +190,7 @@ pub(super) async fn with_agent(
 /// Fails with `thread_elsewhere` if another live node has all agents of the thread's open runs and this one lacks some.
 pub(super) async fn check_take_over(
     conn: &Connection,
-    told: &ToldAgents,
+    told: &PublishedAgents,
     (id, dead_after): (&str, f64),
     thread: ThreadKey,
 ) -> Result<(), PostgresError> {

@@ -17,7 +17,7 @@ use super::node::Node;
 use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::ownership::{Acquisition, LogEnd, Ownership, acquisition};
-use crate::core::{closed, no_thread};
+use crate::core::{closed_error, no_thread};
 use crate::port::{Append, Batch, NodeAddress, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
@@ -60,23 +60,23 @@ impl Append for PostgresStore {
         }
         let permits = u32::try_from(bytes / PERMIT_BYTES).unwrap_or(u32::MAX);
         let room = Arc::clone(&database.room).acquire_many_owned(permits);
-        let room = room.await.map_err(|_| closed())?;
+        let room = room.await.map_err(|_| closed_error())?;
         let index = batch.thread.0.unsigned_abs() as usize % GROUP_WRITERS;
-        let writer = lock(&self.writers).get(index).cloned().ok_or_else(closed)?;
+        let writer = lock(&self.writers).get(index).cloned().ok_or_else(closed_error)?;
         let (reply, outcome) = oneshot::channel();
         let append = group_writer::StampedBatch {
             batch,
             bytes,
             stamp: KeyBlock::next(&database.keys.stamp),
         };
-        writer.send(QueuedAppend { append, reply, room }).await.map_err(|_| closed())?;
-        outcome.await.unwrap_or_else(|_| Err(closed()))
+        writer.send(QueuedAppend { append, reply, room }).await.map_err(|_| closed_error())?;
+        outcome.await.unwrap_or_else(|_| Err(closed_error()))
     }
 
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {
         let hashed = bytes.clone();
         let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
-        let blob = naming.await.unwrap_or_else(|_| Err(closed()))?;
+        let blob = naming.await.unwrap_or_else(|_| Err(closed_error()))?;
         blob::put(&self.database, tenant, &blob, &bytes).await?;
         Ok(blob)
     }
@@ -86,8 +86,9 @@ impl Append for PostgresStore {
         database.health.check_thread(thread)?;
         // Before the look-up: what this node writes meanwhile is behind what that finds.
         let known = database.acknowledged.end(thread);
-        let found =
-            database.read(|conn| async move { kept(&conn, database, thread, node, known).await });
+        let found = database.read(|conn| async move {
+            find_owned_thread(&conn, database, thread, node, known).await
+        });
         if let Some(kept) = found.await? {
             return Ok(kept);
         }
@@ -95,14 +96,16 @@ impl Append for PostgresStore {
             .write(|conn| async move { take_over(&conn, database, thread, node).await })
             .await?;
         // The frames in memory may end before those of another node.
-        database.tails.continued(thread, taken.last);
+        database.tails.advance_end(thread, taken.last);
         Ok(taken)
     }
 
     async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
         let database = &self.database;
         let Some(node) = &database.node else { return Ok(()) };
-        if database.is_draining() || !node.told.lacks(&thread.owner_node, agent.as_str()) {
+        if database.is_draining()
+            || !node.published_agents.lacks(&thread.owner_node, agent.as_str())
+        {
             return Ok(());
         }
         let key = thread.key;
@@ -110,14 +113,14 @@ impl Append for PostgresStore {
             take_idle(&conn, database, node, key, agent.as_str()).await
         });
         if let Some(last) = taken.await? {
-            database.tails.continued(key, last);
+            database.tails.advance_end(key, last);
         }
         Ok(())
     }
 }
 
 /// The thread, if the node owns it. A draining node gives up the threads that are requested from it.
-async fn kept(
+async fn find_owned_thread(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,
@@ -127,7 +130,7 @@ async fn kept(
     let ThreadHead { owner, end } = head(conn, thread, HEAD).await?;
     database.check_log(conn, thread, known, end).await?;
     if database.is_draining() {
-        let live = other(conn, database, &owner, node).await?;
+        let live = other_live_owner(conn, database, &owner, node).await?;
         let stand_in = stand_in(conn, database, thread).await?;
         let found = Ownership {
             is_ours: owner == node,
@@ -148,13 +151,13 @@ async fn kept(
     if owner != node {
         return Ok(None);
     }
-    let found = acquired(conn, database, thread, end.last).await?;
+    let found = load_owned_thread(conn, database, thread, end.last).await?;
     // One that was handed over to this node is taken over first.
     Ok(Some(found).filter(|found| found.thread.owner_node == node))
 }
 
 /// The owner of a thread, if it is alive and not `node`.
-async fn other(
+async fn other_live_owner(
     conn: &Connection,
     database: &Database,
     owner: &str,
@@ -179,8 +182,8 @@ async fn take_over(
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
     let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
-    let live = other(conn, database, &owner, node).await?;
-    let mut taken = acquired(conn, database, thread, end.last).await?;
+    let live = other_live_owner(conn, database, &owner, node).await?;
+    let mut taken = load_owned_thread(conn, database, thread, end.last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,
         is_owner_alive: live.is_some(),
@@ -191,7 +194,8 @@ async fn take_over(
         (Acquisition::Elsewhere, Some(owner)) => return Err(owner.elsewhere(owns).into()),
         (Acquisition::TakeOver { epoch }, _) => {
             if let Some(us) = database.node.as_ref().filter(|_| owner != node) {
-                agents::check_take_over(conn, &us.told, database.ownership(), thread).await?;
+                agents::check_take_over(conn, &us.published_agents, database.ownership(), thread)
+                    .await?;
             }
             assign(conn, &mut taken.thread, node, epoch).await?;
         }
@@ -220,7 +224,7 @@ async fn assign(
 }
 
 /// The rows of a thread whose log ends at `last`.
-async fn acquired(
+async fn load_owned_thread(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,
@@ -261,7 +265,7 @@ async fn take_idle(
     let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
         return Ok(None);
     };
-    let mut taken = acquired(conn, database, thread, end.last).await?;
+    let mut taken = load_owned_thread(conn, database, thread, end.last).await?;
     if !taken.open_runs.is_empty() {
         let name: &str = lacking.get(0);
         let message = format!(

@@ -107,7 +107,7 @@ impl Bucket {
             .with_retry(retry)
             .with_http_connector(Connector { connect_wait: options.connect_wait })
             .build()
-            .map_err(|error| refused(&explain(&error)))?;
+            .map_err(|error| invalid_bucket_error(&explain(&error)))?;
         Ok(Self { objects, shown: bucket.url.clone(), min_bytes: bucket.min_bytes })
     }
 
@@ -264,11 +264,11 @@ impl BucketAddress {
                 }),
             _ => None,
         };
-        parsed.ok_or_else(|| refused("its URL is not one of a bucket"))
+        parsed.ok_or_else(|| invalid_bucket_error("its URL is not one of a bucket"))
     }
 }
 
-fn refused(why: &str) -> Error {
+fn invalid_bucket_error(why: &str) -> Error {
     Error::new(Code::InvalidRequest, format!("the bucket of [store.blobs] cannot be used: {why}"))
         .hint("write the URL as https://HOST:PORT/BUCKET, or s3://BUCKET for Amazon's")
 }

@@ -74,7 +74,7 @@ impl Address {
             if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         // The parser's message names a key or what is missing, never a value.
         let config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
-            refused(&super::error::explain(&error)).hint(
+            invalid_url_error(&super::error::explain(&error)).hint(
                 "write it as postgres://USER@HOST:5432/DATABASE; percent-encode special characters",
             )
         })?;
@@ -86,13 +86,12 @@ impl Address {
             None => Tls::Verified(authorities),
             Some(other) => {
                 let message = format!("its sslmode '{}' is not supported", other.escape_debug());
-                return Err(refused(&message).hint("use 'verify-full' or 'disable'"));
+                return Err(invalid_url_error(&message).hint("use 'verify-full' or 'disable'"));
             }
         };
         if config.get_hosts().is_empty() {
-            return Err(
-                refused("it names no host").hint("write it as postgres://USER@HOST:5432/DATABASE")
-            );
+            return Err(invalid_url_error("it names no host")
+                .hint("write it as postgres://USER@HOST:5432/DATABASE"));
         }
         Ok(Self { config, tls })
     }
@@ -103,7 +102,7 @@ impl Address {
     }
 
     /// The address without anything secret, for people.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn redacted_url(&self) -> String {
         let ports = self.config.get_ports();
         let shown = |(index, host): (usize, &Host)| {
             let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
@@ -189,7 +188,7 @@ pub(super) fn client_config(authorities: Option<&PathBuf>) -> Result<ClientConfi
     match authorities {
         Some(path) => {
             let unreadable = |error: &dyn std::fmt::Display| {
-                refused(&format!(
+                invalid_url_error(&format!(
                     "the file '{}' of its sslrootcert cannot be read: {error}",
                     path.display()
                 ))
@@ -232,7 +231,7 @@ fn is_local_host(host: &Host) -> bool {
     }
 }
 
-fn refused(why: &str) -> Error {
+fn invalid_url_error(why: &str) -> Error {
     Error::new(Code::InvalidRequest, format!("the store URL 'postgres:…' cannot be used: {why}"))
 }
 
@@ -264,12 +263,12 @@ mod tests {
     #[test]
     fn what_is_shown_holds_no_secret() {
         let address = Address::parse("postgres://me:secret@db.example.com:6543/agents").unwrap();
-        assert_eq!(address.shown(), "postgres://db.example.com:6543/agents");
+        assert_eq!(address.redacted_url(), "postgres://db.example.com:6543/agents");
         let address = Address::parse("postgres://me:secret@a,b:2/agents").unwrap();
-        assert_eq!(address.shown(), "postgres://a:5432,b:2/agents");
+        assert_eq!(address.redacted_url(), "postgres://a:5432,b:2/agents");
         let address =
             Address::parse("postgres://me:secret@localhost:1/db?hostaddr=192.0.2.2").unwrap();
-        assert_eq!(address.shown(), "postgres://localhost:1/db?hostaddr=192.0.2.2");
+        assert_eq!(address.redacted_url(), "postgres://localhost:1/db?hostaddr=192.0.2.2");
     }
 
     /// The address is of this machine, in a form that does not look so: as that of another machine.

@@ -18,11 +18,11 @@ use super::clock::DatabaseClock;
 use super::connection::{Connection, READ_TIME};
 use super::disk_space::DiskSpace;
 use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
-use super::news::{LogRemoval, News, ToldAppend};
+use super::news::{AppendNotice, LogRemoval, News};
 use super::node::Node;
 use super::outage::{Outage, Retries};
 use super::primary_sessions::PrimarySessions;
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
 use crate::core::tail::Tails;
@@ -62,7 +62,7 @@ pub(super) struct Database {
     pub(super) node: Option<Node>,
     pub(super) news: Option<News>,
     /// Notes received from other nodes.
-    pub(super) heard: broadcast::Sender<PeerNews>,
+    pub(super) peer_news: broadcast::Sender<PeerNews>,
     pub(super) clock: Arc<DatabaseClock>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,
@@ -253,7 +253,7 @@ impl Database {
                 }
                 error
             }
-            PostgresError::Closed => closed(),
+            PostgresError::Closed => closed_error(),
             PostgresError::Uncertain(why) => {
                 self.outage.begin(&why);
                 let message = format!("the change may have been stored, or not: {why}");
@@ -341,7 +341,7 @@ impl Database {
         let Some(news) = &self.news else { return };
         let told = batches.filter_map(|(batch, stamp)| {
             let removal = removal(batch);
-            (removal.is_some() || !batch.frames.is_empty()).then(|| ToldAppend {
+            (removal.is_some() || !batch.frames.is_empty()).then(|| AppendNotice {
                 thread: batch.thread,
                 last: batch.last(),
                 stamp,
@@ -349,20 +349,20 @@ impl Database {
                 frames: batch.frames.clone(),
             })
         });
-        news.tell(told.collect());
+        news.publish_appends(told.collect());
     }
 
     /// Announces removed threads to the other nodes.
     fn announce_gone(&self, threads: &[ThreadKey]) {
         let Some(news) = &self.news else { return };
-        let told = threads.iter().map(|thread| ToldAppend {
+        let told = threads.iter().map(|thread| AppendNotice {
             thread: *thread,
             last: 0,
             stamp: 0,
             removal: Some(LogRemoval::Thread),
             frames: Vec::new(),
         });
-        news.tell(told.collect());
+        news.publish_appends(told.collect());
     }
 
     /// Keeps durable frames for readers, and wakes the readers.
@@ -370,10 +370,10 @@ impl Database {
         let last = batch.last();
         if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
             // Readers never see frames of a batch that also removed their run.
-            self.tails.removed(batch.thread, last);
+            self.tails.forget_frames(batch.thread, last);
             self.objects_fell_due.notify_one();
         } else if !batch.frames.is_empty() {
-            self.tails.committed(batch.thread, last, &batch.frames);
+            self.tails.publish_commit(batch.thread, last, &batch.frames);
         }
         for change in &batch.changes {
             match change {
@@ -394,7 +394,7 @@ impl Database {
     pub(super) fn forget(&self, thread: ThreadKey) {
         self.acknowledged.forget(thread);
         self.objects_fell_due.notify_one();
-        self.tails.ended(thread);
+        self.tails.remove_thread(thread);
         self.health.quarantine.remove(thread);
     }
 }

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::database::{Database, MAX_CONFLICTS};
 use super::error::Remedy;
 use super::group::{self, GroupFailure};
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::port::{Batch, Change};
 
 /// The most appends of one transaction.
@@ -216,7 +216,7 @@ impl Drop for GroupWriter {
         self.inbox.close();
         let next = self.next.take().into_iter();
         for queued in next.chain(std::iter::from_fn(|| self.inbox.try_recv().ok())) {
-            drop(queued.reply.send(Err(closed())));
+            drop(queued.reply.send(Err(closed_error())));
         }
     }
 }

@@ -193,7 +193,7 @@ async fn write_part(conn: &Connection, part: &CopyPart) -> Result<(), PostgresEr
         CopyPart::Heads(rows) => send_all(conn, &[RowStatement::new(HEADS, numbers(rows))]).await,
         CopyPart::Gaps(rows) => send_all(conn, &[RowStatement::new(GAPS, numbers(rows))]).await,
         CopyPart::Queue(entries) => {
-            let statements: Vec<_> = entries.iter().map(queue::settled).collect();
+            let statements: Vec<_> = entries.iter().map(queue::entry_statement).collect();
             send_all(conn, &statements).await
         }
         CopyPart::Tokens(rows) => send_all(conn, &inserts(&tokens::PUT, rows)).await,

@@ -42,7 +42,7 @@ struct RowParts<'a, R> {
 }
 
 /// The conditions of a filter that the database does not check.
-trait Residual {
+trait PostFilter {
     type Row: TableRow + PageRow;
 
     /// Whether the database checks all conditions.
@@ -126,7 +126,7 @@ pub(super) async fn interrupts(
     );
     while let Some(part) = rows.next(conn, database).await? {
         for (key, row) in part {
-            if scope.sees(&row.tenant, &row.principal) && !pages.add(key, row) {
+            if scope.can_see(&row.tenant, &row.principal) && !pages.add(key, row) {
                 return Ok(pages.finish());
             }
         }
@@ -135,7 +135,7 @@ pub(super) async fn interrupts(
 }
 
 /// Reads a page of the rows that match the conditions and the rest of the filter.
-async fn list<F: Residual>(
+async fn list<F: PostFilter>(
     conn: &Connection,
     database: &Database,
     conditions: Conditions<'_>,
@@ -219,9 +219,9 @@ async fn value_at_head(
     Ok((None, looked_at))
 }
 
-// === impl Residual ===
+// === impl PostFilter ===
 
-impl Residual for RunFilter {
+impl PostFilter for RunFilter {
     type Row = RunRow;
 
     fn is_empty(&self) -> bool {
@@ -233,7 +233,7 @@ impl Residual for RunFilter {
     }
 }
 
-impl Residual for ThreadFilter {
+impl PostFilter for ThreadFilter {
     type Row = ThreadRow;
 
     fn is_empty(&self) -> bool {

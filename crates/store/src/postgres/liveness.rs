@@ -148,7 +148,7 @@ async fn sign_on(conn: &Connection, database: &Database, node: &Node) -> Result<
     let params: &row::Params<'_> = &[&node.id, &draining, &node.heartbeat()];
     if let Some(row) = row::query_opt(conn, SIGN, params).await? {
         database.clock.set(Timestamp::from_micros(row.get(0)), asked);
-        return agents::look(conn, &node.told, (&node.id, node.dead_after())).await;
+        return agents::look(conn, &node.published_agents, (&node.id, node.dead_after())).await;
     }
     // The node was silent for so long that its row was deleted. Other nodes take over its threads when these are requested.
     node.register_again(conn, database.keys.opening).await

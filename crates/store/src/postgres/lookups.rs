@@ -56,7 +56,7 @@ pub(super) async fn message(
     let found = one::<MessageRow>(conn, rest, &[&thread.key.0, &id.as_str()]).await?;
     let Some(row) = found else { return Ok(None) };
     let run = one::<RunRow>(conn, "WHERE key = $1", &[&row.run.0]).await?;
-    if !run.is_some_and(|run| scope.sees(&run.tenant, &run.principal)) {
+    if !run.is_some_and(|run| scope.can_see(&run.tenant, &run.principal)) {
         return Ok(None);
     }
     Ok(Some(row))

@@ -73,7 +73,7 @@ use trilogue_domain::ThreadKey;
 pub use self::bucket::check_bucket;
 use self::database::Database;
 use self::group_writer::QueuedAppend;
-pub(crate) use self::open::{check_url, is_unencrypted, shown_url};
+pub(crate) use self::open::{check_url, is_unencrypted, redacted_url};
 use crate::core::tail::SharedReads;
 use crate::port::Range;
 use crate::record::Frame;

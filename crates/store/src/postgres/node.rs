@@ -9,7 +9,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
 use super::acknowledged::LostEvents;
-use super::agents::{self, ToldAgents};
+use super::agents::{self, PublishedAgents};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -27,7 +27,7 @@ pub(super) struct Node {
     pub(super) options: NodeOptions,
     /// Whether another process has taken its name, because this one was silent for too long.
     is_replaced: AtomicBool,
-    pub(super) told: ToldAgents,
+    pub(super) published_agents: PublishedAgents,
     /// Whether it hands its threads over and takes no others.
     pub(super) is_draining: AtomicBool,
 }
@@ -85,7 +85,7 @@ impl Node {
             id: uuid::Uuid::new_v4().to_string(),
             options,
             is_replaced: AtomicBool::new(false),
-            told: ToldAgents::default(),
+            published_agents: PublishedAgents::default(),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -149,7 +149,7 @@ impl Node {
         let NodeOptions { name, address, .. } = &self.options;
         let version = env!("CARGO_PKG_VERSION");
         let params: &row::Params<'_> =
-            &[&self.id, name, address, &version, &opening, &self.told.own()];
+            &[&self.id, name, address, &version, &opening, &self.published_agents.own()];
         Ok(row::execute(conn, REGISTER, params).await? > 0)
     }
 
@@ -187,9 +187,9 @@ pub(super) async fn watch(database: std::sync::Arc<Database>) {
         let is_deaf = database.news.as_ref().is_none_or(|news| !news.is_connected());
         if is_deaf && deaf_told.elapsed() >= DEAF_EVERY {
             deaf_told = Instant::now();
-            drop(database.heard.send(PeerNews::Missed));
+            drop(database.peer_news.send(PeerNews::Missed));
         }
-        let threads = database.tails.attached();
+        let threads = database.tails.threads_with_readers();
         if threads.is_empty() {
             continue;
         }
@@ -216,7 +216,7 @@ async fn look_up(database: &Database, threads: &[(ThreadKey, u64)]) -> Result<()
             let lost = LostEvents { thread, last: known, found };
             drop(database.close_thread(&conn, lost).await?);
         }
-        database.tails.looked_up(thread, found, row.get(2));
+        database.tails.reconcile_end(thread, found, row.get(2));
     }
     gone.into_iter().for_each(|thread| database.forget(thread));
     Ok(())
@@ -262,6 +262,6 @@ impl Database {
 
     /// The agents that live nodes have and this one does not.
     pub(super) fn foreign_agents(&self) -> Vec<String> {
-        self.node.as_ref().map_or_else(Vec::new, |node| node.told.foreign())
+        self.node.as_ref().map_or_else(Vec::new, |node| node.published_agents.foreign())
     }
 }

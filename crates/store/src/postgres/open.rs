@@ -46,7 +46,7 @@ impl PostgresStore {
         migrations: &[&str],
     ) -> Result<Self> {
         let address = Address::parse(url)?;
-        let shown = address.shown();
+        let shown = address.redacted_url();
         let Pools { pool, sign_pool, sessions } = address.into_pools(&options)?;
         let mut database = Database {
             pool,
@@ -67,7 +67,7 @@ impl PostgresStore {
             room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
             node: options.node.clone().map(Node::new),
             news: None,
-            heard: broadcast::Sender::new(MAX_HEARD),
+            peer_news: broadcast::Sender::new(MAX_HEARD),
             clock: Arc::default(),
             retry_for: options.retry_for,
             is_opening: AtomicBool::new(true),
@@ -84,7 +84,7 @@ impl PostgresStore {
         let told = match options.node.as_ref().and_then(|node| node.news.as_deref()) {
             Some(url) => {
                 let (news, connection) =
-                    News::connect(url, &database.id, &database.tails, &database.heard).await?;
+                    News::connect(url, &database.id, &database.tails, &database.peer_news).await?;
                 database.news = Some(news);
                 Some(connection)
             }
@@ -143,9 +143,9 @@ pub(crate) fn check_url(url: &str) -> Result<()> {
 }
 
 /// A URL without its secrets.
-pub(crate) fn shown_url(url: &str) -> String {
+pub(crate) fn redacted_url(url: &str) -> String {
     Address::parse(url)
-        .map_or_else(|_| "postgres:(not valid)".to_owned(), |address| address.shown())
+        .map_or_else(|_| "postgres:(not valid)".to_owned(), |address| address.redacted_url())
 }
 
 /// Whether a URL requests an unencrypted connection to another machine.

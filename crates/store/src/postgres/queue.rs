@@ -126,7 +126,7 @@ pub(super) async fn claim(
         match claim_one(conn, id, now, lease_until).await {
             Ok(claim) => claims.extend(claim),
             Err(PostgresError::Damaged(..)) => {
-                bury(conn, id, "the stored item is damaged").await?;
+                dead_letter(conn, id, "the stored item is damaged").await?;
             }
             Err(fail) => return Err(fail),
         }
@@ -169,7 +169,7 @@ pub(super) async fn extend(
 }
 
 pub(super) async fn finish(conn: &Connection, claim: &Claim) -> Result<bool, PostgresError> {
-    let Some(mut entry) = held(conn, claim).await? else { return Ok(false) };
+    let Some(mut entry) = claimed_entry(conn, claim).await? else { return Ok(false) };
     let line = entry.line;
     match entry.finish() {
         FinishOutcome::Replaced => store(conn, &entry, line).await?,
@@ -188,7 +188,7 @@ pub(super) async fn abandon(
     how: &RetryDecision,
     error: &str,
 ) -> Result<bool, PostgresError> {
-    let Some(mut entry) = held(conn, claim).await? else { return Ok(false) };
+    let Some(mut entry) = claimed_entry(conn, claim).await? else { return Ok(false) };
     let line = entry.line;
     entry.abandon(how, error);
     store(conn, &entry, line).await?;
@@ -224,7 +224,7 @@ pub(super) async fn revive(
 ) -> Result<bool, PostgresError> {
     let rest = "WHERE id = $1 AND tenant = $2 AND dead FOR UPDATE";
     let found = load(conn, rest, &[&id, &scope.tenant.as_str()]).await?;
-    let is_seen = |entry: &QueueEntry| scope.sees(&entry.item.tenant, &entry.item.principal);
+    let is_seen = |entry: &QueueEntry| scope.can_see(&entry.item.tenant, &entry.item.principal);
     let Some((_, mut entry)) = found.filter(|(_, entry)| is_seen(entry)) else {
         return Ok(false);
     };
@@ -274,7 +274,10 @@ async fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, Postgre
 }
 
 /// The entry of a claim, if the claim still holds it, with its line locked.
-async fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, PostgresError> {
+async fn claimed_entry(
+    conn: &Connection,
+    claim: &Claim,
+) -> Result<Option<QueueEntry>, PostgresError> {
     // Lock the line before the entry, in the same order as an offer, to avoid a deadlock.
     let (_, line) = claim.item.run_and_line();
     lock_line(conn, line.map(|(run, _)| run)).await?;
@@ -311,7 +314,7 @@ pub(super) fn entry(row: &Row) -> Result<(i64, QueueEntry), PostgresError> {
 }
 
 /// Writes an entry that is settled with its line.
-pub(super) fn settled(entry: &QueueEntry) -> RowStatement<'_> {
+pub(super) fn entry_statement(entry: &QueueEntry) -> RowStatement<'_> {
     RowStatement::new(STORE, entry_params(entry))
 }
 
@@ -365,7 +368,7 @@ async fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), PostgresEr
     Ok(())
 }
 
-async fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), PostgresError> {
+async fn dead_letter(conn: &Connection, id: i64, why: &str) -> Result<(), PostgresError> {
     tracing::error!(id, why, "a queue item was given up");
     let sql =
         "UPDATE queue SET dead = TRUE, error = $2, fence = fence + 1 WHERE id = $1 RETURNING run";

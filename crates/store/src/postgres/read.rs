@@ -105,7 +105,7 @@ impl Read for PostgresStore {
             .await
     }
 
-    async fn meant_ids(
+    async fn resolve_short_id(
         &self,
         scope: &Scope,
         kind: IdKind,
@@ -113,7 +113,7 @@ impl Read for PostgresStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         self.database
-            .read(|conn| async move { short_id::meant(&conn, scope, kind, short, limit).await })
+            .read(|conn| async move { short_id::resolve(&conn, scope, kind, short, limit).await })
             .await
     }
 
@@ -207,7 +207,7 @@ impl Read for PostgresStore {
         let last =
             self.database.read(|conn| async move { last_number(&conn, thread).await }).await?;
         // Another node may have written events that the tail does not know yet. The caller can read them now.
-        self.database.tails.continued(thread, last);
+        self.database.tails.advance_end(thread, last);
         Ok(last)
     }
 
@@ -221,7 +221,7 @@ impl Read for PostgresStore {
                 let look_up = database.read(|conn| async move { last_number(&conn, thread).await });
                 // If the thread cannot be read, the look-up wakes no reader; the next read reports the reason.
                 if let Ok(last) = look_up.await {
-                    database.tails.found(thread, entry, last);
+                    database.tails.set_end(thread, entry, last);
                 }
             });
         }
@@ -254,7 +254,7 @@ impl Read for PostgresStore {
                     let is_last = part.len() < DEAD_PART as usize;
                     for dead in part {
                         before = dead.id;
-                        let is_seen = scope.sees(&dead.item.tenant, &dead.item.principal);
+                        let is_seen = scope.can_see(&dead.item.tenant, &dead.item.principal);
                         if is_seen && !pages.add(dead.id, dead) {
                             return Ok(pages.finish());
                         }

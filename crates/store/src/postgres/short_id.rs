@@ -41,7 +41,7 @@ const THREADS: [&str; 2] = statements!("threads", "owner");
 const RUNS: [&str; 2] = statements!("runs", "principal");
 const INTERRUPTS: [&str; 2] = statements!("interrupts", "principal");
 
-pub(super) async fn meant(
+pub(super) async fn resolve(
     conn: &Connection,
     scope: &Scope,
     kind: IdKind,
@@ -67,6 +67,6 @@ pub(super) async fn meant(
         return Ok(vec![whole]);
     }
     ids.extend(find(by_last_group, short.of_last_group()).await?);
-    ids.retain(|id| short.means(id));
+    ids.retain(|id| short.matches(id));
     Ok(ids.into_iter().take(limit).collect())
 }

@@ -95,7 +95,7 @@ impl SharedDatabase {
     }
 
     /// The process that an error names.
-    fn named(&self, error: &trilogue_domain::Error) -> usize {
+    fn process_of_error(&self, error: &trilogue_domain::Error) -> usize {
         assert_eq!(error.code(), Code::ThreadElsewhere, "{error}");
         let named = error.other_node().unwrap();
         (0..self.stores.len()).find(|process| address(*process) == named).unwrap()
@@ -234,11 +234,11 @@ impl Shared for SharedDatabase {
                 assert_eq!(expected, AcquireOutcome::Owned { epoch, last });
             }
             (AcquireOutcome::Elsewhere(owner), Err(error)) => {
-                assert_eq!(self.named(&error), *owner)
+                assert_eq!(self.process_of_error(&error), *owner)
             }
             // The database chooses the node that takes over.
             (AcquireOutcome::GivenUp(_), Err(error)) => {
-                assert!(self.register.takes_threads(self.named(&error)), "{error}");
+                assert!(self.register.takes_threads(self.process_of_error(&error)), "{error}");
             }
             (_, acquired) => panic!("{expected:?} and not {acquired:?}"),
         }

@@ -11,7 +11,7 @@ use super::row::{self, bind, insert, refs};
 use super::{PostgresStore, queue, sign_in};
 use crate::core::already_exists;
 use crate::core::table::TableRow;
-use crate::news::{Note, PeerNews, Peers};
+use crate::news::{PeerMessage, PeerNews, Peers};
 use crate::port::{Queue, Tokens};
 use crate::rows::{Claim, QueueKind, RetryDecision, SignInLinkRow, TokenRow};
 
@@ -78,7 +78,7 @@ impl Queue for PostgresStore {
         Ok(is_back)
     }
 
-    fn offered(&self) -> Arc<Notify> {
+    fn offer_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.database.offered.0)
     }
 }
@@ -88,14 +88,14 @@ impl Peers for PostgresStore {
         self.database.news.as_ref().is_some_and(News::is_connected)
     }
 
-    fn tell(&self, note: Note) {
+    fn publish(&self, note: PeerMessage) {
         if let Some(news) = &self.database.news {
-            news.tell_note(note);
+            news.publish_message(note);
         }
     }
 
-    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
-        self.database.node.as_ref().map(|_| self.database.heard.subscribe())
+    fn subscribe(&self) -> Option<broadcast::Receiver<PeerNews>> {
+        self.database.node.as_ref().map(|_| self.database.peer_news.subscribe())
     }
 }
 
@@ -141,7 +141,7 @@ impl Tokens for PostgresStore {
             })
             .await?;
         if let Some(token) = &revoked {
-            self.tell(Note::Revoked(token.hash));
+            self.publish(PeerMessage::Revoked(token.hash));
         }
         Ok(revoked)
     }

@@ -5,18 +5,18 @@ use bytes::Bytes;
 use super::FORMAT_VERSION;
 use super::codec::{Damage, DecodeResult, FieldReader};
 use super::field::{Field, fields, variants};
-use crate::news::{ChangedRow, Note, RowChange, ShownQuestion};
+use crate::news::{ChangedRow, PeerMessage, RowChange, ShownQuestion};
 
 fields!(RowChange { tenant, principal, thread, row });
 fields!(ShownQuestion { principal, run, interrupt, at });
 variants!(ChangedRow:
     0 = Thread, 1 = NoThread, 2 = Run { id, agent, status }, 3 = Interrupt { id, run, is_pending },
 );
-variants!(Note: 0 = Rows(rows), 1 = Shown(shown), 2 = Present(threads), 3 = Revoked(hash),);
+variants!(PeerMessage: 0 = Rows(rows), 1 = Shown(shown), 2 = Present(threads), 3 = Revoked(hash),);
 
-// === impl Note ===
+// === impl PeerMessage ===
 
-impl Note {
+impl PeerMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT_VERSION];
         self.put(&mut out);

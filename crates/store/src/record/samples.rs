@@ -31,7 +31,7 @@ pub(super) fn blob() -> BlobRef {
 pub(super) fn parts() -> Vec<Part> {
     vec![
         Part::text("héllo"),
-        Part::bytes("image/png", &b"\x89PNG"[..]).named("a.png"),
+        Part::bytes("image/png", &b"\x89PNG"[..]).with_name("a.png"),
         Part::url("text/html", "https://example.com/ä"),
         Part::new("text/plain", Content::Blob(blob())),
         Part::annotation(PartMetadata::Citation(Citation {

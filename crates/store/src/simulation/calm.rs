@@ -111,7 +111,7 @@ impl<S: Shared> Schedule<S> {
                 let expected = &self.ledger.logs[thread];
                 return Err(format!("thread {thread} has {stored:?} and not {expected:?}"));
             }
-            let waiting = self.ledger.waiting(thread);
+            let waiting = self.ledger.unstarted_commands(thread);
             if !waiting.is_empty() {
                 return Err(format!("nobody starts the commands {waiting:?}"));
             }

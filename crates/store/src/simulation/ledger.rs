@@ -44,19 +44,19 @@ struct CommandTally {
 // === impl Ledger ===
 
 impl Ledger {
-    pub(crate) fn opened(&mut self, name: usize) {
+    pub(crate) fn record_open(&mut self, name: usize) {
         for node in self.nodes.iter_mut().filter(|node| node.name == name) {
             node.seen = None;
         }
         self.nodes.push(LedgerNode { name, seen: Some(self.reachable) });
     }
 
-    pub(crate) fn created(&mut self, process: usize) {
+    pub(crate) fn record_creation(&mut self, process: usize) {
         let owner = Tenure { process, epoch: 1, is_held: true, ..Tenure::default() };
         self.owners.fill(owner);
     }
 
-    pub(crate) fn signed(&mut self, process: usize) {
+    pub(crate) fn record_sign(&mut self, process: usize) {
         let name = self.nodes[process].name;
         let mut others = self.nodes.iter().enumerate();
         // Another process may have taken its name.
@@ -66,7 +66,7 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn left(&mut self, process: usize) {
+    pub(crate) fn record_leave(&mut self, process: usize) {
         self.nodes[process].seen = None;
     }
 
@@ -74,7 +74,7 @@ impl Ledger {
         self.nodes[process].seen.is_some_and(|seen| self.reachable - seen < DEAD_AFTER)
     }
 
-    pub(crate) fn passed(&mut self, time: u64) {
+    pub(crate) fn advance(&mut self, time: u64) {
         self.reachable += time;
     }
 
@@ -89,7 +89,7 @@ impl Ledger {
     }
 
     /// Checks the answer that a process owns a thread.
-    pub(crate) fn acquired(
+    pub(crate) fn check_acquired(
         &mut self,
         process: usize,
         thread: usize,
@@ -118,7 +118,7 @@ impl Ledger {
     }
 
     /// Records that a process has given a thread up, if it owned it.
-    pub(crate) fn handed_over(&mut self, process: usize, thread: usize, to: Option<usize>) {
+    pub(crate) fn record_hand_over(&mut self, process: usize, thread: usize, to: Option<usize>) {
         let listed =
             |name| self.nodes.iter().position(|node| node.name == name && node.seen.is_some());
         let to = to.and_then(listed);
@@ -130,7 +130,11 @@ impl Ledger {
     }
 
     /// Checks the outcome of an append.
-    pub(crate) fn appended(&mut self, append: &SentAppend, appended: AppendOutcome) -> Checked {
+    pub(crate) fn check_appended(
+        &mut self,
+        append: &SentAppend,
+        appended: AppendOutcome,
+    ) -> Checked {
         if appended != AppendOutcome::Stored {
             return Ok(());
         }
@@ -164,7 +168,7 @@ impl Ledger {
     }
 
     /// Checks that a client's command was accepted.
-    pub(crate) fn acknowledged(&mut self, id: u32) -> Checked {
+    pub(crate) fn check_acknowledged(&mut self, id: u32) -> Checked {
         let command = self.commands.entry(id).or_default();
         command.is_acknowledged = true;
         match command.accepted {
@@ -174,7 +178,7 @@ impl Ledger {
     }
 
     /// Checks that a client's command was refused.
-    pub(crate) fn refused(&mut self, id: u32) -> Checked {
+    pub(crate) fn check_refused(&mut self, id: u32) -> Checked {
         match self.commands.entry(id).or_default() {
             CommandTally { accepted: 0, .. } => Ok(()),
             command => Err(format!("command {id} was refused: {command:?}")),
@@ -182,7 +186,7 @@ impl Ledger {
     }
 
     /// Checks that a process runs a command.
-    pub(crate) fn executed(&mut self, id: u32) -> Checked {
+    pub(crate) fn check_executed(&mut self, id: u32) -> Checked {
         let command = self.commands.entry(id).or_default();
         command.executed += 1;
         match command {
@@ -196,7 +200,7 @@ impl Ledger {
     }
 
     /// The commands of a log that no process has started, in order.
-    pub(crate) fn waiting(&self, thread: usize) -> Vec<u32> {
+    pub(crate) fn unstarted_commands(&self, thread: usize) -> Vec<u32> {
         let accepted = self.logs[thread].iter().filter_map(|entry| match entry {
             Entry::Accept(id) => Some(*id),
             Entry::Start(_) => None,

@@ -22,7 +22,7 @@ use std::time::Duration;
 use trilogue_domain::error::Code;
 
 use crate::core::ownership::{
-    self, Acquisition, AppendAttempt, AppendVerdict, Departure, LogEnd, NextTry, Ownership,
+    self, Acquisition, AppendAttempt, AppendVerdict, LogEnd, NextTry, OwnerExit, Ownership,
 };
 
 pub(crate) use self::register::Register;
@@ -113,7 +113,7 @@ pub(crate) struct Rules {
     pub(crate) acquisition: fn(Ownership) -> Acquisition,
     pub(crate) verdict: fn(&AppendAttempt, Option<LogEnd>) -> AppendVerdict,
     pub(crate) verdict_of_frames: fn(Option<bool>) -> AppendVerdict,
-    pub(crate) departure: fn(Result<(), Code>) -> Departure,
+    pub(crate) owner_exit: fn(Result<(), Code>) -> OwnerExit,
     pub(crate) next_try: fn(bool, bool) -> NextTry,
     pub(crate) counted_gap: fn(Option<Duration>, Duration) -> Duration,
     /// Whether an owner forgets what it knows about a thread after a failed append.
@@ -127,7 +127,7 @@ impl Rules {
         acquisition: ownership::acquisition,
         verdict: ownership::verdict,
         verdict_of_frames: ownership::verdict_of_frames,
-        departure: ownership::departure,
+        owner_exit: ownership::owner_exit,
         next_try: ownership::next_try,
         counted_gap: ownership::counted_gap,
         leaves: true,

@@ -4,7 +4,7 @@ use trilogue_domain::error::Code;
 
 use super::schedule::Schedule;
 use super::{AcquireOutcome, AppendOutcome, Checked, Entry, SentAppend, Shared, THREADS};
-use crate::core::ownership::{Departure, NextTry};
+use crate::core::ownership::{NextTry, OwnerExit};
 
 /// How often a request is tried before the time for a take-over has passed.
 const TRIES: u8 = 3;
@@ -96,19 +96,19 @@ impl<S: Shared> Schedule<S> {
     pub(super) async fn acquire(&mut self, at: usize, thread: usize) -> Checked<Option<usize>> {
         match self.shared.acquire(at, thread).await {
             AcquireOutcome::Owned { epoch, last } => {
-                self.ledger.acquired(at, thread, epoch, last)?;
+                self.ledger.check_acquired(at, thread, epoch, last)?;
                 self.processes[at].owners[thread] = Some(Owner {
                     epoch,
                     last,
                     requests: Vec::new(),
-                    to_start: self.ledger.waiting(thread),
+                    to_start: self.ledger.unstarted_commands(thread),
                     is_sending: false,
                 });
                 Ok(None)
             }
             AcquireOutcome::Elsewhere(owner) => Ok(Some(owner)),
             AcquireOutcome::GivenUp(next) => {
-                self.ledger.handed_over(at, thread, None);
+                self.ledger.record_hand_over(at, thread, None);
                 Ok(Some(next))
             }
         }
@@ -142,7 +142,7 @@ impl<S: Shared> Schedule<S> {
         let message = &mut self.messages[index];
         let answer = self.shared.append(&message.append, message.is_again).await;
         message.answer = Some(answer);
-        self.ledger.appended(&message.append, answer)
+        self.ledger.check_appended(&message.append, answer)
     }
 
     /// Delivers the response to the process.
@@ -166,11 +166,11 @@ impl<S: Shared> Schedule<S> {
         for entry in entries {
             match entry {
                 Entry::Accept(command) => owner.to_start.push(command),
-                Entry::Start(command) => self.ledger.executed(command)?,
+                Entry::Start(command) => self.ledger.check_executed(command)?,
             }
         }
         let awaited = message.requests.iter().filter(|request| request.is_awaited);
-        awaited.map(|request| request.command).try_for_each(|id| self.ledger.acknowledged(id))
+        awaited.map(|request| request.command).try_for_each(|id| self.ledger.check_acknowledged(id))
     }
 
     /// Handles a failed append: the owner reads its thread again, and gives it up.
@@ -178,8 +178,8 @@ impl<S: Shared> Schedule<S> {
         let left = self.processes[process].owners[thread].take();
         let looked = self.acquire(process, thread).await?;
         let looked = looked.map_or(Ok(()), |_| Err(Code::ThreadElsewhere));
-        match ((self.rules.departure)(looked), looked) {
-            (Departure::WakeLater, Ok(())) | (Departure::StepDown, Err(_)) => {}
+        match ((self.rules.owner_exit)(looked), looked) {
+            (OwnerExit::WakeLater, Ok(())) | (OwnerExit::StepDown, Err(_)) => {}
             (departure, _) => return Err(format!("an owner that saw {looked:?}: {departure:?}")),
         }
         let Some(mut left) = left else { return Ok(()) };
@@ -197,7 +197,7 @@ impl<S: Shared> Schedule<S> {
     /// Refuses a client's command. The client may send it again.
     fn refuse(&mut self, request: &Request) -> Checked {
         if request.is_awaited {
-            self.ledger.refused(request.command)?;
+            self.ledger.check_refused(request.command)?;
             self.refused.push((request.command, request.thread));
         }
         Ok(())

@@ -148,7 +148,7 @@ impl<S: Shared> Schedule<S> {
             self.open_new().await;
         }
         self.shared.create(0).await;
-        self.ledger.created(0);
+        self.ledger.record_creation(0);
         for _ in 0..STEPS {
             self.step().await?;
         }
@@ -270,13 +270,13 @@ impl<S: Shared> Schedule<S> {
         let append = self.strays.swap_remove(index);
         self.steps.push(ScheduleStep::Stray(append.clone()));
         let appended = self.shared.append(&append, false).await;
-        self.ledger.appended(&append, appended)
+        self.ledger.check_appended(&append, appended)
     }
 
     pub(super) async fn pass(&mut self, time: u64) {
         self.steps.push(ScheduleStep::Pass(time));
         self.shared.pass(time).await;
-        self.ledger.passed(time);
+        self.ledger.advance(time);
     }
 
     /// Begins an outage: appends under way wait, or their connections break. Later the nodes reach the database again in any order.
@@ -297,7 +297,7 @@ impl<S: Shared> Schedule<S> {
     pub(super) async fn sign(&mut self, process: usize) {
         self.steps.push(ScheduleStep::Sign(process));
         self.shared.sign(process).await;
-        self.ledger.signed(process);
+        self.ledger.record_sign(process);
     }
 
     pub(super) fn resume(&mut self, process: usize) {
@@ -321,7 +321,7 @@ impl<S: Shared> Schedule<S> {
         self.steps.push(ScheduleStep::Leave(process));
         self.processes[process].state = ProcessState::Ended;
         self.shared.end(process, true).await;
-        self.ledger.left(process);
+        self.ledger.record_leave(process);
         self.lose(process)
     }
 
@@ -370,7 +370,7 @@ impl<S: Shared> Schedule<S> {
     async fn open_as(&mut self, name: usize) {
         self.steps.push(ScheduleStep::Open { name });
         if self.shared.open(name).await {
-            self.ledger.opened(name);
+            self.ledger.record_open(name);
             let (state, owners) = (ProcessState::Running, Default::default());
             self.processes.push(Process { name, state, is_draining: false, owners });
         }
@@ -381,7 +381,7 @@ impl<S: Shared> Schedule<S> {
         self.steps.push(ScheduleStep::Drain { process, draining });
         self.processes[process].is_draining = draining;
         self.shared.set_draining(process, draining).await;
-        self.ledger.signed(process);
+        self.ledger.record_sign(process);
     }
 
     /// Hands over an idle thread: to another process, or to the next one that requests it. A draining process may give up all threads that it does not have in memory.
@@ -394,7 +394,7 @@ impl<S: Shared> Schedule<S> {
             let to = Some(self.processes[other].name).filter(|_| other != process);
             self.steps.push(ScheduleStep::HandOver { process, thread, to });
             if self.shared.hand_over(process, thread, epoch, to).await {
-                self.ledger.handed_over(process, thread, to);
+                self.ledger.record_hand_over(process, thread, to);
                 self.processes[process].owners[thread] = None;
             }
         } else if self.processes[process].is_draining {
@@ -402,7 +402,7 @@ impl<S: Shared> Schedule<S> {
             self.steps.push(ScheduleStep::HandOverIdle(process));
             self.shared.hand_over_all_but(process, &but).await;
             for thread in (0..THREADS).filter(|thread| !but.contains(thread)) {
-                self.ledger.handed_over(process, thread, None);
+                self.ledger.record_hand_over(process, thread, None);
             }
         }
     }

@@ -177,13 +177,13 @@ impl<'a> AccessPath<'a> {
                     "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = ? AND id < ?";
                 let (kind, hash) = (R::KIND as i64, value_hash(value));
                 let bound = vec![tenant, Value::Integer(kind), text(name), Value::Integer(hash)];
-                vec![PathQuery::found::<R>(inner, bound)]
+                vec![PathQuery::from_search::<R>(inner, bound)]
             }
             Self::ThreadAgent(agent) => {
                 let inner =
                     "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = 0 AND id < ?";
                 let kind = Value::Integer(thread_agents::KIND);
-                vec![PathQuery::found::<R>(inner, vec![tenant, kind, text(agent.as_str())])]
+                vec![PathQuery::from_search::<R>(inner, vec![tenant, kind, text(agent.as_str())])]
             }
             Self::Open => {
                 // The plus keeps SQLite from using the tenant's index, which holds all rows of the tenant.
@@ -215,7 +215,7 @@ impl PathQuery {
     }
 
     /// The rows that search rows refer to.
-    fn found<R: TableRow>(inner: &str, bound: Vec<Value>) -> Self {
+    fn from_search<R: TableRow>(inner: &str, bound: Vec<Value>) -> Self {
         let found = format!("(SELECT id AS found FROM {inner} ORDER BY id DESC)");
         let sql = format!("{found} CROSS JOIN {} ON key = found WHERE 1", R::TABLE);
         Self { sql, inner: inner.to_owned(), bound }

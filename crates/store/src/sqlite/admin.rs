@@ -51,7 +51,7 @@ impl Admin for SqliteStore {
                 ))
             })
             .await?;
-        let log = std::fs::metadata(file::beside(&context.path, "-wal"));
+        let log = std::fs::metadata(file::sibling_path(&context.path, "-wal"));
         let database = pages.cast_unsigned().saturating_mul(u64::from(connection::PAGE_BYTES));
         Ok(Stats {
             threads: threads.cast_unsigned(),
@@ -84,7 +84,7 @@ impl Admin for SqliteStore {
         let task = tokio::task::spawn_blocking(move || {
             backup::backup(&context.path, &to, &context.health)
         });
-        task.await.unwrap_or_else(|_| Err(crate::core::closed()))
+        task.await.unwrap_or_else(|_| Err(crate::core::closed_error()))
     }
 
     async fn close(&self) -> Result<()> {

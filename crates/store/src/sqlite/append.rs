@@ -12,7 +12,7 @@ use super::job::{self, Job, WorkKind, WriteContext};
 use super::{KeyCounters, SqliteStore, blob, row};
 use crate::core::batch::{Head, blob_ref};
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
-use crate::core::{closed, no_thread};
+use crate::core::{closed_error, no_thread};
 use crate::port::{Append, Batch, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
@@ -44,7 +44,7 @@ impl Append for SqliteStore {
         self.context.health.check_write(false)?;
         let hashed = bytes.clone();
         let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
-        let blob = naming.await.unwrap_or_else(|_| Err(closed()))?;
+        let blob = naming.await.unwrap_or_else(|_| Err(closed_error()))?;
         let kind = WorkKind { is_vital: false, is_alone: true, bytes: bytes.len() };
         let (tenant, stored) = (tenant.clone(), blob.clone());
         self.write(kind, move |writer: &mut WriteContext<'_>| {
@@ -56,14 +56,15 @@ impl Append for SqliteStore {
 
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {
         self.context.health.check_thread(thread)?;
-        let found = self.read(move |conn, context| acquired(conn, context, thread)).await?;
+        let found =
+            self.read(move |conn, context| load_owned_thread(conn, context, thread)).await?;
         if found.thread.owner_node == node {
             return Ok(found);
         }
         // Only a change of owner needs a write to the disk.
         let node = node.to_owned();
         self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
-            let mut taken = acquired(writer.conn, writer.context, thread)?;
+            let mut taken = load_owned_thread(writer.conn, writer.context, thread)?;
             // No other process shares the store.
             let is_owner = taken.thread.owner_node == node;
             let ownership = Ownership::of_one_process(is_owner, taken.thread.epoch);
@@ -82,7 +83,7 @@ impl Append for SqliteStore {
     }
 }
 
-fn acquired(
+fn load_owned_thread(
     conn: &rusqlite::Connection,
     context: &super::Context,
     thread: ThreadKey,

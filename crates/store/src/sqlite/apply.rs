@@ -171,7 +171,7 @@ pub(super) fn write_thread(
         " epoch = ?7, ephemeral = ?8, body = ?9"
     );
     update_or_insert(conn, (!is_new).then_some(UPDATE), INSERT, row)
-        .map_err(|error| taken(error, "thread", row.id.as_str()))?;
+        .map_err(|error| to_conflict_error(error, "thread", row.id.as_str()))?;
     let owner = (search::SearchKind::Thread, row.key.0);
     let has_changed = search::write(conn, owner, &row.tenant, &row.metadata, is_new)?;
     if has_changed {
@@ -193,7 +193,7 @@ fn write_run(conn: &Connection, row: &RunRow, is_new: bool) -> Result<(), Sqlite
         " agent = ?6, status = ?7, ended_at = ?8, stateless = ?9, body = ?10"
     );
     update_or_insert(conn, (!is_new).then_some(UPDATE), INSERT, row)
-        .map_err(|error| taken(error, "run", row.id.as_str()))?;
+        .map_err(|error| to_conflict_error(error, "run", row.id.as_str()))?;
     let owner = (search::SearchKind::Run, row.key.0);
     search::write(conn, owner, &row.tenant, &row.metadata, is_new)?;
     Ok(())
@@ -243,7 +243,8 @@ pub(super) fn write_checkpoint(conn: &Connection, row: &CheckpointRow) -> Result
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         " ON CONFLICT (key) DO UPDATE SET thread = ?1, id = ?3, parent = ?4, run = ?5, body = ?6"
     );
-    write(conn, sql, row, &[]).map_err(|error| taken(error, "checkpoint", row.id.as_str()))?;
+    write(conn, sql, row, &[])
+        .map_err(|error| to_conflict_error(error, "checkpoint", row.id.as_str()))?;
     Ok(())
 }
 
@@ -287,7 +288,7 @@ fn write_idempotency(conn: &Connection, row: &IdempotencyRow) -> Result<(), Sqli
     Ok(())
 }
 
-fn taken(error: rusqlite::Error, what: &str, id: &str) -> SqliteError {
+fn to_conflict_error(error: rusqlite::Error, what: &str, id: &str) -> SqliteError {
     match error.sqlite_error_code() {
         Some(ErrorCode::ConstraintViolation) => already_exists(what, id).into(),
         _ => error.into(),

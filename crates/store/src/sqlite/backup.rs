@@ -5,7 +5,7 @@ use rusqlite::{Connection, ErrorCode};
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::error::{Health, SqliteError};
-use super::file::{FileLock, beside, cannot, create_new, sync_directory};
+use super::file::{FileLock, cannot, create_new, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
 use super::{commit_record, connection};
@@ -65,7 +65,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
         )
         .hint("use another backup: trilogue restore OTHER"));
     }
-    let copy = beside(to, DRAFT);
+    let copy = sibling_path(to, DRAFT);
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
     vacuum_into(backup, &copy).and_then(|()| settle_copy(&copy, options)).map_err(|fail| {
@@ -77,7 +77,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
         .and_then(|file| file.sync_all())
         .map_err(|error| cannot("synchronise", &copy, &error))?;
     // This one rename decides: before it the store is the old one, from it on the backup, wherever the process ends.
-    rename(&copy, &beside(to, READY))?;
+    rename(&copy, &sibling_path(to, READY))?;
     finish_restore(to)?;
     Ok(report)
 }
@@ -107,15 +107,15 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
 /// Replaces the store with a completed copy, and removes an unfinished one. The caller holds the store's lock.
 /// Returns whether there was a completed copy. Every step can be repeated.
 pub(super) fn finish_restore(to: &Path) -> Result<bool> {
-    let draft = beside(to, DRAFT);
+    let draft = sibling_path(to, DRAFT);
     remove(&draft)?;
-    remove(&beside(&draft, "-journal"))?;
-    let ready = beside(to, READY);
+    remove(&sibling_path(&draft, "-journal"))?;
+    let ready = sibling_path(to, READY);
     if !ready.exists() {
         return Ok(false);
     }
-    remove(&beside(to, "-wal"))?;
-    remove(&beside(to, "-shm"))?;
+    remove(&sibling_path(to, "-wal"))?;
+    remove(&sibling_path(to, "-shm"))?;
     // The record is about the old store.
     commit_record::remove(to).map_err(|error| cannot("remove the record of", to, &error))?;
     // The removal of the old log must be durable before the copy gets its name: SQLite would apply the log to the copy.
@@ -126,7 +126,7 @@ pub(super) fn finish_restore(to: &Path) -> Result<bool> {
 
 /// Whether the next start of the store must finish an interrupted restore: the file is still the old store.
 pub(super) fn is_to_be_replaced(path: &Path) -> bool {
-    beside(path, READY).exists()
+    sibling_path(path, READY).exists()
 }
 
 /// Renames durably.

@@ -75,7 +75,7 @@ pub(super) fn refer(
     Ok(())
 }
 
-pub(super) fn named(
+pub(super) fn query_keys(
     conn: &Connection,
     sql: &str,
     params: impl Params,

@@ -133,7 +133,7 @@ impl Checkpointer {
 impl InheritedLog {
     /// Inspects the log of the store in this file, before the store is opened.
     pub(super) fn of(path: &Path) -> Self {
-        let log = std::fs::metadata(super::file::beside(path, "-wal"));
+        let log = std::fs::metadata(super::file::sibling_path(path, "-wal"));
         Self::with_bytes(log.map_or(0, |log| log.len()))
     }
 

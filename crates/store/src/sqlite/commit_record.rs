@@ -14,7 +14,7 @@ use std::sync::Arc;
 use trilogue_domain::ThreadKey;
 
 use super::commit_position::CommitPosition;
-use super::file::beside;
+use super::file::sibling_path;
 use super::log_scan::{self, LogSalts};
 use crate::port::{Batch, Change};
 
@@ -98,7 +98,7 @@ pub(super) struct CommitRecord {
 
 /// Reads the record of a store. If the file is missing or unreadable, the record is empty.
 pub(super) fn read(path: &Path, boot: BootId) -> RecordedCommits {
-    let bytes = match std::fs::read(beside(path, SUFFIX)) {
+    let bytes = match std::fs::read(sibling_path(path, SUFFIX)) {
         Ok(bytes) => bytes,
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
@@ -116,7 +116,7 @@ pub(super) fn read(path: &Path, boot: BootId) -> RecordedCommits {
 
 /// Removes the record of a store that another store replaces.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(beside(path, SUFFIX)) {
+    match std::fs::remove_file(sibling_path(path, SUFFIX)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -133,10 +133,10 @@ pub(super) fn boot_id() -> BootId {
 
 impl RecordFile {
     pub(super) fn open(path: &Path, boot: BootId) -> Self {
-        let file = try_open(&beside(path, SUFFIX)).inspect_err(|error| {
+        let file = try_open(&sibling_path(path, SUFFIX)).inspect_err(|error| {
             tracing::warn!(%error, "no record of acknowledged commits is kept: a damaged log may lose some unnoticed");
         });
-        Self { file: file.ok(), log: beside(path, "-wal"), boot }
+        Self { file: file.ok(), log: sibling_path(path, "-wal"), boot }
     }
 
     /// The current salts of the log.

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::error::{SqliteError, lock};
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::options::{Durability, Options};
 
 /// Bytes of a page: the unit of disks and of the system's page cache.
@@ -143,7 +143,7 @@ impl Readers {
     /// Waits for a free connection.
     pub(super) async fn permit(&self) -> Result<tokio::sync::OwnedSemaphorePermit> {
         let permits = std::sync::Arc::clone(&self.permits);
-        permits.acquire_owned().await.map_err(|_| closed())
+        permits.acquire_owned().await.map_err(|_| closed_error())
     }
 
     /// Runs a look-up on the calling thread. It ends before the caller waits for anything, so no snapshot is held longer.

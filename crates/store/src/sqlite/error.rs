@@ -5,7 +5,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
 use super::file;
-use crate::core::closed;
+use crate::core::closed_error;
 pub(super) use crate::core::health::{Health, StoreState};
 pub(super) use trilogue_domain::lock;
 
@@ -114,7 +114,7 @@ impl Health {
             return error;
         }
         self.worsen(StoreState::Corrupt, finding);
-        self.error(StoreState::Corrupt).unwrap_or_else(closed)
+        self.error(StoreState::Corrupt).unwrap_or_else(closed_error)
     }
 
     fn unexpected(&self, error: &rusqlite::Error) -> Error {

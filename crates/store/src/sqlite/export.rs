@@ -19,7 +19,7 @@ use crate::core::table::TableRow;
 use crate::core::transfer::{
     BlobId, BlobName, COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
 };
-use crate::core::{closed, damaged};
+use crate::core::{closed_error, damaged};
 use crate::port::Change;
 use crate::record::NoOriginals;
 use crate::rows::{
@@ -318,7 +318,7 @@ impl<'s> StoreExport<'s> {
             return Ok(());
         }
         self.is_refused = true;
-        Err(closed().into())
+        Err(closed_error().into())
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Reserve {
 }
 
 /// `PATH` with something behind its last character.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -107,7 +107,7 @@ pub(super) fn check_readable(path: &Path) -> io::Result<()> {
 
 /// The error where the disk does not give back a part of a store's file: what the engine reports then looks like damage.
 pub(super) fn find_unreadable(store: &Path) -> Option<Error> {
-    [store.to_owned(), beside(store, "-wal")].iter().find_map(|path| {
+    [store.to_owned(), sibling_path(store, "-wal")].iter().find_map(|path| {
         let mut file = File::open(path).ok()?;
         let (mut buffer, mut offset) = (vec![0; SCAN_BYTES], 0);
         loop {
@@ -140,7 +140,7 @@ pub(super) fn check_not_lost(path: &Path, record: &str) -> Result<()> {
     }
     let is_left = |file: &PathBuf| bytes(file) > 0;
     let left: Vec<_> = ["-wal", record]
-        .map(|suffix| beside(path, suffix))
+        .map(|suffix| sibling_path(path, suffix))
         .into_iter()
         .filter(is_left)
         .map(|file| format!("'{}'", file.display()))
@@ -187,7 +187,7 @@ impl FileLock {
     /// Takes the lock of the store that `path` leads to, in a file beside the store; fails with `store_locked`, naming the process that holds it.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let path = real_path(path)?;
-        let name = beside(&path, ".lock");
+        let name = sibling_path(&path, ".lock");
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -198,7 +198,7 @@ impl FileLock {
             .map_err(|error| cannot("open", &name, &error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(held(&path, &mut file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(locked_error(&path, &mut file)),
             Err(errno) => return Err(cannot("lock", &name, &errno.into())),
         }
         write_pid(&mut file).map_err(|error| cannot("write", &name, &error))?;
@@ -222,7 +222,7 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     }
 }
 
-fn held(path: &Path, file: &mut File) -> Error {
+fn locked_error(path: &Path, file: &mut File) -> Error {
     let mut text = String::new();
     let read = Read::take(&mut *file, 32).read_to_string(&mut text);
     let by = match (read, text.trim().parse::<u32>()) {
@@ -243,7 +243,7 @@ fn restrict(file: &File) -> io::Result<()> {
 
 impl Reserve {
     pub(super) fn new(store: &Path, bytes: u64) -> Self {
-        Self { path: beside(store, ".reserve"), bytes }
+        Self { path: sibling_path(store, ".reserve"), bytes }
     }
 
     /// Makes sure that the space is really allocated.

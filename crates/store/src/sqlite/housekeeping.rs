@@ -146,7 +146,7 @@ impl Housekeeping for SqliteStore {
     async fn remove_ephemeral(&self, threads: &[ThreadKey]) -> Result<Vec<ThreadKey>> {
         let threads = threads.to_vec();
         self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
-            let ended = thread_removal::ended(writer, &threads)?;
+            let ended = thread_removal::removable_threads(writer, &threads)?;
             thread_removal::remove(writer, &ended)?;
             Ok(ended)
         })

@@ -9,9 +9,9 @@ use trilogue_domain::error::Result;
 use super::apply::{self, InsertFrame};
 use super::error::{Health, SqliteError};
 use super::export::StoreExport;
-use super::file::{self, FileLock, beside};
+use super::file::{self, FileLock, sibling_path};
 use super::{commit_record, configuration, connection, queue, schema, thread_agents, tokens};
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::core::transfer::{
     BlobName, CopyPart, CopyProgress, CopyStep, ImportEnd, StoreSums, StoredBlob, differs,
 };
@@ -37,7 +37,7 @@ pub(crate) fn import(
     }
     // Otherwise SQLite would apply the log of another store to the copy.
     file::check_not_lost(&path, commit_record::SUFFIX)?;
-    let draft = beside(&path, DRAFT);
+    let draft = sibling_path(&path, DRAFT);
     // No other process can be writing the unfinished copy: this one has the lock.
     remove(&draft);
     drop(file::create_new(&draft)?);
@@ -55,7 +55,7 @@ pub(crate) fn import(
                     progress(CopyProgress { step: CopyStep::Write, rows, total });
                 }
                 // The reader failed, and reports the reason.
-                None => return Err(closed().into()),
+                None => return Err(closed_error().into()),
             }
         };
         let written = read_again(&conn, end.sums.total(), &mut progress)?;
@@ -77,7 +77,7 @@ pub(crate) fn import(
 
 /// The unfinished file of an interrupted copy into this file. `None` if it does not exist, or if a store exists.
 pub(super) fn unfinished(path: &Path) -> Option<PathBuf> {
-    let draft = beside(path, DRAFT);
+    let draft = sibling_path(path, DRAFT);
     (!path.exists() && draft.exists()).then_some(draft)
 }
 
@@ -95,7 +95,7 @@ fn put_in_place(draft: &Path, path: &Path) -> Result<()> {
 fn remove(draft: &Path) {
     for suffix in ["-wal", "-shm", ""] {
         // The next copy removes what cannot be removed now.
-        drop(std::fs::remove_file(beside(draft, suffix)));
+        drop(std::fs::remove_file(sibling_path(draft, suffix)));
     }
 }
 
@@ -139,7 +139,7 @@ fn write(conn: &Connection, part: &CopyPart) -> Result<(), SqliteError> {
             gaps.iter().try_for_each(|gap| Ok(insert.execute(*gap).map(drop)?))
         }
         CopyPart::Queue(entries) => {
-            entries.iter().try_for_each(|entry| queue::settled(conn, entry))
+            entries.iter().try_for_each(|entry| queue::write_entry(conn, entry))
         }
         CopyPart::Tokens(rows) => rows.iter().try_for_each(|row| tokens::put(conn, row)),
         CopyPart::Configurations(rows) => {

@@ -9,7 +9,7 @@ use super::Context;
 use super::blob::PendingBlobs;
 use super::error::SqliteError;
 use super::heads::Heads;
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::port::Batch;
 
 #[derive(Debug)]
@@ -158,7 +158,7 @@ where
 
     fn reply(self: Box<Self>, outcome: Result<()>) {
         let Self { value, reply, .. } = *self;
-        drop(reply.send(outcome.and_then(|()| value.ok_or_else(closed))));
+        drop(reply.send(outcome.and_then(|()| value.ok_or_else(closed_error))));
     }
 
     fn kind(&self) -> WorkKind {

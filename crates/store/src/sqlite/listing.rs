@@ -104,7 +104,7 @@ pub(super) fn interrupts(
         false,
         |_| Ok(true),
         |key, row| {
-            let is_seen = scope.sees(&row.tenant, &row.principal);
+            let is_seen = scope.can_see(&row.tenant, &row.principal);
             Ok(!is_seen || pages.add(key, row))
         },
     )?;
@@ -118,7 +118,7 @@ pub(super) fn dead_deliveries(
 ) -> Result<Listing<DeadLetter>, SqliteError> {
     let mut pages = PageBuilder::new(page);
     queue::dead(conn, &scope.tenant, QueueKind::Callback, page.before(), |dead| {
-        let is_seen = scope.sees(&dead.item.tenant, &dead.item.principal);
+        let is_seen = scope.can_see(&dead.item.tenant, &dead.item.principal);
         !is_seen || pages.add(dead.id, dead)
     })?;
     Ok(pages.finish())

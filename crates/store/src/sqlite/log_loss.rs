@@ -15,7 +15,7 @@ use trilogue_domain::{Json, PrincipalId, TenantId, ThreadId, ThreadKey, Timestam
 use super::commit_position::CommitPosition;
 use super::commit_record::{CommitEntry, RecordedCommits, ThreadChange};
 use super::error::SqliteError;
-use super::file::{self, beside, cannot};
+use super::file::{self, cannot, sibling_path};
 use super::{apply, heads, log_scan};
 use crate::rows::ThreadRow;
 
@@ -46,7 +46,7 @@ impl LogExamination {
     /// Compares a store's log with the newest recorded commit. A damaged log is copied. If the database already has all of it, the damaged log is set aside, because SQLite would put its older pages before those of the database.
     /// Fails if the log cannot be read, naming its file.
     pub(super) fn of(path: &Path, recorded: &RecordedCommits) -> Result<Self> {
-        let log = beside(path, "-wal");
+        let log = sibling_path(path, "-wal");
         let unreadable = |error| cannot("read", &log, &error);
         let mut examination = Self { path: path.to_owned(), whole_pages: None, has_copy: false };
         let Some(file) = log_scan::open(&log).map_err(unreadable)? else { return Ok(examination) };
@@ -57,7 +57,7 @@ impl LogExamination {
         {
             return Ok(examination);
         }
-        let copy = beside(path, DAMAGED_LOG);
+        let copy = sibling_path(path, DAMAGED_LOG);
         let moved = recorded.moved.filter(|(salts, _)| *salts == newest.salts);
         if is_same_log && moved.is_some_and(|(_, pages)| pages > scan.pages) {
             fs::rename(&log, &copy).map_err(|error| cannot("move", &log, &error))?;
@@ -104,7 +104,7 @@ impl LogExamination {
                 store = %self.path.display(),
                 "the write-ahead log was damaged where it was no longer needed: nothing is lost"
             );
-            drop(fs::remove_file(beside(&self.path, DAMAGED_LOG)));
+            drop(fs::remove_file(sibling_path(&self.path, DAMAGED_LOG)));
         }
     }
 }
@@ -145,7 +145,7 @@ impl LogLoss {
             _ => "restore a backup, or erase the damaged threads",
         };
         // There is nothing to copy if the log was deleted or emptied.
-        let copy = beside(path, DAMAGED_LOG);
+        let copy = sibling_path(path, DAMAGED_LOG);
         let damaged_log = copy.exists().then(|| copy.display().to_string());
         tracing::error!(
             store = %path.display(),

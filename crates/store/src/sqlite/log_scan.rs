@@ -128,7 +128,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::sqlite::file::beside;
+    use crate::sqlite::file::sibling_path;
 
     #[test]
     fn as_many_pages_are_whole_as_sqlite_recovers() {
@@ -141,7 +141,7 @@ mod tests {
         for _ in 0..5 {
             conn.execute_batch("INSERT INTO things VALUES (hex(randomblob(3000)))").unwrap();
         }
-        let log = std::fs::read(beside(&path, "-wal")).unwrap();
+        let log = std::fs::read(sibling_path(&path, "-wal")).unwrap();
         let page_bytes = (PAGE_HEAD_BYTES + u64::from(PAGE_BYTES)) as usize;
         let pages = (log.len() - HEAD_BYTES as usize) / page_bytes;
         for damaged in 0..log.len() / 997 {
@@ -149,8 +149,8 @@ mod tests {
             std::fs::copy(&path, &copy).unwrap();
             let mut bytes = log.clone();
             bytes[damaged * 997] ^= 16;
-            std::fs::write(beside(&copy, "-wal"), bytes).unwrap();
-            let file = open(&beside(&copy, "-wal")).unwrap().unwrap();
+            std::fs::write(sibling_path(&copy, "-wal"), bytes).unwrap();
+            let file = open(&sibling_path(&copy, "-wal")).unwrap().unwrap();
             let found = scan(&file, u32::MAX).unwrap();
             let recovered = Connection::open(&copy).unwrap();
             let (log, _): (i64, i64) = recovered
@@ -159,7 +159,7 @@ mod tests {
             assert_eq!(i64::from(found.pages), log.max(0), "byte {}", damaged * 997);
             assert!((found.pages as usize) < pages);
         }
-        let file = open(&beside(&path, "-wal")).unwrap().unwrap();
+        let file = open(&sibling_path(&path, "-wal")).unwrap().unwrap();
         let whole = scan(&file, u32::MAX).unwrap();
         assert_eq!((whole.pages as usize, whole.salts), (pages, salts(&file)));
     }

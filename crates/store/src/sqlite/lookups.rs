@@ -71,7 +71,7 @@ pub(super) fn message(
     let found = one::<MessageRow>(conn, BY_ID, params![thread.key.0, id.as_str()])?;
     let Some(row) = found else { return Ok(None) };
     let run = one::<RunRow>(conn, "WHERE key = ?1", [row.run.0])?;
-    if !run.is_some_and(|run| scope.sees(&run.tenant, &run.principal)) {
+    if !run.is_some_and(|run| scope.can_see(&run.tenant, &run.principal)) {
         return Ok(None);
     }
     context.health.check_thread(row.thread)?;

@@ -93,7 +93,7 @@ use self::known_losses::KnownLosses;
 use self::retention::RetentionBacklog;
 use self::row_cache::RowCache;
 use crate::core::batch::PERMIT_BYTES;
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::core::queue::QueueSignal;
 use crate::core::sign_in::SignInLinks;
 use crate::core::tail::{SharedReads, Tails};
@@ -172,12 +172,12 @@ impl SqliteStore {
         if !(health.state() == StoreState::Full && health.probe_is_due()) {
             health.check_write(job.is_vital())?;
         }
-        let sender = lock(&self.jobs).clone().ok_or_else(closed)?;
+        let sender = lock(&self.jobs).clone().ok_or_else(closed_error)?;
         let room = match job.permits() {
             0 => None,
             permits => {
                 let room = Arc::clone(&self.context.queue_room).acquire_many_owned(permits);
-                Some(room.await.map_err(|_| closed())?)
+                Some(room.await.map_err(|_| closed_error())?)
             }
         };
         sender.send(QueuedJob { job, room }).await.map_err(|_| self.context.writer_gone())
@@ -211,12 +211,12 @@ impl Context {
             let found = context.readers.run(|conn| look_up(conn, &context));
             found.map_err(|fail| context.health.settle(fail))
         });
-        task.await.unwrap_or_else(|_| Err(closed()))
+        task.await.unwrap_or_else(|_| Err(closed_error()))
     }
 
     /// The error of a write after the writer has ended.
     fn writer_gone(&self) -> Error {
-        self.health.error(self.health.state()).unwrap_or_else(closed)
+        self.health.error(self.health.state()).unwrap_or_else(closed_error)
     }
 }
 

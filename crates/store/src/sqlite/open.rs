@@ -37,7 +37,7 @@ impl SqliteStore {
     pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
         let runtime = Handle::current();
         let opening = tokio::task::spawn_blocking(move || open(&path, &options, runtime));
-        opening.await.unwrap_or_else(|_| Err(crate::core::closed()))
+        opening.await.unwrap_or_else(|_| Err(crate::core::closed_error()))
     }
 }
 
@@ -58,7 +58,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     file::check_not_lost(&path, commit_record::SUFFIX)?;
     file::create(&path)?;
     file::check_single_name(&path)?;
-    let index = file::beside(&path, "-shm");
+    let index = file::sibling_path(&path, "-shm");
     file::check_readable(&index).map_err(|error| file::cannot("read", &index, &error))?;
     let boot = commit_record::boot_id();
     let recorded = commit_record::read(&path, boot);
@@ -129,8 +129,14 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     let record = CommitRecord::new(Arc::clone(&record_file), &recorded, is_durable);
     let beside = DiskUpkeep { room, checkpointer, inspection, log_pages, record_file };
     let commits = CommitLog { position, record };
-    let start =
-        WriterThread { conn, lock, context: Arc::clone(&context), runtime, beside, commits };
+    let start = WriterThread {
+        conn,
+        lock,
+        context: Arc::clone(&context),
+        runtime,
+        upkeep: beside,
+        commits,
+    };
     let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
     let thread = std::thread::Builder::new()
         .name("trilogue-writer".to_owned())

@@ -81,7 +81,7 @@ pub(super) fn claim(
     for id in due {
         match claim_one(conn, id, now, lease_until) {
             Ok(claim) => claims.extend(claim),
-            Err(SqliteError::Damaged(..)) => bury(conn, id, "the stored item is damaged")?,
+            Err(SqliteError::Damaged(..)) => dead_letter(conn, id, "the stored item is damaged")?,
             Err(fail) => return Err(fail),
         }
     }
@@ -140,14 +140,14 @@ pub(super) fn extend(
     claim: &Claim,
     lease_until: Timestamp,
 ) -> Result<bool, SqliteError> {
-    let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
+    let Some(mut entry) = claimed_entry(conn, claim)? else { return Ok(false) };
     entry.free_at = Some(lease_until);
     store(conn, &entry, None)?;
     Ok(true)
 }
 
 pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, SqliteError> {
-    let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
+    let Some(mut entry) = claimed_entry(conn, claim)? else { return Ok(false) };
     let line = entry.line;
     match entry.finish() {
         FinishOutcome::Replaced => store(conn, &entry, line)?,
@@ -166,7 +166,7 @@ pub(super) fn abandon(
     how: &RetryDecision,
     error: &str,
 ) -> Result<bool, SqliteError> {
-    let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
+    let Some(mut entry) = claimed_entry(conn, claim)? else { return Ok(false) };
     let line = entry.line;
     entry.abandon(how, error);
     store(conn, &entry, line)?;
@@ -195,7 +195,7 @@ pub(super) fn revive(
         "WHERE id = ?1 AND tenant = ?2 AND dead = 1",
         params![id, scope.tenant.as_str()],
     )?;
-    let is_seen = |entry: &QueueEntry| scope.sees(&entry.item.tenant, &entry.item.principal);
+    let is_seen = |entry: &QueueEntry| scope.can_see(&entry.item.tenant, &entry.item.principal);
     let Some((_, mut entry)) = found.filter(|(_, entry)| is_seen(entry)) else {
         return Ok(false);
     };
@@ -261,7 +261,7 @@ fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, SqliteError> 
 }
 
 /// The entry of a claim, if the claim still holds it.
-fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, SqliteError> {
+fn claimed_entry(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, SqliteError> {
     Ok(by_id(conn, claim.id)?.filter(|entry| entry.is_held_by(claim)))
 }
 
@@ -293,7 +293,7 @@ fn store(
     entry: &QueueEntry,
     before: Option<(RunKey, u64)>,
 ) -> Result<(), SqliteError> {
-    settled(conn, entry)?;
+    write_entry(conn, entry)?;
     let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));
     if before != run {
         settle(conn, before)?;
@@ -302,7 +302,7 @@ fn store(
 }
 
 /// Writes an entry whose line is settled.
-pub(super) fn settled(conn: &Connection, entry: &QueueEntry) -> Result<(), SqliteError> {
+pub(super) fn write_entry(conn: &Connection, entry: &QueueEntry) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
         " dead, error, run, place, about, next)",
@@ -347,7 +347,7 @@ fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), SqliteError> {
     Ok(())
 }
 
-fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), SqliteError> {
+fn dead_letter(conn: &Connection, id: i64, why: &str) -> Result<(), SqliteError> {
     tracing::error!(id, why, "a queue item was given up");
     let sql =
         "UPDATE queue SET dead = 1, error = ?2, fence = fence + 1 WHERE id = ?1 RETURNING run";

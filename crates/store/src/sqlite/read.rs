@@ -112,7 +112,7 @@ impl Read for SqliteStore {
             .await
     }
 
-    async fn meant_ids(
+    async fn resolve_short_id(
         &self,
         scope: &Scope,
         kind: IdKind,
@@ -120,7 +120,7 @@ impl Read for SqliteStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         let (scope, short) = (scope.clone(), short.clone());
-        self.read(move |conn, _| short_id::meant(conn, &scope, kind, &short, limit)).await
+        self.read(move |conn, _| short_id::resolve(conn, &scope, kind, &short, limit)).await
     }
 
     async fn message(
@@ -222,7 +222,7 @@ impl Read for SqliteStore {
         // Only the first reader of a thread needs the end of its log.
         let Some(entry) = first else { return tail };
         if let Some(last) = self.context.heads.last(thread) {
-            self.context.tails.found(thread, entry, last);
+            self.context.tails.set_end(thread, entry, last);
             return tail;
         }
         // The look-up reads a frame, so it does not run on this thread. It wakes the reader when it is done.
@@ -232,7 +232,7 @@ impl Read for SqliteStore {
                 let look_up = context.read(move |conn, context| heads::last(conn, context, thread));
                 // If the thread cannot be read, the look-up wakes no reader; the next read reports the reason.
                 if let Ok(last) = look_up.await {
-                    context.tails.found(thread, entry, last);
+                    context.tails.set_end(thread, entry, last);
                 }
             });
         }

@@ -56,7 +56,7 @@ pub(super) fn run(
         conn.prepare_cached(sql)?.execute([thread.0, run.0])?;
     }
     empty_checkpoints(conn, thread, run)?;
-    let named = blob::named(
+    let named = blob::query_keys(
         conn,
         "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1 AND run = ?2",
         [thread.0, run.0],

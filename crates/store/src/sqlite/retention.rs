@@ -44,7 +44,7 @@ impl RetentionBacklog {
             None => Vec::new(),
         };
         if keys.len() < limit {
-            let runs = passed(conn, policy, now)?;
+            let runs = find_expired(conn, policy, now)?;
             let pass = found.insert(FoundRuns { policy: *policy, runs });
             keys = pass.removable(conn, limit)?;
         }
@@ -91,7 +91,7 @@ fn too_old(
         let mut statement = conn.prepare_cached(sql)?;
         let mut rows = statement.query([now.before(age).as_micros(), most])?;
         while let Some(row) = rows.next()? {
-            let run = ended(row)?;
+            let run = decode_ended_run(row)?;
             if policy.is_too_old(&run, now) {
                 found.push((run.ended_at, run.key.0));
             }
@@ -104,7 +104,7 @@ fn too_old(
 }
 
 /// Passes over all ended runs in the order of their ends. If some exceed a count, also passes over them in the order of lists.
-fn passed(
+fn find_expired(
     conn: &Connection,
     policy: &RetentionPolicy,
     now: Timestamp,
@@ -115,7 +115,7 @@ fn passed(
     let mut statement = conn.prepare_cached(NEWEST_FIRST)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let run = ended(row)?;
+        let run = decode_ended_run(row)?;
         let (beyond, is_too_old) = (by_end.count(&run), policy.is_too_old(&run, now));
         if !is_too_old && !beyond.is_any() {
             continue;
@@ -135,7 +135,7 @@ fn passed(
         let mut statement = conn.prepare_cached(LATEST_FIRST)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let run = ended(row)?;
+            let run = decode_ended_run(row)?;
             let place = by_place.count(&run);
             if in_doubt.get(&run.key.0).is_some_and(|end| !end.agrees_with(place)) {
                 in_doubt.remove(&run.key.0);
@@ -146,7 +146,7 @@ fn passed(
     Ok(found.into_iter().filter(is_removed).map(|(key, _)| key).collect())
 }
 
-fn ended<'r>(row: &'r Row<'_>) -> Result<EndedRun<'r>, SqliteError> {
+fn decode_ended_run<'r>(row: &'r Row<'_>) -> Result<EndedRun<'r>, SqliteError> {
     Ok(EndedRun {
         key: RunKey(row.get(0)?),
         thread: ThreadKey(row.get(1)?),

@@ -28,7 +28,7 @@ pub(super) fn existing(path: &Path) -> Result<PathBuf> {
 /// Errors: `invalid_request` if it is not a store; `store_too_new` if a newer version wrote it; `store_corrupt` if its tables, indexes, views or triggers are not those of a store.
 pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
     for suffix in ["-wal", "-shm"] {
-        let beside = file::beside(path, suffix);
+        let beside = file::sibling_path(path, suffix);
         file::check_readable(&beside).map_err(|error| file::cannot("read", &beside, &error))?;
     }
     let conn = connection::reader(path, SCAN_CACHE_KIB)?;

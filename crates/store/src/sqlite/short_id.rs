@@ -58,7 +58,7 @@ const THREADS: Statements = statements!("threads", "owner");
 const RUNS: Statements = statements!("runs", "principal");
 const INTERRUPTS: Statements = statements!("interrupts", "principal");
 
-pub(super) fn meant(
+pub(super) fn resolve(
     conn: &Connection,
     scope: &Scope,
     kind: IdKind,
@@ -80,7 +80,7 @@ pub(super) fn meant(
         return Ok(vec![whole]);
     }
     ids.extend(find(statements.by_last_group, short.of_last_group())?);
-    ids.retain(|id| short.means(id));
+    ids.retain(|id| short.matches(id));
     Ok(ids.into_iter().take(limit).collect())
 }
 

@@ -94,7 +94,7 @@ const PART_OF_BLOBS: &str =
     "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1 AND run = ?2 LIMIT 256";
 
 /// The given threads that retention removes whole: ephemeral ones without an open run. A damaged thread is left for a person.
-pub(super) fn ended(
+pub(super) fn removable_threads(
     writer: &WriteContext<'_>,
     threads: &[ThreadKey],
 ) -> Result<Vec<ThreadKey>, SqliteError> {
@@ -124,7 +124,7 @@ pub(super) fn remove(
             .execute([thread.0, OF_ALL_RUNS])?;
     }
     let now = list(&now);
-    let named = blob::named(conn, NAMED_BLOBS, [&now])?;
+    let named = blob::query_keys(conn, NAMED_BLOBS, [&now])?;
     for sql in DELETE {
         conn.prepare_cached(sql)?.execute([&now])?;
     }
@@ -176,7 +176,7 @@ fn sweep_blobs(
         .query_row([thread.0], |row| row.get(0))
         .optional()?;
     let Some(run) = run else { return Ok(false) };
-    let named = blob::named(conn, PART_OF_BLOBS, [thread.0, run])?;
+    let named = blob::query_keys(conn, PART_OF_BLOBS, [thread.0, run])?;
     for blob in &named {
         conn.prepare_cached("DELETE FROM blob_refs WHERE thread = ?1 AND run = ?2 AND blob = ?3")?
             .execute([thread.0, run, *blob])?;

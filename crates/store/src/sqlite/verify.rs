@@ -48,14 +48,14 @@ impl VerifyReport {
     ) -> Result<(), SqliteError> {
         match checked {
             Err(SqliteError::Damaged(_, error) | SqliteError::Refused(error)) => {
-                self.found(describe(&error));
+                self.add_damage(describe(&error));
                 Ok(())
             }
             checked => checked,
         }
     }
 
-    fn found(&mut self, damage: String) {
+    fn add_damage(&mut self, damage: String) {
         if self.damage.len() < MAX_FINDINGS {
             self.damage.push(damage);
         }
@@ -70,7 +70,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport> {
     let read = || -> Result<VerifyReport, SqliteError> {
         let (conn, version) = scan::open(&path)?;
         let mut report = VerifyReport { schema_version: version, ..VerifyReport::default() };
-        scan::structures(&conn)?.into_iter().for_each(|finding| report.found(finding));
+        scan::structures(&conn)?.into_iter().for_each(|finding| report.add_damage(finding));
         check_rows(&conn, &mut report)?;
         check_frames(&conn, &mut report)?;
         check_blobs(&conn, &mut report)?;
@@ -123,7 +123,7 @@ fn check_blobs(conn: &Connection, report: &mut VerifyReport) -> Result<(), Sqlit
         let key = key?;
         report.blobs += 1;
         if !blob::is_whole(conn, key)? {
-            report.found(format!("blob {key} does not match its hash"));
+            report.add_damage(format!("blob {key} does not match its hash"));
         }
     }
     let missing: i64 = conn.query_row(
@@ -135,7 +135,7 @@ fn check_blobs(conn: &Connection, report: &mut VerifyReport) -> Result<(), Sqlit
         |row| row.get(0),
     )?;
     if missing > 0 {
-        report.found(format!("{missing} frames name blobs that are not there"));
+        report.add_damage(format!("{missing} frames name blobs that are not there"));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::connection::PAGE_BYTES;
-use super::file::beside;
+use super::file::sibling_path;
 
 pub(super) const HEAD_BYTES: u64 = 32;
 pub(super) const PAGE_HEAD_BYTES: u64 = 24;
@@ -35,7 +35,7 @@ pub(super) struct LogFile {
 
 impl LogFile {
     pub(super) fn of(path: &Path) -> Self {
-        Self { path: beside(path, "-wal"), file: None, length: 0, pages: 0 }
+        Self { path: sibling_path(path, "-wal"), file: None, length: 0, pages: 0 }
     }
 
     /// Extends the file if the log, which has this many pages, nears its end. Only the writer may call this, between two transactions.

@@ -40,7 +40,7 @@ pub(super) struct WriterThread {
     pub(super) lock: FileLock,
     pub(super) context: Arc<Context>,
     pub(super) runtime: Handle,
-    pub(super) beside: DiskUpkeep,
+    pub(super) upkeep: DiskUpkeep,
     pub(super) commits: CommitLog,
 }
 
@@ -108,7 +108,7 @@ impl WriterThread {
         // Bound next: the connection is always closed before the lock is released.
         let Self { lock, .. } = self;
         let _mark = PanicMark(Arc::clone(&self.context.health));
-        let Self { conn, context, runtime, beside, commits, .. } = self;
+        let Self { conn, context, runtime, upkeep: beside, commits, .. } = self;
         let DiskUpkeep { room, checkpointer, inspection, log_pages, record_file } = beside;
         {
             let mut writer = Writer {
@@ -136,7 +136,7 @@ impl WriterThread {
         drop(lock);
         // Refuse jobs that arrived after the close, so that no caller waits for ever.
         while let Some(queued) = queue.next() {
-            queued.job.reply(Err(crate::core::closed()));
+            queued.job.reply(Err(crate::core::closed_error()));
         }
     }
 }
@@ -439,9 +439,9 @@ impl Writer<'_> {
         let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
         if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
             // Readers never see frames of a batch that also removed their run.
-            context.tails.removed(batch.thread, last);
+            context.tails.forget_frames(batch.thread, last);
         } else if !batch.frames.is_empty() {
-            context.tails.committed(batch.thread, last, &batch.frames);
+            context.tails.publish_commit(batch.thread, last, &batch.frames);
         }
         for change in &batch.changes {
             match change {
@@ -461,7 +461,7 @@ impl Writer<'_> {
         let Context { hot, tails, health, .. } = self.context.as_ref();
         changed.iter().chain(&removed).for_each(|thread| hot.forget(*thread));
         for thread in removed {
-            tails.ended(thread);
+            tails.remove_thread(thread);
             health.quarantine.remove(thread);
         }
     }

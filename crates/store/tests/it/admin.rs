@@ -11,7 +11,7 @@ contract!(counts_follow_what_is_stored, nothing_works_after_the_end, a_quarantin
 async fn counts_follow_what_is_stored(world: World) {
     assert!(world.store.health().is_ok());
     let before = world.store.stats().await.unwrap();
-    let (mut log, _) = world.ended("t", "r").await;
+    let (mut log, _) = world.thread_with_ended_run("t", "r").await;
     let stats = world.store.stats().await.unwrap();
     assert_eq!((stats.threads, stats.runs, stats.quarantined), (1, 1, 0));
     assert_eq!(stats.frames - before.frames, 2);
@@ -32,8 +32,8 @@ async fn nothing_works_after_the_end(world: World) {
 }
 
 async fn a_quarantined_thread_is_alone(world: World) {
-    let (mut bad, _) = world.ended("bad", "r").await;
-    let (mut good, _) = world.ended("good", "s").await;
+    let (mut bad, _) = world.thread_with_ended_run("bad", "r").await;
+    let (mut good, _) = world.thread_with_ended_run("good", "s").await;
     world.store.quarantine(bad.row.key, "a test says so");
     assert_eq!(world.store.stats().await.unwrap().quarantined, 1);
     let store = &world.store;

@@ -171,7 +171,7 @@ async fn ids_are_unique_in_their_tenant_only(world: World) {
 }
 
 async fn an_id_is_free_again_after_its_run(world: World) {
-    let (mut log, run) = world.ended("t", "r").await;
+    let (mut log, run) = world.thread_with_ended_run("t", "r").await;
     let again = log.run_row("r");
     log.step().change(Change::RemoveRun(run.key)).run(&again).commit().await.unwrap();
     let found = world.store.run(&alice(), &run_id("r")).await.unwrap();

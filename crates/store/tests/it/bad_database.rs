@@ -14,7 +14,7 @@ use crate::postgres::client;
 /// The longest wait for a server to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn refused(url: &str, options: Options) -> Error {
+async fn open_error(url: &str, options: Options) -> Error {
     open(url, options).await.unwrap_err()
 }
 
@@ -54,11 +54,11 @@ async fn a_wrong_password_is_refused_and_the_right_one_is_not() {
         password: Some(Password::new(password.to_owned())),
         ..options()
     };
-    let error = refused(&url("with_password"), with("wrong")).await;
+    let error = open_error(&url("with_password"), with("wrong")).await;
     assert_eq!(error.code(), Code::InvalidRequest, "{error}");
     assert!(error.message().contains("password"), "{error}");
     assert!(!error.to_string().contains("wrong"), "{error}");
-    let error = refused(&url("with_password"), options()).await;
+    let error = open_error(&url("with_password"), options()).await;
     assert!(error.message().contains("password"), "{error}");
     open(&url("with_password"), with("right")).await.unwrap();
     // The password in the URL takes precedence.
@@ -87,7 +87,7 @@ async fn a_certificate_is_checked_for_its_name_and_its_authority() {
     assert_eq!(is_encrypted, Some(true));
 
     for (host, authority) in [("127.0.0.1", "authority"), ("localhost", "other-authority")] {
-        let error = refused(&url(host, authority), options()).await;
+        let error = open_error(&url(host, authority), options()).await;
         assert_eq!(error.code(), Code::StoreUnavailable, "{host} {authority}: {error}");
         assert!(error.message().contains("certificate"), "{error}");
     }
@@ -181,7 +181,7 @@ impl Drop for Nats {
     }
 }
 
-async fn opened(url: &str, name: &str, nats: &str) -> Arc<dyn Store> {
+async fn open_node(url: &str, name: &str, nats: &str) -> Arc<dyn Store> {
     let node = NodeOptions {
         poll: Duration::from_millis(50),
         news: Some(nats.to_owned()),
@@ -193,7 +193,7 @@ async fn opened(url: &str, name: &str, nats: &str) -> Arc<dyn Store> {
 /// Reads on one node, through a tail, what another node appends.
 async fn arrives(nats: &str) {
     let url = postgres_url().await;
-    let (a, b) = (opened(&url, "a", nats).await, opened(&url, "b", nats).await);
+    let (a, b) = (open_node(&url, "a", nats).await, open_node(&url, "b", nats).await);
     let mut log: Log = World::of(a).thread("t").await;
     let mut tail = b.tail(log.row.key);
     for number in 1..=3 {

@@ -41,7 +41,12 @@ async fn create(world: &World, row: &ConfigurationRow) {
     world.store.create_configuration(row.clone()).await.unwrap();
 }
 
-async fn found(world: &World, scope: &Scope, name: &str, now: i64) -> Option<ConfigurationRow> {
+async fn find_configuration(
+    world: &World,
+    scope: &Scope,
+    name: &str,
+    now: i64,
+) -> Option<ConfigurationRow> {
     world.store.configuration(scope, &id(name), at(now)).await.unwrap()
 }
 
@@ -60,7 +65,7 @@ async fn listed(
 async fn an_instance_is_created_changed_and_removed(world: World) {
     let first = row(&alice(), "one");
     create(&world, &first).await;
-    assert_eq!(found(&world, &alice(), "one", 20).await, Some(first.clone()));
+    assert_eq!(find_configuration(&world, &alice(), "one", 20).await, Some(first.clone()));
     let changed = ConfigurationRow {
         name: None,
         config: Json::from_value(&json!({"style": "friendly"})),
@@ -68,12 +73,12 @@ async fn an_instance_is_created_changed_and_removed(world: World) {
         ..first
     };
     assert!(world.store.update_configuration(&alice(), changed.clone()).await.unwrap());
-    assert_eq!(found(&world, &alice(), "one", 40).await, Some(changed.clone()));
+    assert_eq!(find_configuration(&world, &alice(), "one", 40).await, Some(changed.clone()));
     let missing = ConfigurationRow { id: id("two"), ..changed };
     assert!(!world.store.update_configuration(&alice(), missing).await.unwrap());
     assert!(world.store.remove_configuration(&alice(), &id("one")).await.unwrap());
     assert!(!world.store.remove_configuration(&alice(), &id("one")).await.unwrap());
-    assert_eq!(found(&world, &alice(), "one", 40).await, None);
+    assert_eq!(find_configuration(&world, &alice(), "one", 40).await, None);
 }
 
 async fn an_id_is_taken_until_its_instance_has_expired(world: World) {
@@ -82,28 +87,28 @@ async fn an_id_is_taken_until_its_instance_has_expired(world: World) {
     let again = ConfigurationRow { created_at: at(49), ..row(&alice(), "one") };
     let refused = world.store.create_configuration(again.clone()).await;
     assert_eq!(code(refused), Code::AlreadyExists);
-    assert_eq!(found(&world, &alice(), "one", 49).await, Some(first));
+    assert_eq!(find_configuration(&world, &alice(), "one", 49).await, Some(first));
     // The same id in another tenant is another instance.
     create(&world, &row(&tenant_scope("other"), "one")).await;
     let again = ConfigurationRow { created_at: at(50), ..again };
     create(&world, &again).await;
-    assert_eq!(found(&world, &alice(), "one", 60).await, Some(again));
+    assert_eq!(find_configuration(&world, &alice(), "one", 60).await, Some(again));
 }
 
 async fn an_instance_is_seen_by_its_tenant_and_owner_alone(world: World) {
     let bob = own_scope("default", "bob");
     let of_bob = row(&bob, "bobs");
     create(&world, &of_bob).await;
-    assert_eq!(found(&world, &alice(), "bobs", 20).await, Some(of_bob.clone()));
-    assert_eq!(found(&world, &bob, "bobs", 20).await, Some(of_bob.clone()));
+    assert_eq!(find_configuration(&world, &alice(), "bobs", 20).await, Some(of_bob.clone()));
+    assert_eq!(find_configuration(&world, &bob, "bobs", 20).await, Some(of_bob.clone()));
     for stranger in [own_scope("default", "carol"), tenant_scope("other")] {
-        assert_eq!(found(&world, &stranger, "bobs", 20).await, None);
+        assert_eq!(find_configuration(&world, &stranger, "bobs", 20).await, None);
         let taken = ConfigurationRow { name: Some("mine".to_owned()), ..of_bob.clone() };
         assert!(!world.store.update_configuration(&stranger, taken).await.unwrap());
         assert!(!world.store.remove_configuration(&stranger, &id("bobs")).await.unwrap());
         assert_eq!(listed(&world, &stranger, &[], page(9, None)).await.0, [""; 0]);
     }
-    assert_eq!(found(&world, &bob, "bobs", 20).await, Some(of_bob));
+    assert_eq!(find_configuration(&world, &bob, "bobs", 20).await, Some(of_bob));
 }
 
 async fn instances_of_an_agent_are_listed_newest_first(world: World) {
@@ -132,8 +137,8 @@ async fn what_has_expired_is_not_there_and_is_removed(world: World) {
         let expires_at = end.map(Timestamp::from_micros);
         create(&world, &ConfigurationRow { expires_at, ..row(&alice(), name) }).await;
     }
-    assert!(found(&world, &alice(), "a", 14).await.is_some());
-    assert_eq!(found(&world, &alice(), "a", 15).await, None);
+    assert!(find_configuration(&world, &alice(), "a", 14).await.is_some());
+    assert_eq!(find_configuration(&world, &alice(), "a", 15).await, None);
     assert_eq!(listed(&world, &alice(), &[], page(9, None)).await.0, ["d", "c"]);
     let late = ConfigurationRow { updated_at: at(19), ..row(&alice(), "b") };
     assert!(!world.store.update_configuration(&alice(), late).await.unwrap());
@@ -149,7 +154,7 @@ async fn an_instance_that_is_too_large_is_refused(world: World) {
     assert_eq!(code(world.store.create_configuration(large.clone()).await), Code::InvalidRequest);
     create(&world, &row(&alice(), "one")).await;
     assert_eq!(code(world.store.update_configuration(&alice(), large).await), Code::InvalidRequest);
-    assert_eq!(found(&world, &alice(), "one", 20).await, Some(row(&alice(), "one")));
+    assert_eq!(find_configuration(&world, &alice(), "one", 20).await, Some(row(&alice(), "one")));
 }
 
 #[tokio::test]
@@ -163,8 +168,8 @@ async fn instances_survive_a_restart_and_are_in_a_backup() {
     let mut log = world.thread("t").await;
     log.write([trilogue_store::Change::RemoveThread]).await;
     let world = world.reopen().await;
-    assert_eq!(found(&world, &alice(), "one", 20).await, Some(kept.clone()));
-    assert_eq!(found(&world, &alice(), "gone", 20).await, None);
+    assert_eq!(find_configuration(&world, &alice(), "one", 20).await, Some(kept.clone()));
+    assert_eq!(find_configuration(&world, &alice(), "gone", 20).await, None);
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.db");
     world.store.backup(&copy).await.unwrap();

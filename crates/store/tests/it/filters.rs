@@ -27,7 +27,7 @@ async fn thread_with(world: &World, id: &str, metadata: &Value) {
     world.create(row).await.unwrap();
 }
 
-async fn found(world: &World, members: &[(&str, Value)]) -> Vec<String> {
+async fn matching_threads(world: &World, members: &[(&str, Value)]) -> Vec<String> {
     let filter = ThreadFilter { metadata: wanted(members), ..ThreadFilter::default() };
     let listing = world.store.threads(&alice(), &filter, &page(100, None)).await.unwrap();
     listing.rows.into_iter().map(|row| row.id.to_string()).collect()
@@ -39,15 +39,15 @@ async fn members_must_be_equal_in_value_and_kind(world: World) {
     thread_with(&world, "null", &json!({"a": null, "c": true})).await;
     thread_with(&world, "none", &json!({})).await;
     let nothing: [&str; 0] = [];
-    assert_eq!(found(&world, &[("a", json!(1))]).await, ["one"]);
-    assert_eq!(found(&world, &[("a", json!("1"))]).await, ["text"]);
-    assert_eq!(found(&world, &[("a", json!(null))]).await, ["null"]);
-    assert_eq!(found(&world, &[("b", json!("x"))]).await, ["text", "one"]);
-    assert_eq!(found(&world, &[("b", json!("x")), ("a", json!(1))]).await, ["one"]);
-    assert_eq!(found(&world, &[("c", json!(true))]).await, ["null"]);
-    assert_eq!(found(&world, &[("c", json!(false))]).await, nothing);
-    assert_eq!(found(&world, &[("missing", json!(null))]).await, nothing);
-    assert_eq!(found(&world, &[]).await.len(), 4);
+    assert_eq!(matching_threads(&world, &[("a", json!(1))]).await, ["one"]);
+    assert_eq!(matching_threads(&world, &[("a", json!("1"))]).await, ["text"]);
+    assert_eq!(matching_threads(&world, &[("a", json!(null))]).await, ["null"]);
+    assert_eq!(matching_threads(&world, &[("b", json!("x"))]).await, ["text", "one"]);
+    assert_eq!(matching_threads(&world, &[("b", json!("x")), ("a", json!(1))]).await, ["one"]);
+    assert_eq!(matching_threads(&world, &[("c", json!(true))]).await, ["null"]);
+    assert_eq!(matching_threads(&world, &[("c", json!(false))]).await, nothing);
+    assert_eq!(matching_threads(&world, &[("missing", json!(null))]).await, nothing);
+    assert_eq!(matching_threads(&world, &[]).await.len(), 4);
 }
 
 async fn hostile_keys_and_values_are_only_text(world: World) {
@@ -83,23 +83,30 @@ async fn hostile_keys_and_values_are_only_text(world: World) {
         thread_with(&world, &format!("t{number}"), &metadata).await;
     }
     for (number, text) in hostile.iter().enumerate() {
-        assert_eq!(found(&world, &[(text, json!(text))]).await, [format!("t{number}")], "{text:?}");
+        assert_eq!(
+            matching_threads(&world, &[(text, json!(text))]).await,
+            [format!("t{number}")],
+            "{text:?}"
+        );
         let nothing: [&str; 0] = [];
-        assert_eq!(found(&world, &[("a", json!(text))]).await, nothing, "{text:?}");
-        assert_eq!(found(&world, &[(text, json!("b"))]).await, nothing, "{text:?}");
+        assert_eq!(matching_threads(&world, &[("a", json!(text))]).await, nothing, "{text:?}");
+        assert_eq!(matching_threads(&world, &[(text, json!("b"))]).await, nothing, "{text:?}");
     }
-    assert_eq!(found(&world, &[("a", json!("b"))]).await, ["plain"]);
+    assert_eq!(matching_threads(&world, &[("a", json!("b"))]).await, ["plain"]);
 }
 
 async fn arrays_and_objects_are_compared_too(world: World) {
     thread_with(&world, "list", &json!({"a": [1, 2], "b": 1})).await;
     thread_with(&world, "object", &json!({"a": {"x": 1}, "b": 1})).await;
     thread_with(&world, "text", &json!({"a": "[1,2]", "b": 1})).await;
-    assert_eq!(found(&world, &[("a", json!([1, 2]))]).await, ["list"]);
-    assert_eq!(found(&world, &[("a", json!({"x": 1})), ("b", json!(1))]).await, ["object"]);
-    assert_eq!(found(&world, &[("a", json!("[1,2]"))]).await, ["text"]);
+    assert_eq!(matching_threads(&world, &[("a", json!([1, 2]))]).await, ["list"]);
+    assert_eq!(
+        matching_threads(&world, &[("a", json!({"x": 1})), ("b", json!(1))]).await,
+        ["object"]
+    );
+    assert_eq!(matching_threads(&world, &[("a", json!("[1,2]"))]).await, ["text"]);
     let nothing: [&str; 0] = [];
-    assert_eq!(found(&world, &[("a", json!([2, 1]))]).await, nothing);
+    assert_eq!(matching_threads(&world, &[("a", json!([2, 1]))]).await, nothing);
 }
 
 async fn a_filter_follows_changed_metadata(world: World) {
@@ -113,14 +120,18 @@ async fn a_filter_follows_changed_metadata(world: World) {
         log.row.metadata = crate::harness::json(&metadata);
         let row = log.row.clone();
         log.write([Change::Thread(row)]).await;
-        assert_eq!(!found(&world, &[("a", json!(1))]).await.is_empty(), is_found, "{metadata}");
+        assert_eq!(
+            !matching_threads(&world, &[("a", json!(1))]).await.is_empty(),
+            is_found,
+            "{metadata}"
+        );
     }
     log.row.metadata = crate::harness::json(&json!({"a": 1}));
     let row = log.row.clone();
     log.write([Change::Thread(row)]).await;
     log.write([Change::RemoveThread]).await;
     let nothing: [&str; 0] = [];
-    assert_eq!(found(&world, &[("a", json!(1))]).await, nothing);
+    assert_eq!(matching_threads(&world, &[("a", json!(1))]).await, nothing);
 }
 
 async fn filtered_listings_have_pages(world: World) {
@@ -189,5 +200,5 @@ async fn runs_are_filtered_by_their_own_metadata(world: World) {
     log.write([Change::RemoveRun(one.key)]).await;
     let listing = world.store.runs(&alice(), &filter, &page(9, None)).await.unwrap();
     assert_eq!(listing.rows, []);
-    assert_eq!(found(&world, &[("a", json!(1))]).await, ["t"]);
+    assert_eq!(matching_threads(&world, &[("a", json!(1))]).await, ["t"]);
 }

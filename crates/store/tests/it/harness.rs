@@ -153,7 +153,7 @@ impl World {
         Ok(log)
     }
 
-    pub(crate) async fn ended(&self, thread: &str, run: &str) -> (Log, RunRow) {
+    pub(crate) async fn thread_with_ended_run(&self, thread: &str, run: &str) -> (Log, RunRow) {
         let mut log = self.thread(thread).await;
         let row = log.start(run).await;
         let row = log.end(row).await;

@@ -85,7 +85,7 @@ async fn a_long_path_is_read_whole_and_as_far_as_it_is_asked(world: World) {
 }
 
 async fn a_removed_run_stays_on_the_path_without_value(world: World) {
-    let (mut log, run) = world.ended("t", "r").await;
+    let (mut log, run) = world.thread_with_ended_run("t", "r").await;
     let mut a = log.checkpoint("a", None);
     (a.run, a.value) = (Some(run.key), Some(json(&serde_json::json!("secret"))));
     let mut b = log.checkpoint("b", Some(a.key));
@@ -237,7 +237,7 @@ async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
 }
 
 async fn a_brought_history_stays_as_it_was_brought(world: World) {
-    let (mut log, run) = world.ended("t", "r").await;
+    let (mut log, run) = world.thread_with_ended_run("t", "r").await;
     let mut a = log.checkpoint("a", None);
     a.client_history = Some(ClientHistory {
         entries: vec![

@@ -17,7 +17,7 @@ async fn the_oldest_ended_runs_go_and_open_ones_never() {
     let mut open = world.thread("open").await;
     let kept = open.start("open").await;
     for number in 0..50 {
-        world.ended(&format!("t{number}"), &format!("r{number}")).await;
+        world.thread_with_ended_run(&format!("t{number}"), &format!("r{number}")).await;
     }
     let listing = world.store.runs(&alice(), &RunFilter::default(), &page(99, None)).await.unwrap();
     let ids: Vec<_> = listing.rows.iter().map(|row| row.id.to_string()).collect();
@@ -119,11 +119,12 @@ async fn what_somebody_has_open_goes_last() {
     let world = world(10, usize::MAX / 8).await;
     let mut opened = Vec::new();
     for number in 0..3 {
-        let (log, run) = world.ended(&format!("open{number}"), &format!("mine{number}")).await;
+        let (log, run) =
+            world.thread_with_ended_run(&format!("open{number}"), &format!("mine{number}")).await;
         opened.push((world.store.tail(log.row.key), run));
     }
     for number in 0..100 {
-        world.ended(&format!("t{number}"), &format!("r{number}")).await;
+        world.thread_with_ended_run(&format!("t{number}"), &format!("r{number}")).await;
     }
     for (_, run) in &opened {
         assert!(world.store.run(&alice(), &run.id).await.unwrap().is_some(), "{}", run.id);
@@ -133,7 +134,7 @@ async fn what_somebody_has_open_goes_last() {
     // Once closed, they are the oldest again.
     let first = opened.remove(0).1;
     for number in 100..105 {
-        world.ended(&format!("t{number}"), &format!("r{number}")).await;
+        world.thread_with_ended_run(&format!("t{number}"), &format!("r{number}")).await;
     }
     assert_eq!(world.store.run(&alice(), &first.id).await.unwrap(), None);
     for (_, run) in &opened {
@@ -142,10 +143,11 @@ async fn what_somebody_has_open_goes_last() {
     // The bound also holds if every thread has a reader.
     let mut tails = Vec::new();
     for number in 200..220 {
-        let (log, _) = world.ended(&format!("t{number}"), &format!("r{number}")).await;
+        let (log, _) =
+            world.thread_with_ended_run(&format!("t{number}"), &format!("r{number}")).await;
         tails.push(world.store.tail(log.row.key));
     }
-    world.ended("last", "last").await;
+    world.thread_with_ended_run("last", "last").await;
     assert_eq!(world.store.stats().await.unwrap().runs, 10);
 }
 

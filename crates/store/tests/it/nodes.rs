@@ -21,7 +21,7 @@ fn node(name: &str) -> NodeOptions {
     }
 }
 
-async fn opened(url: &str, node: NodeOptions) -> Arc<dyn Store> {
+async fn open_store(url: &str, node: NodeOptions) -> Arc<dyn Store> {
     open(url, Options { node: Some(node), ..options() }).await.unwrap()
 }
 
@@ -37,7 +37,7 @@ async fn take(
 #[tokio::test]
 async fn a_live_owner_is_never_robbed_and_one_that_left_is_replaced_at_once() {
     let url = postgres_url().await;
-    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let (a, b) = (open_store(&url, node("a")).await, open_store(&url, node("b")).await);
     let log = World::of(Arc::clone(&a)).thread("t").await;
     let epoch = take(&a, &log).await.unwrap();
     assert_eq!(take(&a, &log).await.unwrap(), epoch, "it keeps what it has");
@@ -57,7 +57,7 @@ async fn a_silent_node_is_dead_and_writes_nothing_when_it_comes_back() {
     let url = postgres_url().await;
     // It gives one sign of life, at its start.
     let silent = NodeOptions { heartbeat: LATE, ..node("a") };
-    let (a, b) = (opened(&url, silent).await, opened(&url, node("b")).await);
+    let (a, b) = (open_store(&url, silent).await, open_store(&url, node("b")).await);
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
     let run = log.start("r").await;
@@ -78,7 +78,7 @@ async fn a_silent_node_is_dead_and_writes_nothing_when_it_comes_back() {
 #[tokio::test]
 async fn two_live_nodes_have_two_names_and_a_dead_one_gives_its_name_back() {
     let url = postgres_url().await;
-    let _a = opened(&url, node("a")).await;
+    let _a = open_store(&url, node("a")).await;
     let second = Options { node: Some(node("a")), ..options() };
     let refused = open(&url, second.clone()).await.unwrap_err();
     assert_eq!(refused.code(), Code::AlreadyExists);
@@ -86,10 +86,10 @@ async fn two_live_nodes_have_two_names_and_a_dead_one_gives_its_name_back() {
 
     let silent = NodeOptions { heartbeat: LATE, ..node("b") };
     let url = postgres_url().await;
-    let first = opened(&url, silent.clone()).await;
+    let first = open_store(&url, silent.clone()).await;
     let next = NodeOptions { heartbeat: Duration::from_millis(100), ..silent };
     // The new node waits until the earlier one is dead.
-    let next = opened(&url, next).await;
+    let next = open_store(&url, next).await;
     assert_ne!(first.node(), next.node());
     assert_eq!(next.nodes().await.unwrap().len(), 1);
 }
@@ -97,7 +97,7 @@ async fn two_live_nodes_have_two_names_and_a_dead_one_gives_its_name_back() {
 #[tokio::test]
 async fn work_that_falls_due_is_the_owners() {
     let url = postgres_url().await;
-    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let (a, b) = (open_store(&url, node("a")).await, open_store(&url, node("b")).await);
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
     let item = log.item(QueueKind::ScheduledRun, "k", 5);
@@ -132,7 +132,7 @@ async fn a_reader_elsewhere_hears_of_each_append_by_news() {
     let nats = service("TRILOGUE_NATS");
     let url = postgres_url().await;
     let told = |name| NodeOptions { news: Some(nats.clone()), ..node(name) };
-    let (a, b) = (opened(&url, told("a")).await, opened(&url, told("b")).await);
+    let (a, b) = (open_store(&url, told("a")).await, open_store(&url, told("b")).await);
     let world = World::of(Arc::clone(&a));
     let mut first = world.thread("first").await;
     let mut heard = b.tail(first.row.key);
@@ -154,7 +154,7 @@ async fn a_reader_elsewhere_hears_of_each_append_by_news() {
 async fn a_reader_elsewhere_finds_each_append_without_news() {
     let url = postgres_url().await;
     let looking = NodeOptions { poll: Duration::from_millis(20), ..node("b") };
-    let (a, b) = (opened(&url, node("a")).await, opened(&url, looking).await);
+    let (a, b) = (open_store(&url, node("a")).await, open_store(&url, looking).await);
     follow(&a, &b).await;
     // A NATS server that cannot be reached stops nothing.
     let deaf = NodeOptions {
@@ -162,7 +162,7 @@ async fn a_reader_elsewhere_finds_each_append_without_news() {
         poll: Duration::from_millis(20),
         ..node("c")
     };
-    let c = opened(&url, deaf).await;
+    let c = open_store(&url, deaf).await;
     let world = World::of(Arc::clone(&c));
     let mut log = world.thread("u").await;
     log.step().say(None, &["one"]).commit().await.unwrap();
@@ -175,7 +175,7 @@ async fn a_reader_elsewhere_finds_each_append_without_news() {
 async fn what_is_kept_of_a_log_that_came_back_has_no_hole() {
     let url = postgres_url().await;
     let silent = NodeOptions { heartbeat: LATE, ..node("a") };
-    let (a, b) = (opened(&url, silent).await, opened(&url, node("b")).await);
+    let (a, b) = (open_store(&url, silent).await, open_store(&url, node("b")).await);
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
     // With a reader, this node keeps its writes in memory.
@@ -200,7 +200,7 @@ async fn what_is_kept_of_a_log_that_came_back_has_no_hole() {
     assert_eq!(texts, ["a1", "b2", "a3"]);
 }
 
-fn told(agents: &[(&str, &str)]) -> Vec<NodeAgent> {
+fn node_agents(agents: &[(&str, &str)]) -> Vec<NodeAgent> {
     let agent = |&(name, digest): &(&str, &str)| NodeAgent {
         name: name.to_owned(),
         digest: Some(digest.to_owned()),
@@ -212,11 +212,11 @@ fn told(agents: &[(&str, &str)]) -> Vec<NodeAgent> {
 #[tokio::test]
 async fn nodes_find_who_has_an_agent_and_where_they_differ() {
     let url = postgres_url().await;
-    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let (a, b) = (open_store(&url, node("a")).await, open_store(&url, node("b")).await);
     assert_eq!(a.nodes().await.unwrap()[0].agents, None, "it has told nothing yet");
-    a.tell_agents(told(&[("x", "1"), ("y", "1")])).await.unwrap();
+    a.publish_agents(node_agents(&[("x", "1"), ("y", "1")])).await.unwrap();
     assert_eq!(agent_differences(&a.nodes().await.unwrap()), []);
-    b.tell_agents(told(&[("y", "2")])).await.unwrap();
+    b.publish_agents(node_agents(&[("y", "2")])).await.unwrap();
     for text in ["x", "x-id", "X-ID"] {
         let found = b.node_with_agent(text).await.unwrap().unwrap();
         assert_eq!((found.name.as_str(), found.address.as_str()), ("a", "http://a:1"));
@@ -227,7 +227,7 @@ async fn nodes_find_who_has_an_agent_and_where_they_differ() {
     let differing: Vec<_> =
         differing.iter().map(|it| (it.agent.as_str(), it.variants.len(), &it.missing_on)).collect();
     assert_eq!(differing, [("x", 1, &vec!["b".to_owned()]), ("y", 2, &vec![])]);
-    b.tell_agents(told(&[("x", "1"), ("y", "1")])).await.unwrap();
+    b.publish_agents(node_agents(&[("x", "1"), ("y", "1")])).await.unwrap();
     assert_eq!(agent_differences(&b.nodes().await.unwrap()), []);
     a.close().await.unwrap();
     assert_eq!(b.node_with_agent("x").await.unwrap(), None, "it has left");
@@ -236,15 +236,15 @@ async fn nodes_find_who_has_an_agent_and_where_they_differ() {
 #[tokio::test]
 async fn a_thread_and_its_due_work_wait_for_a_node_that_has_the_agent() {
     let url = postgres_url().await;
-    let a = opened(&url, node("a")).await;
+    let a = open_store(&url, node("a")).await;
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
     let run = log.start("r").await;
     let item = log.item(QueueKind::Deadline, "k", 5);
     log.write([trilogue_store::Change::Offer(item)]).await;
-    let (b, c) = (opened(&url, node("b")).await, opened(&url, node("c")).await);
-    b.tell_agents(told(&[("other", "1")])).await.unwrap();
-    c.tell_agents(told(&[(run.agent.as_str(), "1")])).await.unwrap();
+    let (b, c) = (open_store(&url, node("b")).await, open_store(&url, node("c")).await);
+    b.publish_agents(node_agents(&[("other", "1")])).await.unwrap();
+    c.publish_agents(node_agents(&[(run.agent.as_str(), "1")])).await.unwrap();
     a.close().await.unwrap();
     let refused = take(&b, &log).await.unwrap_err();
     assert_eq!(refused.code(), Code::ThreadElsewhere);
@@ -268,15 +268,17 @@ async fn a_thread_and_its_due_work_wait_for_a_node_that_has_the_agent() {
 #[tokio::test]
 async fn an_idle_thread_moves_to_a_node_that_has_the_agent_of_a_new_run() {
     let url = postgres_url().await;
-    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let (a, b) = (open_store(&url, node("a")).await, open_store(&url, node("b")).await);
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
     log.row.owner_node = a.node().unwrap().to_owned();
     let run = log.start("r").await;
     let agent = trilogue_domain::AgentName::parse("only-on-b").unwrap();
     let busy = async {
-        a.tell_agents(told(&[(run.agent.as_str(), "1")])).await.unwrap();
-        b.tell_agents(told(&[(run.agent.as_str(), "1"), (agent.as_str(), "1")])).await.unwrap();
+        a.publish_agents(node_agents(&[(run.agent.as_str(), "1")])).await.unwrap();
+        b.publish_agents(node_agents(&[(run.agent.as_str(), "1"), (agent.as_str(), "1")]))
+            .await
+            .unwrap();
         loop {
             // The other nodes learn it with the next sign of life.
             match b.take_for_agent(&log.row, &agent).await {
@@ -299,8 +301,8 @@ async fn an_idle_thread_moves_to_a_node_that_has_the_agent_of_a_new_run() {
 #[tokio::test]
 async fn a_thread_that_is_handed_over_moves_to_the_node_that_was_named() {
     let url = postgres_url().await;
-    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
-    let c = opened(&url, node("c")).await;
+    let (a, b) = (open_store(&url, node("a")).await, open_store(&url, node("b")).await);
+    let c = open_store(&url, node("c")).await;
     let mut log = World::of(Arc::clone(&a)).thread("t").await;
     log.row.epoch = take(&a, &log).await.unwrap();
     let epoch = log.row.epoch;
@@ -324,7 +326,7 @@ async fn a_thread_that_is_handed_over_moves_to_the_node_that_was_named() {
 #[tokio::test]
 async fn a_node_that_drains_gives_up_what_it_owns_and_takes_nothing() {
     let url = postgres_url().await;
-    let a = opened(&url, node("a")).await;
+    let a = open_store(&url, node("a")).await;
     let world = World::of(Arc::clone(&a));
     let (idle, busy) = (world.thread("idle").await, world.thread("busy").await);
     let epoch = take(&a, &idle).await.unwrap();
@@ -332,7 +334,7 @@ async fn a_node_that_drains_gives_up_what_it_owns_and_takes_nothing() {
     a.set_draining(true).await.unwrap();
     assert!(a.check_takes(idle.row.key).await.is_ok(), "nobody else takes it");
     assert_eq!(take(&a, &idle).await.unwrap(), epoch);
-    let b = opened(&url, node("b")).await;
+    let b = open_store(&url, node("b")).await;
     assert_eq!(a.check_takes(idle.row.key).await.unwrap_err().other_node(), Some("http://b:1"));
     assert_eq!(a.hand_over_all_but(&[busy.row.key]).await.unwrap(), 1);
     assert_eq!(take(&a, &idle).await.unwrap_err().other_node(), Some("http://b:1"));

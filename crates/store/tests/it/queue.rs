@@ -208,7 +208,7 @@ async fn items_go_with_their_run_and_thread(world: World) {
 
 async fn an_offer_wakes_a_worker(world: World) {
     let mut log = world.thread("t").await;
-    let offered = world.store.offered();
+    let offered = world.store.offer_signal();
     let notified = offered.notified();
     tokio::pin!(notified);
     notified.as_mut().enable();

@@ -93,7 +93,7 @@ async fn a_removed_run_leaves_a_gap(world: World) {
 }
 
 async fn the_last_number_outlives_its_run(world: World) {
-    let (mut log, run) = world.ended("t", "r").await;
+    let (mut log, run) = world.thread_with_ended_run("t", "r").await;
     log.write([Change::RemoveRun(run.key)]).await;
     assert_eq!(log.read().await, []);
     let acquired = world.store.acquire(log.row.key, crate::harness::NODE).await.unwrap();
@@ -118,6 +118,6 @@ async fn frames_are_as_they_were_written(world: World) {
 
 async fn a_run_of_another_thread_has_no_events_here(world: World) {
     let (log, ..) = two_runs(&world).await;
-    let (_, other) = world.ended("u", "r").await;
+    let (_, other) = world.thread_with_ended_run("u", "r").await;
     assert_eq!(firsts(&log, Some(other.key), 0, usize::MAX).await, [0_u64; 0]);
 }

@@ -31,7 +31,7 @@ const NOTHING: RetentionPolicy = RetentionPolicy {
 };
 const SECOND: i64 = 1_000_000;
 
-async fn ended(log: &mut Log, id: &str, second: i64) {
+async fn add_ended_run(log: &mut Log, id: &str, second: i64) {
     let mut row = log.run_row(id);
     row.status = RunStatus::Completed;
     row.outcome = Some(trilogue_domain::Outcome::Completed);
@@ -49,7 +49,7 @@ async fn runs_expire_by_age(world: World) {
     let mut log = world.thread("t").await;
     log.start("open").await;
     for (id, second) in [("a", 100), ("b", 200), ("c", 300)] {
-        ended(&mut log, id, second).await;
+        add_ended_run(&mut log, id, second).await;
     }
     let policy = RetentionPolicy { max_age: Some(Duration::from_secs(100)), ..NOTHING };
     let nothing: [&str; 0] = [];
@@ -63,7 +63,7 @@ async fn runs_expire_by_age(world: World) {
 
 async fn stateless_runs_have_an_age_of_their_own(world: World) {
     let mut log = world.thread("t").await;
-    ended(&mut log, "usual", 100).await;
+    add_ended_run(&mut log, "usual", 100).await;
     for (id, second, status) in [
         ("first", 100, RunStatus::Completed),
         ("waits", 100, RunStatus::Interrupted),
@@ -87,8 +87,8 @@ async fn stateless_runs_have_an_age_of_their_own(world: World) {
 
 async fn a_run_stays_until_its_client_was_called_back(world: World) {
     let mut log = world.thread("t").await;
-    ended(&mut log, "a", 100).await;
-    ended(&mut log, "b", 101).await;
+    add_ended_run(&mut log, "a", 100).await;
+    add_ended_run(&mut log, "b", 101).await;
     let policies = [
         RetentionPolicy { max_age: Some(Duration::from_secs(1)), ..NOTHING },
         RetentionPolicy { max_runs_per_thread: Some(0), ..NOTHING },
@@ -113,11 +113,11 @@ async fn a_run_stays_until_its_client_was_called_back(world: World) {
 async fn runs_expire_by_count_of_their_thread(world: World) {
     let (mut one, mut two) = (world.thread("one").await, world.thread("two").await);
     for (id, second) in [("a", 1), ("c", 3), ("e", 5)] {
-        ended(&mut one, id, second).await;
+        add_ended_run(&mut one, id, second).await;
         one.start(&format!("open-{id}")).await;
     }
     for (id, second) in [("b", 2), ("d", 4)] {
-        ended(&mut two, id, second).await;
+        add_ended_run(&mut two, id, second).await;
     }
     let policy = |most| RetentionPolicy { max_runs_per_thread: Some(most), ..NOTHING };
     assert_eq!(expired(&world, policy(1), 9, 9).await, ["a", "b", "c"]);
@@ -128,10 +128,10 @@ async fn runs_expire_by_count_of_their_thread(world: World) {
 async fn runs_expire_by_count_of_their_tenant(world: World) {
     let (mut one, mut two) = (world.thread("one").await, world.thread("two").await);
     let mut foreign = world.thread_of(&tenant_scope("other"), "t").await;
-    ended(&mut one, "a", 1).await;
-    ended(&mut two, "b", 2).await;
-    ended(&mut one, "c", 3).await;
-    ended(&mut foreign, "x", 1).await;
+    add_ended_run(&mut one, "a", 1).await;
+    add_ended_run(&mut two, "b", 2).await;
+    add_ended_run(&mut one, "c", 3).await;
+    add_ended_run(&mut foreign, "x", 1).await;
     let policy = |most| RetentionPolicy { max_runs_per_tenant: Some(most), ..NOTHING };
     assert_eq!(expired(&world, policy(2), 9, 9).await, ["a"]);
     assert_eq!(expired(&world, policy(1), 9, 9).await, ["a", "b"]);
@@ -143,7 +143,7 @@ async fn a_count_keeps_the_newest_by_place_and_by_end_whatever_the_clock_was(wor
     let ends = [("waited", 1_000), ("ahead-1", 9_001), ("ahead-2", 9_002)];
     let since = [("a", 101), ("b", 102), ("c", 103), ("d", 104), ("e", 105)];
     for (id, second) in [("first", 1), ("second", 2)].into_iter().chain(ends).chain(since) {
-        ended(&mut log, id, second).await;
+        add_ended_run(&mut log, id, second).await;
     }
     let by_thread = RetentionPolicy { max_runs_per_thread: Some(5), ..NOTHING };
     let by_tenant = RetentionPolicy { max_runs_per_tenant: Some(5), ..NOTHING };
@@ -161,7 +161,7 @@ async fn a_count_keeps_the_newest_by_place_and_by_end_whatever_the_clock_was(wor
 async fn runs_that_end_at_one_moment_expire_in_the_order_of_lists(world: World) {
     let mut log = world.thread("t").await;
     for number in 0..7 {
-        ended(&mut log, &format!("r{number}"), 5).await;
+        add_ended_run(&mut log, &format!("r{number}"), 5).await;
     }
     let policy = RetentionPolicy { max_runs_per_thread: Some(5), ..NOTHING };
     assert_eq!(expired(&world, policy, 9, 99).await, ["r0", "r1"]);
@@ -170,7 +170,7 @@ async fn runs_that_end_at_one_moment_expire_in_the_order_of_lists(world: World) 
 async fn runs_that_have_not_ended_neither_count_nor_expire(world: World) {
     let mut log = world.thread("t").await;
     for number in 0..3 {
-        ended(&mut log, &format!("r{number}"), number).await;
+        add_ended_run(&mut log, &format!("r{number}"), number).await;
         log.start(&format!("at-work-{number}")).await;
         let mut waiting = log.run_row(&format!("waiting-{number}"));
         waiting.status = RunStatus::Interrupted;
@@ -186,10 +186,10 @@ async fn runs_that_have_not_ended_neither_count_nor_expire(world: World) {
 
 async fn conditions_add_up_oldest_first(world: World) {
     let (mut one, mut two) = (world.thread("one").await, world.thread("two").await);
-    ended(&mut one, "a", 10).await;
-    ended(&mut two, "b", 20).await;
-    ended(&mut two, "c", 30).await;
-    ended(&mut one, "d", 40).await;
+    add_ended_run(&mut one, "a", 10).await;
+    add_ended_run(&mut two, "b", 20).await;
+    add_ended_run(&mut two, "c", 30).await;
+    add_ended_run(&mut one, "d", 40).await;
     let policy = RetentionPolicy {
         max_stateless_age: None,
         max_age: Some(Duration::from_secs(35)),
@@ -206,7 +206,7 @@ async fn conditions_add_up_oldest_first(world: World) {
 async fn a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile(world: World) {
     let mut log = world.thread("t").await;
     for number in 0..20 {
-        ended(&mut log, &format!("r{number}"), number).await;
+        add_ended_run(&mut log, &format!("r{number}"), number).await;
     }
     let policy = RetentionPolicy { max_runs_per_thread: Some(5), ..NOTHING };
     let mut removed = Vec::new();
@@ -222,7 +222,7 @@ async fn a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile(world: Worl
             removed.push(row.id.to_string());
         }
         if removed.len() == 8 {
-            ended(&mut log, "late", 50).await;
+            add_ended_run(&mut log, "late", 50).await;
         }
     }
     let expected: Vec<_> = (0..16).map(|number| format!("r{number}")).collect();

@@ -45,7 +45,7 @@ async fn furnish(world: &World) {
     assert!(world.store.abandon(&claims[0], RetryDecision::Dead, "refused").await.unwrap());
 }
 
-async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
+async fn visible_items(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
     let (thread, page) = (thread_id("t"), Page::default());
     let mut found = Vec::new();
     let mut note = |what, is_found: bool| {
@@ -95,10 +95,10 @@ const EVERYTHING: [&str; 12] = [
 
 async fn another_tenant_sees_nothing(world: World) {
     furnish(&world).await;
-    assert_eq!(found(&*world.store, &tenant_scope("default")).await, EVERYTHING);
+    assert_eq!(visible_items(&*world.store, &tenant_scope("default")).await, EVERYTHING);
     let nothing: [&str; 0] = [];
-    assert_eq!(found(&*world.store, &tenant_scope("other")).await, nothing);
-    assert_eq!(found(&*world.store, &own_scope("other", "alice")).await, nothing);
+    assert_eq!(visible_items(&*world.store, &tenant_scope("other")).await, nothing);
+    assert_eq!(visible_items(&*world.store, &own_scope("other", "alice")).await, nothing);
     let dead = world.store.dead_deliveries(&tenant_scope("default"), &Page::default()).await;
     let id = dead.unwrap().rows[0].id;
     assert!(!world.store.revive(&tenant_scope("other"), id, at(5)).await.unwrap());
@@ -108,9 +108,9 @@ async fn another_tenant_sees_nothing(world: World) {
 
 async fn another_owner_sees_nothing(world: World) {
     furnish(&world).await;
-    assert_eq!(found(&*world.store, &own_scope("default", "alice")).await, EVERYTHING);
+    assert_eq!(visible_items(&*world.store, &own_scope("default", "alice")).await, EVERYTHING);
     let nothing: [&str; 0] = [];
-    assert_eq!(found(&*world.store, &own_scope("default", "bob")).await, nothing);
+    assert_eq!(visible_items(&*world.store, &own_scope("default", "bob")).await, nothing);
 }
 
 async fn the_same_ids_in_two_tenants(world: World) {

@@ -14,9 +14,9 @@ contract!(
 const FIRST: &str = "0199f3a2-1b2c-7abc-8def-3f9c45a01b2d";
 const SECOND: &str = "0199f3a2-1b2c-7abc-8def-3f9d00000000";
 
-async fn meant(world: &World, scope: &Scope, kind: IdKind, text: &str) -> Vec<String> {
+async fn resolve(world: &World, scope: &Scope, kind: IdKind, text: &str) -> Vec<String> {
     let short = ShortId::parse(text).unwrap();
-    world.store.meant_ids(scope, kind, &short, 10).await.unwrap()
+    world.store.resolve_short_id(scope, kind, &short, 10).await.unwrap()
 }
 
 async fn ids_are_meant_by_their_beginning_and_by_their_last_group(world: World) {
@@ -41,10 +41,10 @@ async fn ids_are_meant_by_their_beginning_and_by_their_last_group(world: World) 
         (IdKind::Run, "3f9c", &[]),
         (IdKind::Interrupt, "bbbb", &["0199f3a2-1b2c-7abc-8def-bbbb45a01b2d"]),
     ] {
-        assert_eq!(meant(&world, &alice(), kind, text).await, ids, "{text}");
+        assert_eq!(resolve(&world, &alice(), kind, text).await, ids, "{text}");
     }
     let short = ShortId::parse("0199").unwrap();
-    let one = world.store.meant_ids(&alice(), IdKind::Thread, &short, 1).await.unwrap();
+    let one = world.store.resolve_short_id(&alice(), IdKind::Thread, &short, 1).await.unwrap();
     assert_eq!(one, [FIRST]);
 }
 
@@ -53,9 +53,9 @@ async fn a_whole_id_is_the_only_one_that_it_means(world: World) {
         world.thread(id).await;
     }
     for text in ["lunch", "3f9c", FIRST] {
-        assert_eq!(meant(&world, &alice(), IdKind::Thread, text).await, [text]);
+        assert_eq!(resolve(&world, &alice(), IdKind::Thread, text).await, [text]);
     }
-    assert_eq!(meant(&world, &alice(), IdKind::Thread, "3f9c4").await, [FIRST]);
+    assert_eq!(resolve(&world, &alice(), IdKind::Thread, "3f9c4").await, [FIRST]);
 }
 
 async fn an_abbreviation_means_nothing_outside_of_its_scope(world: World) {
@@ -64,10 +64,10 @@ async fn an_abbreviation_means_nothing_outside_of_its_scope(world: World) {
     world.thread_of(&own_scope("default", "bob"), "0199f3a2-0000-7abc-8def-3f9c00000000").await;
     let bobs = own_scope("default", "bob");
     assert_eq!(
-        meant(&world, &bobs, IdKind::Thread, "3f9c").await,
+        resolve(&world, &bobs, IdKind::Thread, "3f9c").await,
         ["0199f3a2-0000-7abc-8def-3f9c00000000"]
     );
-    assert_eq!(meant(&world, &bobs, IdKind::Run, "3f9d").await, [""; 0]);
-    assert_eq!(meant(&world, &tenant_scope("other"), IdKind::Thread, "3f9c").await, [""; 0]);
-    assert_eq!(meant(&world, &tenant_scope("default"), IdKind::Thread, "3f9c").await.len(), 2);
+    assert_eq!(resolve(&world, &bobs, IdKind::Run, "3f9d").await, [""; 0]);
+    assert_eq!(resolve(&world, &tenant_scope("other"), IdKind::Thread, "3f9c").await, [""; 0]);
+    assert_eq!(resolve(&world, &tenant_scope("default"), IdKind::Thread, "3f9c").await.len(), 2);
 }

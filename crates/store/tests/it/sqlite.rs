@@ -19,7 +19,7 @@ async fn everything_is_there_again() {
         world.store = open(&world.url(), Options { durability, ..options() }).await.unwrap();
         assert_eq!(world.store.durability(), durability.as_str());
         let log = furnish(&world, "t", "r").await;
-        let (mut other, ended) = world.ended("u", "s").await;
+        let (mut other, ended) = world.thread_with_ended_run("u", "s").await;
         let gone = other.start("gone").await;
         other.write([Change::RemoveRun(gone.key)]).await;
         let before = everything(&world).await;

@@ -135,7 +135,7 @@ async fn a_tail_reads_what_a_cold_reader_reads(world: World) {
 }
 
 async fn removal_wakes_readers(world: World) {
-    let (mut log, run) = world.ended("t", "r").await;
+    let (mut log, run) = world.thread_with_ended_run("t", "r").await;
     let mut tail = world.store.tail(log.row.key);
     reaches(&mut tail, 2).await;
     tail.committed.borrow_and_update();
@@ -145,7 +145,7 @@ async fn removal_wakes_readers(world: World) {
 }
 
 async fn a_tail_ends_with_its_thread(world: World) {
-    let (mut log, _) = world.ended("t", "r").await;
+    let (mut log, _) = world.thread_with_ended_run("t", "r").await;
     let mut tails = [world.store.tail(log.row.key), world.store.tail(log.row.key)];
     let other = world.store.tail(world.thread("u").await.row.key);
     log.write([Change::RemoveThread]).await;

@@ -17,7 +17,7 @@ contract!(
 
 const NONE: [&str; 0] = [];
 
-async fn found(world: &World, scope: &Scope, name: &str) -> Vec<String> {
+async fn threads_of_agent(world: &World, scope: &Scope, name: &str) -> Vec<String> {
     let filter = ThreadFilter { agent: Some(agent(name)), ..ThreadFilter::default() };
     let listing = world.store.threads(scope, &filter, &page(100, None)).await.unwrap();
     listing.rows.into_iter().map(|row| row.id.to_string()).collect()
@@ -35,7 +35,7 @@ async fn a_thread_is_of_the_agents_that_ran_in_it_and_of_the_one_it_names(world:
     let mut ran = world.thread("ran").await;
     let run = ran.start("a").await;
     ran.end(run).await;
-    assert_eq!(found(&world, &alice(), "echo").await, ["ran"]);
+    assert_eq!(threads_of_agent(&world, &alice(), "echo").await, ["ran"]);
     let mut second = ran.run_row("b");
     second.agent = other();
     ran.step().run(&second).commit().await.unwrap();
@@ -49,9 +49,9 @@ async fn a_thread_is_of_the_agents_that_ran_in_it_and_of_the_one_it_names(world:
         row.metadata = naming(name);
         world.create(row).await.unwrap();
     }
-    assert_eq!(found(&world, &alice(), "echo").await, ["ran"]);
-    assert_eq!(found(&world, &alice(), "other").await, ["named", "ran"]);
-    assert_eq!(found(&world, &alice(), "third").await, NONE);
+    assert_eq!(threads_of_agent(&world, &alice(), "echo").await, ["ran"]);
+    assert_eq!(threads_of_agent(&world, &alice(), "other").await, ["named", "ran"]);
+    assert_eq!(threads_of_agent(&world, &alice(), "third").await, NONE);
     // Combined with a condition on metadata.
     let filter = ThreadFilter {
         agent: Some(other()),
@@ -70,15 +70,19 @@ async fn what_goes_takes_its_agent_along(world: World) {
         log.row.metadata = naming(&name);
         let row = log.row.clone();
         log.write([Change::Thread(row)]).await;
-        assert_eq!(found(&world, &alice(), "echo").await, ["t"], "{name}");
-        assert_eq!(!found(&world, &alice(), "other").await.is_empty(), is_other, "{name}");
+        assert_eq!(threads_of_agent(&world, &alice(), "echo").await, ["t"], "{name}");
+        assert_eq!(
+            !threads_of_agent(&world, &alice(), "other").await.is_empty(),
+            is_other,
+            "{name}"
+        );
     }
     log.write([Change::RemoveRun(run.key)]).await;
-    assert_eq!(found(&world, &alice(), "echo").await, NONE);
+    assert_eq!(threads_of_agent(&world, &alice(), "echo").await, NONE);
     log.start("b").await;
-    assert_eq!(found(&world, &alice(), "echo").await, ["t"]);
+    assert_eq!(threads_of_agent(&world, &alice(), "echo").await, ["t"]);
     log.write([Change::RemoveThread]).await;
-    assert_eq!(found(&world, &alice(), "echo").await, NONE);
+    assert_eq!(threads_of_agent(&world, &alice(), "echo").await, NONE);
 }
 
 async fn threads_of_an_agent_have_pages_and_stay_their_owners(world: World) {
@@ -89,7 +93,10 @@ async fn threads_of_an_agent_have_pages_and_stay_their_owners(world: World) {
     }
     let mut foreign = world.thread_of(&tenant_scope("elsewhere"), "t0").await;
     foreign.start("r0").await;
-    assert_eq!(found(&world, &own_scope("default", "bob"), "echo").await, ["t5", "t3", "t1"]);
+    assert_eq!(
+        threads_of_agent(&world, &own_scope("default", "bob"), "echo").await,
+        ["t5", "t3", "t1"]
+    );
     let filter = ThreadFilter { agent: Some(agent("echo")), ..ThreadFilter::default() };
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
@@ -110,6 +117,6 @@ async fn ephemeral_threads_are_not_listed_by_agent(world: World) {
     world.create(row.clone()).await.unwrap();
     let mut log = crate::harness::Log::of(std::sync::Arc::clone(&world.store), row);
     log.start("r").await;
-    assert_eq!(found(&world, &alice(), "echo").await, NONE);
-    assert_eq!(found(&world, &alice(), "other").await, NONE);
+    assert_eq!(threads_of_agent(&world, &alice(), "echo").await, NONE);
+    assert_eq!(threads_of_agent(&world, &alice(), "other").await, NONE);
 }

@@ -40,7 +40,7 @@ impl ProbeAgent {
     }
 
     /// The texts that it remembers of a session, both sides, oldest first.
-    pub fn remembers(&self, session: &str) -> Vec<String> {
+    pub fn remembered_texts(&self, session: &str) -> Vec<String> {
         self.process.lock().get(session).cloned().unwrap_or_default()
     }
 
@@ -50,16 +50,16 @@ impl ProbeAgent {
 
     async fn session(&self, context: &RunContext) -> Result<String, Failure> {
         if let MemoryState::Bound { binding, missed } =
-            context.memory_state(usize::MAX).await.map_err(|error| told(&error))?
-            && self.process.knows(&binding.remote)
+            context.memory_state(usize::MAX).await.map_err(|error| to_failure(&error))?
+            && self.process.has_session(&binding.remote)
         {
-            self.process.tell(&binding.remote, missed.messages.iter().map(Message::text));
+            self.process.add_texts(&binding.remote, missed.messages.iter().map(Message::text));
             return Ok(binding.remote);
         }
         let session = self.process.begin();
-        context.bind(&session, Json::empty_object()).await.map_err(|_| stopped())?;
-        let history = context.history().await.map_err(|error| told(&error))?;
-        self.process.tell(&session, history.iter().map(Message::text));
+        context.bind(&session, Json::empty_object()).await.map_err(|_| stopped_failure())?;
+        let history = context.history().await.map_err(|error| to_failure(&error))?;
+        self.process.add_texts(&session, history.iter().map(Message::text));
         Ok(session)
     }
 }
@@ -89,15 +89,15 @@ impl Backend for ProbeAgent {
             }
         };
         let session = self.session(&context).await?;
-        let count = self.process.tell(&session, [asked]);
+        let count = self.process.add_texts(&session, [asked]);
         let answer = format!("{count} texts remembered");
-        for (body, original) in answered(&answer, count).map_err(|error| told(&error))? {
+        for (body, original) in answer_events(&answer, count).map_err(|error| to_failure(&error))? {
             context.emit(body, original).await.map_err(|error| match error {
-                EmitError::Stopped => stopped(),
-                EmitError::Refused(error) => told(&error),
+                EmitError::Stopped => stopped_failure(),
+                EmitError::Refused(error) => to_failure(&error),
             })?;
         }
-        self.process.tell(&session, [answer]);
+        self.process.add_texts(&session, [answer]);
         Ok(Ending::Completed)
     }
 }
@@ -109,7 +109,7 @@ impl Process {
         lock(&self.sessions)
     }
 
-    fn knows(&self, session: &str) -> bool {
+    fn has_session(&self, session: &str) -> bool {
         self.lock().contains_key(session)
     }
 
@@ -119,7 +119,7 @@ impl Process {
         session
     }
 
-    fn tell(&self, session: &str, texts: impl IntoIterator<Item = String>) -> usize {
+    fn add_texts(&self, session: &str, texts: impl IntoIterator<Item = String>) -> usize {
         let mut sessions = self.lock();
         let known = sessions.entry(session.to_owned()).or_default();
         known.extend(texts);
@@ -128,7 +128,7 @@ impl Process {
 }
 
 /// The events of an answer: one of Trilogue's own, then the peer's events with their originals.
-fn answered(text: &str, count: usize) -> Result<Vec<(Body, Option<Original>)>> {
+fn answer_events(text: &str, count: usize) -> Result<Vec<(Body, Option<Original>)>> {
     let message = MessageId::generate();
     let notifications = [
         Notification::Think("counting".to_owned()),
@@ -146,11 +146,11 @@ fn answered(text: &str, count: usize) -> Result<Vec<(Body, Option<Original>)>> {
     Ok(events)
 }
 
-fn told(error: &Error) -> Failure {
+fn to_failure(error: &Error) -> Failure {
     failure(error.code().as_str(), error.message())
 }
 
-fn stopped() -> Failure {
+fn stopped_failure() -> Failure {
     failure("agent_failed", "the run was stopped")
 }
 

@@ -9,7 +9,7 @@ use trilogue_testkit::faulty_server::{FaultyServer, ServerFault};
 use trilogue_testkit::foreign::ForeignServer;
 use trilogue_testkit::{Client, Folder, Server, until};
 
-use crate::bridge_communication::{behind, start_with};
+use crate::bridge_communication::{bridge_settings, start_with};
 use crate::kill_rounds::stop;
 use crate::{events, run_of};
 
@@ -18,8 +18,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 const ANSWER: &str = "Howdy, partner!";
 
 /// Starts a server in front of one agent, which it serves as `far_NAME`.
-async fn in_front(dir: &Folder, url: &str, name: &str) -> Server {
-    start_with(dir, behind("agent-communication", url, &[name])).await
+async fn start_bridge(dir: &Folder, url: &str, name: &str) -> Server {
+    start_with(dir, bridge_settings("agent-communication", url, &[name])).await
 }
 
 async fn begin(client: &Client, agent: &str, thread: &str, prompt: &str) -> String {
@@ -35,7 +35,7 @@ async fn status_of(client: &Client, run: &str) -> Value {
 }
 
 /// Waits until the run has this status or has ended, and returns it.
-async fn settled(client: &Client, run: &str, status: &str) -> Value {
+async fn wait_for_status(client: &Client, run: &str, status: &str) -> Value {
     let ended = ["completed", "failed", "cancelled", "timed_out"];
     until(&format!("the run to be {status}"), LIMIT, || async {
         let run = status_of(client, run).await;
@@ -47,7 +47,7 @@ async fn settled(client: &Client, run: &str, status: &str) -> Value {
 }
 
 /// The agent's text in a run, from its log.
-async fn said(client: &Client, thread: &str, run: &str) -> String {
+async fn agent_text(client: &Client, thread: &str, run: &str) -> String {
     let mut text = String::new();
     for event in events(client, thread).await.unwrap() {
         let is_of_agent = event["run_id"] == run && event["type"] == "message.delta";
@@ -69,7 +69,7 @@ async fn play(
     match fault {
         ServerFault::Stall | ServerFault::Break | ServerFault::Amnesia => {
             until("its first words", LIMIT, || async {
-                (!said(&client, &thread, &run).await.is_empty()).then_some(())
+                (!agent_text(&client, &thread, &run).await.is_empty()).then_some(())
             })
             .await
             .unwrap();
@@ -80,19 +80,19 @@ async fn play(
             }
         }
         ServerFault::ResumeFails => {
-            settled(&client, &run, "interrupted").await;
+            wait_for_status(&client, &run, "interrupted").await;
             let answer = json!({ "message": [{ "content_type": "text/plain", "content": "go" }] });
             let path = format!("/api/v1/runs/{run}/answer");
             client.post(&path, &answer).await.unwrap().ok().unwrap();
         }
         _ => {}
     }
-    let ended = settled(&client, &run, "completed").await;
-    let words = said(&client, &thread, &run).await;
+    let ended = wait_for_status(&client, &run, "completed").await;
+    let words = agent_text(&client, &thread, &run).await;
     let next = begin(&client, "far_faulty", &thread, &ServerFault::None.prompt()).await;
-    let after = settled(&client, &next, "completed").await;
+    let after = wait_for_status(&client, &next, "completed").await;
     assert_eq!(after["status"], "completed", "after {fault:?}: {after}");
-    assert_eq!(said(&client, &thread, &next).await, ANSWER, "after {fault:?}");
+    assert_eq!(agent_text(&client, &thread, &next).await, ANSWER, "after {fault:?}");
     let all = events(&client, &thread).await.unwrap();
     let numbers: Vec<u64> = all.iter().filter_map(|event| event["number"].as_u64()).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{fault:?}: {numbers:?}");
@@ -103,7 +103,7 @@ async fn play(
 async fn every_fault_ends_one_run_and_harms_nothing_else() {
     let dir = Folder::new().unwrap();
     let far = Arc::new(FaultyServer::start().await.unwrap());
-    let server = in_front(&dir, &far.url(), "faulty").await;
+    let server = start_bridge(&dir, &far.url(), "faulty").await;
     let mut players = JoinSet::new();
     for fault in ServerFault::ALL {
         players.spawn(play(server.client(), Arc::clone(&far), fault));
@@ -148,32 +148,32 @@ async fn every_fault_ends_one_run_and_harms_nothing_else() {
 async fn a_server_that_dies_loses_its_run_and_no_word() {
     let dir = Folder::new().unwrap();
     let far = ForeignServer::communication().await.unwrap();
-    let server = in_front(&dir, &far.url(), "words").await;
+    let server = start_bridge(&dir, &far.url(), "words").await;
     let client = server.client();
     let run = begin(&client, "far_words", "t", "slow").await;
     until("some words", LIMIT, || async {
-        (said(&client, "t", &run).await.len() > 20).then_some(())
+        (agent_text(&client, "t", &run).await.len() > 20).then_some(())
     })
     .await
     .unwrap();
     let far = far.kill().await.unwrap();
-    let ended = settled(&client, &run, "failed").await;
+    let ended = wait_for_status(&client, &run, "failed").await;
     assert_eq!(ended["outcome"]["error"]["code"], "agent_lost", "{ended}");
     assert!(ended["outcome"]["error"]["data"]["run_id"].is_string(), "{ended}");
-    let words = said(&client, "t", &run).await;
+    let words = agent_text(&client, "t", &run).await;
     assert!(words.split_whitespace().all(|word| word == "tick"), "{words}");
     // It starts again with an empty memory, at the same address. Runs are refused until this server notices.
     let _far = far.start_again().await.unwrap();
     let next = until("the agent to be back", LIMIT, || async {
         let run = begin(&client, "far_words", "t", "say:back").await;
-        let ended = settled(&client, &run, "completed").await;
+        let ended = wait_for_status(&client, &run, "completed").await;
         if ended["status"] == "completed" {
             return Some(run);
         }
         assert_eq!(ended["outcome"]["error"]["code"], "peer_unavailable", "{ended}");
         None
     });
-    assert_eq!(said(&client, "t", &next.await.unwrap()).await, "back");
+    assert_eq!(agent_text(&client, "t", &next.await.unwrap()).await, "back");
     stop(server).await;
 }
 
@@ -181,12 +181,12 @@ async fn a_server_that_dies_loses_its_run_and_no_word() {
 async fn an_agent_s_id_that_is_taken_is_replaced_and_every_message_is_found() {
     let dir = Folder::new().unwrap();
     let far = FaultyServer::start().await.unwrap();
-    let server = in_front(&dir, &far.url(), "faulty").await;
+    let server = start_bridge(&dir, &far.url(), "faulty").await;
     let client = server.client();
     let thread = "00000000-0000-4000-8000-00000000000a";
     for _ in 0..2 {
         let run = begin(&client, "far_faulty", thread, &ServerFault::SameId.prompt()).await;
-        settled(&client, &run, "completed").await;
+        wait_for_status(&client, &run, "completed").await;
     }
     let session = client.get(&format!("/communication/sessions/{thread}")).await.unwrap();
     let session = session.ok().unwrap();

@@ -13,7 +13,7 @@ use crate::{events, run_of};
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// The settings of agents of this kind, which another server has under these names.
-pub(crate) fn behind(kind: &str, url: &str, agents: &[&str]) -> String {
+pub(crate) fn bridge_settings(kind: &str, url: &str, agents: &[&str]) -> String {
     let key = if kind == "agent-connect" { "agent" } else { "name" };
     let agent = |name: &&str| {
         let here = name.replace('.', "_");
@@ -28,12 +28,12 @@ pub(crate) async fn start_with(dir: &Folder, settings: String) -> Server {
 }
 
 /// Starts a server in front of the agents that the official suites expect.
-async fn in_front(dir: &Folder, far: &Conformance) -> Server {
+async fn start_bridge(dir: &Folder, far: &Conformance) -> Server {
     let agents = ["echo", "slow_echo", "awaiter", "mime_types", "failer", "history_echo"];
-    start_with(dir, behind("agent-communication", &far.url(), &agents)).await
+    start_with(dir, bridge_settings("agent-communication", &far.url(), &agents)).await
 }
 
-async fn far(dir: &Folder) -> Conformance {
+async fn start_remote(dir: &Folder) -> Conformance {
     let options = ConformanceOptions::communication("memory:", "/comm/v0");
     Conformance::start(dir.path(), options).await.unwrap()
 }
@@ -63,8 +63,8 @@ pub(crate) async fn status_of(client: &Client, run: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_elsewhere_answers_as_if_it_were_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
 
     let run = communicate(&client, "far_echo", json!([message("Howdy!")])).await;
@@ -98,8 +98,8 @@ async fn an_agent_elsewhere_answers_as_if_it_were_here() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_elsewhere_goes_on_with_its_thread() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     let run = |agent: &'static str, text: &'static str| {
         let (client, body) = (client.clone(), run_of(agent, "talk", &json!(text), "wait"));
@@ -119,8 +119,8 @@ async fn a_session_elsewhere_goes_on_with_its_thread() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_restart() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let waiting = communicate(&server.client(), "far_awaiter", json!([message("x")])).await;
     assert_eq!(waiting["status"], "awaiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap().to_owned();
@@ -144,8 +144,8 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_accepted_answer_outlives_the_server_that_passes_it_on() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     let waiting = communicate(&client, "far_awaiter", json!([message("x")])).await;
     let run = waiting["run_id"].as_str().unwrap().to_owned();
@@ -156,7 +156,7 @@ async fn an_accepted_answer_outlives_the_server_that_passes_it_on() {
     let path = format!("/api/v1/interrupts/{question}/answer");
     client.post(&path, &answer).await.unwrap().ok().unwrap();
     let home = server.kill().await.unwrap();
-    far.go_on().unwrap();
+    far.resume().unwrap();
 
     let server = home.start().await.unwrap();
     let client = server.client();
@@ -182,7 +182,7 @@ async fn an_answer_that_cannot_be_passed_on_is_asked_for_again() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
     let options = ConformanceOptions::communication("sqlite:far.db", "/comm/v0");
     let mut far = Conformance::start(there.path(), options).await.unwrap();
-    let server = in_front(&here, &far).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     let waiting = communicate(&client, "far_awaiter", json!([message("x")])).await;
     let run = waiting["run_id"].as_str().unwrap().to_owned();
@@ -213,8 +213,8 @@ async fn an_answer_that_cannot_be_passed_on_is_asked_for_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cancels_here_cancels_there() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     cancel_both(&client, async |is_at_work| {
         let far = far.client();
@@ -254,8 +254,8 @@ pub(crate) async fn cancel_both(client: &Client, are_there: impl AsyncFn(bool) -
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_elsewhere_outlives_the_server_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let said: Vec<String> = (0..6).map(|number| format!("word {number}")).collect();
     let input: Vec<Value> = said.iter().map(|text| message(text)).collect();
     let body = json!({ "agent_name": "far_slow_echo", "input": input, "mode": "async" });
@@ -292,7 +292,7 @@ async fn a_run_elsewhere_outlives_the_server_here() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_out_of_reach_fails_its_runs_and_no_others() {
     let dir = Folder::new().unwrap();
-    let settings = behind("agent-communication", "http://127.0.0.1:9", &["echo"]);
+    let settings = bridge_settings("agent-communication", "http://127.0.0.1:9", &["echo"]);
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let home = Home::new(dir.path(), &options).unwrap();
     let server = home.start().await.unwrap();
@@ -316,7 +316,7 @@ async fn in_front_of_script(dir: &Folder, far: &ScriptedServer) -> Server {
         )
     };
     let mounts = [mount("/communication", false), mount("/strict", true)].concat();
-    let agent = behind("agent-communication", &far.url(), &["script"]);
+    let agent = bridge_settings("agent-communication", &far.url(), &["script"]);
     start_with(dir, format!("{mounts}{agent}")).await
 }
 

@@ -7,14 +7,14 @@ use trilogue_testkit::wait_only_server::WaitOnlyServer;
 use trilogue_testkit::{Client, Folder, Server, until};
 
 use crate::bridge_communication::{
-    LIMIT, behind, cancel_both, communicate, message, start_with, status_of, texts,
+    LIMIT, bridge_settings, cancel_both, communicate, message, start_with, status_of, texts,
 };
 use crate::kill_rounds::stop;
-use crate::remote_servers::left_out;
+use crate::remote_servers::lost_concepts;
 use crate::{echo, events, run_of};
 
 /// Starts a server in front of agents that the official suites expect.
-async fn in_front(dir: &Folder, far: &Conformance) -> Server {
+async fn start_bridge(dir: &Folder, far: &Conformance) -> Server {
     let agents = [
         "echo",
         "slow_echo",
@@ -25,10 +25,10 @@ async fn in_front(dir: &Folder, far: &Conformance) -> Server {
         "counter",
         "org.agntcy.echo",
     ];
-    start_with(dir, behind("agent-connect", &far.url(), &agents)).await
+    start_with(dir, bridge_settings("agent-connect", &far.url(), &agents)).await
 }
 
-async fn far(dir: &Folder) -> Conformance {
+async fn start_remote(dir: &Folder) -> Conformance {
     Conformance::start(dir.path(), ConformanceOptions::connect("memory:", "/connect"))
         .await
         .unwrap()
@@ -39,7 +39,7 @@ async fn run(client: &Client, agent: &str, thread: &str, input: Value) -> Value 
     client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap()
 }
 
-async fn ended(client: &Client, run: &str) -> Value {
+async fn wait_for_end(client: &Client, run: &str) -> Value {
     until("the run to end", LIMIT, || async {
         let run = client.get(&format!("/api/v1/runs/{run}")).await.unwrap().ok().unwrap();
         (run["ended_at"] != Value::Null).then_some(run)
@@ -64,8 +64,8 @@ async fn of_type(client: &Client, thread: &str, kind: &str) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_elsewhere_answers_as_if_it_were_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
 
     let run = communicate(&client, "far_echo", json!([message("Howdy!")])).await;
@@ -99,8 +99,8 @@ async fn an_agent_elsewhere_answers_as_if_it_were_here() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_elsewhere_goes_on_with_its_thread() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     // A local agent began the thread: its messages are passed to the other one.
     run(&client, "echo", "talk", json!("one")).await;
@@ -120,8 +120,8 @@ async fn a_thread_elsewhere_goes_on_with_its_thread() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_with_schemas_has_its_values_updates_state_and_configuration_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     for (count, total) in [(3, 3), (2, 5)] {
         let counted = run(&client, "far_counter", "sum", json!({ "count": count })).await;
@@ -161,7 +161,8 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     let url = format!("http://{}/connect", far.home().address());
     let settings = format!(
         "{}token_file = {token:?}\n",
-        behind("agent-connect", &url, &["org.agntcy.mailcomposer"]).trim_end().to_owned() + "\n",
+        bridge_settings("agent-connect", &url, &["org.agntcy.mailcomposer"]).trim_end().to_owned()
+            + "\n",
     );
     let server = start_with(&here, settings).await;
     let mail = json!({ "message": "Write to bob@example.com about lunch" });
@@ -173,7 +174,7 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     let client = server.client();
     answer(&client, &json!({ "value": { "approved": true } })).await;
     let run_id = waiting["id"].as_str().unwrap();
-    let sent = ended(&client, run_id).await;
+    let sent = wait_for_end(&client, run_id).await;
     assert!(sent["result"]["message"].as_str().is_some_and(|it| it.contains("Lunch")), "{sent}");
     // The agent has seen this run, so it does not get it again.
     let state = &of_type(&client, "mail", "state.values").await[0]["values"]["messages"];
@@ -194,15 +195,15 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_asked_for_and_given_and_the_conversation_goes_on() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let waiting = communicate(&server.client(), "far_awaiter", json!([message("x")])).await;
     assert_eq!(waiting["status"], "awaiting", "{waiting}");
     let server = server.kill().await.unwrap().start().await.unwrap();
     let client = server.client();
     answer(&client, &json!({ "text": "go on" })).await;
     let run = waiting["run_id"].as_str().unwrap();
-    ended(&client, run).await;
+    wait_for_end(&client, run).await;
     assert!(!texts(&status_of(&client, run).await).is_empty());
     // The agent has seen that run, which continued after the restart, so it does not get it again.
     let body = json!({
@@ -223,8 +224,8 @@ async fn a_message_is_asked_for_and_given_and_the_conversation_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cancels_here_cancels_there() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     cancel_both(&client, async |is_at_work| {
         let far = far.client();
@@ -246,8 +247,8 @@ async fn who_cancels_here_cancels_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_elsewhere_outlive_the_server_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let server = in_front(&here, &far).await;
+    let far = start_remote(&there).await;
+    let server = start_bridge(&here, &far).await;
     let client = server.client();
     let said: Vec<String> = (0..6).map(|number| format!("word {number}")).collect();
     let input: Vec<Value> = said.iter().map(|text| message(text)).collect();
@@ -264,10 +265,10 @@ async fn runs_elsewhere_outlive_the_server_here() {
     .unwrap();
     let server = server.kill().await.unwrap().start().await.unwrap();
     let client = server.client();
-    ended(&client, &talking).await;
+    wait_for_end(&client, &talking).await;
     let run = status_of(&client, &talking).await;
     assert_eq!((run["status"].as_str(), texts(&run)), (Some("completed"), said), "{run}");
-    let counted = ended(&client, counting["id"].as_str().unwrap()).await;
+    let counted = wait_for_end(&client, counting["id"].as_str().unwrap()).await;
     assert_eq!(counted["result"], json!({ "count": 12 }), "{counted}");
     let steps = of_type(&client, "sum", "state.custom").await;
     let steps: Vec<_> = steps.iter().filter_map(|step| step["data"]["step"].as_u64()).collect();
@@ -282,7 +283,8 @@ async fn runs_elsewhere_outlive_the_server_here() {
 async fn a_server_that_only_waits_is_enough() {
     let here = Folder::new().unwrap();
     let far = WaitOnlyServer::start().await.unwrap();
-    let server = start_with(&here, behind("agent-connect", &far.url(), &["org.example.old"])).await;
+    let server =
+        start_with(&here, bridge_settings("agent-connect", &far.url(), &["org.example.old"])).await;
     let (client, agent) = (server.client(), "far_org_example_old");
     let spoken = communicate(&client, agent, json!([message("hi")])).await;
     assert_eq!(spoken["output"][0]["parts"][0]["content"], "echo: hi", "{spoken}");
@@ -297,7 +299,7 @@ async fn a_server_that_only_waits_is_enough() {
             "{form}: {waiting}"
         );
         answer(&client, &json!({ "value": { "answer": form } })).await;
-        let answered = ended(&client, waiting["id"].as_str().unwrap()).await;
+        let answered = wait_for_end(&client, waiting["id"].as_str().unwrap()).await;
         assert_eq!(answered["result"]["message"], format!("echo: {form}"), "{answered}");
     }
     let waited = far.waits();
@@ -312,7 +314,7 @@ async fn a_server_that_only_waits_is_enough() {
     let stopped = server.kill().await.unwrap();
     let server = stopped.start().await.unwrap();
     far.release();
-    let found = ended(&server.client(), held["id"].as_str().unwrap()).await;
+    let found = wait_for_end(&server.client(), held["id"].as_str().unwrap()).await;
     assert_eq!(found["result"]["message"], "echo: held", "{found}");
     assert_eq!(far.runs(), 6, "a run was begun twice");
     stop(server).await;
@@ -325,7 +327,7 @@ async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
         let here = Folder::new().unwrap();
         let far = WaitOnlyServer::start().await.unwrap();
         far.refuse_descriptor(Some(status));
-        let settings = behind("agent-connect", &far.url(), &["org.example.old"]);
+        let settings = bridge_settings("agent-connect", &far.url(), &["org.example.old"]);
         let server = start_with(&here, settings).await;
         let (client, agent) = (server.client(), "far_org_example_old");
         let refused = run(&client, agent, "refused", json!("hi")).await;
@@ -348,7 +350,7 @@ async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
         let here = Folder::new().unwrap();
         let far = WaitOnlyServer::start().await.unwrap();
         far.refuse_descriptor(Some(status));
-        let settings = behind("agent-connect", &far.url(), &["org.example.old"]);
+        let settings = bridge_settings("agent-connect", &far.url(), &["org.example.old"]);
         let server = start_with(&here, settings).await;
         run(&server.client(), "far_org_example_old", "t", json!("hi")).await;
         assert_eq!(far.runs(), 1, "{status}: an agent without a descriptor is run all the same");
@@ -359,9 +361,9 @@ async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_out_of_reach_or_unknown_fails_its_runs_and_no_others() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = far(&there).await;
-    let settings = behind("agent-connect", "http://127.0.0.1:9", &["echo"])
-        + &behind("agent-connect", &far.url(), &["nobody"]);
+    let far = start_remote(&there).await;
+    let settings = bridge_settings("agent-connect", "http://127.0.0.1:9", &["echo"])
+        + &bridge_settings("agent-connect", &far.url(), &["nobody"]);
     let server = start_with(&here, settings).await;
     let client = server.client();
     for (agent, code) in [("far_echo", "peer_unavailable"), ("far_nobody", "agent_not_found")] {
@@ -377,7 +379,7 @@ async fn a_refusal_without_a_code_says_whether_another_try_can_succeed() {
     let dir = Folder::new().unwrap();
     let far = RefusingServer::start().await.unwrap();
     let agents = ["plain", "threaded"];
-    let server = start_with(&dir, behind("agent-connect", &far.url(), &agents)).await;
+    let server = start_with(&dir, bridge_settings("agent-connect", &far.url(), &agents)).await;
     let client = server.client();
     for (agent, status, code, is_transient) in [
         ("far_plain", "501", "agent_failed", false),
@@ -402,7 +404,7 @@ async fn a_refusal_without_a_code_says_whether_another_try_can_succeed() {
 async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
     let dir = Folder::new().unwrap();
     let far = RefusingServer::start().await.unwrap();
-    let server = start_with(&dir, behind("agent-connect", &far.url(), &["plain"])).await;
+    let server = start_with(&dir, bridge_settings("agent-connect", &far.url(), &["plain"])).await;
     let client = server.client();
     for number in 0..10 {
         echo(&client, "big", &format!("{number}{}", "x".repeat(900_000))).await.ok().unwrap();
@@ -412,6 +414,6 @@ async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
     let sent: Vec<&str> = inputs[0].iter().filter_map(|it| it["content"].as_str()).collect();
     let first: Vec<_> = sent.iter().filter_map(|text| text.get(..1)).collect();
     assert_eq!(first, ["5", "6", "6", "7", "7", "8", "8", "9", "9", "n"]);
-    assert_eq!(left_out(&client, "big").await, ["conversation"]);
+    assert_eq!(lost_concepts(&client, "big").await, ["conversation"]);
     stop(server).await;
 }

@@ -5,7 +5,7 @@ use trilogue_testkit::editor::Editor;
 use trilogue_testkit::foreign::{Foreign, ForeignServer};
 use trilogue_testkit::{Folder, Server, ServerOptions, reserve_address};
 
-use crate::bridge_communication::{behind, message, start_with};
+use crate::bridge_communication::{bridge_settings, message, start_with};
 use crate::events;
 use crate::kill_rounds::stop;
 
@@ -143,7 +143,8 @@ async fn invalid_base64_of_an_agent_elsewhere_keeps_its_label_and_breaks_the_str
     let far = ForeignServer::communication().await.unwrap();
     let dir = Folder::new().unwrap();
     let mounts = "[[mounts]]\nprotocol = \"communication\"\nprefix = \"/communication\"\n\n[[mounts]]\nprotocol = \"communication\"\nprefix = \"/strict\"\nstrict = true\n\n";
-    let settings = format!("{mounts}{}", behind("agent-communication", &far.url(), &["words"]));
+    let settings =
+        format!("{mounts}{}", bridge_settings("agent-communication", &far.url(), &["words"]));
     let server = start_with(&dir, settings).await;
     let body = json!({ "agent_name": "far_words", "input": [message("broken")], "mode": "sync" });
     let run = server.client().post("/communication/runs", &body).await.unwrap().ok().unwrap();

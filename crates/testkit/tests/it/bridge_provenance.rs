@@ -8,7 +8,7 @@ use serde_json::json;
 use trilogue_testkit::limited_server::{LimitedFeatures, LimitedServer};
 use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions};
 
-use crate::bridge_communication::{behind, communicate, message, start_with};
+use crate::bridge_communication::{bridge_settings, communicate, message, start_with};
 use crate::kill_rounds::stop;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -22,7 +22,8 @@ fn last(far: &LimitedServer) -> HeaderMap {
 async fn the_trace_of_a_request_goes_on_to_the_agents_server() {
     let dir = Folder::new().unwrap();
     let far = LimitedServer::start(LimitedFeatures::of(&["one"], &["sync"])).await.unwrap();
-    let server = start_with(&dir, behind("agent-communication", &far.url(), &["one"])).await;
+    let server =
+        start_with(&dir, bridge_settings("agent-communication", &far.url(), &["one"])).await;
     let client = server.client();
 
     let parts = [

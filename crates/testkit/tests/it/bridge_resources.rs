@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Folder, Server};
 
-use crate::bridge_communication::{behind, start_with};
+use crate::bridge_communication::{bridge_settings, start_with};
 use crate::kill_rounds::stop;
 use crate::run_of;
 
@@ -42,7 +42,8 @@ async fn start_both(here: &Folder, there: &Folder) -> (Server, Server) {
     let address = far.home().address();
     let settings = |kind: &str, name: &str, path: &str| {
         let url = format!("http://{address}/{path}");
-        let behind = behind(kind, &url, &[name]).replace("agents.far_", &format!("agents.{path}_"));
+        let behind =
+            bridge_settings(kind, &url, &[name]).replace("agents.far_", &format!("agents.{path}_"));
         format!("{}\ntoken_file = {token:?}\n\n", behind.trim_end())
     };
     let agents = settings("agent-communication", "echo", "communication")

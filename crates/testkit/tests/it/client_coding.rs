@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trilogue_testkit::editor::said;
+use trilogue_testkit::editor::agent_text;
 use trilogue_testkit::model::{self, Model};
 use trilogue_testkit::official::opencode;
 use trilogue_testkit::{Editor, Folder, Server, ServerOptions, until};
@@ -83,13 +83,13 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     editor.end_turn(&turn).await;
     assert_eq!(fs::read_to_string(&file).unwrap(), "from the model");
     let updates = editor.updates_of(&session);
-    assert!(said(&updates).contains("It is done."), "{updates:?}");
+    assert!(agent_text(&updates).contains("It is done."), "{updates:?}");
     let ended = |update: &Value| {
         update["sessionUpdate"] == "tool_call_update" && update["status"] == "completed"
     };
     assert!(updates.iter().any(ended), "the call did not end: {updates:?}");
     // The editor is notified that its question is settled.
-    editor.notified("$/cancel_request").await;
+    editor.wait_for_notification("$/cancel_request").await;
 
     // /api/v1 refuses the permission.
     fs::remove_file(&file).unwrap();
@@ -113,5 +113,5 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     };
     assert_eq!(prompts(&editor.updates_of(&session)), 2);
     assert_eq!(editor.prompt(&session, "Thanks.").await["stopReason"], "end_turn");
-    assert!(!model.asked().is_empty());
+    assert!(!model.requests().is_empty());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::Value;
-use trilogue_testkit::editor::said;
+use trilogue_testkit::editor::agent_text;
 use trilogue_testkit::{Editor, Folder, Home, Seed, Server, ServerOptions, until};
 
 use crate::client_official::{hosted, scripted};
@@ -19,7 +19,7 @@ const LATEST_KILL_MS: u64 = 400;
 /// An environment variable that all processes of an agent have.
 const MARK: &str = "TRILOGUE_TEST_MARK";
 
-fn marked(mark: &str) -> Vec<u32> {
+fn marked_pids(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let found = processes.filter_map(|entry| {
@@ -67,34 +67,35 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
         editor.end_turn(&turn).await;
     }
     // The shell, the agent, and the process that the agent started.
-    assert_eq!(marked(&mark).len(), 3 * AGENTS, "processes of {AGENTS} agents");
+    assert_eq!(marked_pids(&mark).len(), 3 * AGENTS, "processes of {AGENTS} agents");
     editor.kill().await;
 
     let home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
     let gone = until("no stray", CLEAR_LIMIT, || {
-        let left = marked(&mark);
+        let left = marked_pids(&mark);
         async move { left.is_empty().then_some(()) }
     });
-    gone.await.unwrap_or_else(|error| panic!("{error}: {:?}\n{}", marked(&mark), home.log_end()));
+    gone.await
+        .unwrap_or_else(|error| panic!("{error}: {:?}\n{}", marked_pids(&mark), home.log_end()));
 
     let mut editor = Editor::launch(&command, cwd.path()).await;
     for (number, session) in sessions.iter().enumerate() {
         editor.load_in(session, cwd.path()).await;
-        assert_eq!(said(&editor.updates_of(session)), format!("I am {number}"));
+        assert_eq!(agent_text(&editor.updates_of(session)), format!("I am {number}"));
         assert_eq!(editor.prompt(session, "say:, still").await["stopReason"], "end_turn");
     }
     editor.close().await;
     stop(server).await;
     let gone = until("no process after the stop", CLEAR_LIMIT, || {
-        let left = marked(&mark);
+        let left = marked_pids(&mark);
         async move { left.is_empty().then_some(()) }
     });
     gone.await.unwrap();
 }
 
 /// The updates that an editor received on a session, without its own prompts.
-fn told(editor: &Editor, session: &str) -> Vec<Value> {
+fn agent_updates(editor: &Editor, session: &str) -> Vec<Value> {
     let mut updates = editor.updates_of(session);
     updates.retain(|update| update["sessionUpdate"] != "user_message_chunk");
     updates
@@ -143,7 +144,11 @@ async fn editors_notice_a_pause_and_nothing_else() {
         assert_eq!(editor.prompt(&session, "say:over").await["stopReason"], "end_turn");
         let mut other = Editor::launch(&command, cwd.path()).await;
         other.load_in(&session, cwd.path()).await;
-        assert_eq!(told(&editor, &session), told(&other, &session), "live and replayed");
+        assert_eq!(
+            agent_updates(&editor, &session),
+            agent_updates(&other, &session),
+            "live and replayed"
+        );
         assert!(editor.close().await.success());
     }
 }

@@ -11,7 +11,7 @@ const MIB: usize = 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The agent's updates, without their ids.
-fn said(editor: &Editor, session: &str) -> Vec<Value> {
+fn agent_updates(editor: &Editor, session: &str) -> Vec<Value> {
     let others = ["user_message_chunk", "available_commands_update"];
     let updates = editor.updates_of(session).into_iter();
     updates.filter(|it| others.iter().all(|other| it["sessionUpdate"] != *other)).collect()
@@ -70,7 +70,7 @@ async fn large_updates_and_questions_reach_every_client_and_outlive_the_server()
     );
     editor.choose(&asked, "once").await;
     editor.end_turn(&asking).await;
-    let live = said(&editor, &session);
+    let live = agent_updates(&editor, &session);
     assert_eq!(sizes(&live), [1, large, large, 1, "chosen: once".len()]);
     assert_eq!(longest(&server.client(), &session).await, [vec![large], vec![large]]);
 
@@ -78,8 +78,8 @@ async fn large_updates_and_questions_reach_every_client_and_outlive_the_server()
     assert_eq!(editor.prompt(&session, "say:on").await["stopReason"], "end_turn");
     let mut other = Editor::launch(&command, cwd.path()).await;
     other.load_in(&session, cwd.path()).await;
-    assert_same(&said(&other, &session), &said(&editor, &session));
-    assert_same(&said(&other, &session)[..live.len()], &live);
+    assert_same(&agent_updates(&other, &session), &agent_updates(&editor, &session));
+    assert_same(&agent_updates(&other, &session)[..live.len()], &live);
     assert_eq!(longest(&server.client(), &session).await, [vec![large], vec![large]]);
     assert!(editor.close().await.success());
     assert!(other.close().await.success());

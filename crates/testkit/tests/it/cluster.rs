@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use tokio::sync::watch;
 use trilogue_testkit::services::connect;
 use trilogue_testkit::{
-    Client, Folder, Halt, Home, Link, Proxy, Replication, Seed, Server, ServerOptions, Service,
-    Services, SkewedClock,
+    Client, DatabaseStop, Folder, Home, Link, Proxy, Replication, Seed, Server, ServerOptions,
+    Service, Services, SkewedClock,
 };
 
 use crate::kill_rounds::stop;
@@ -63,13 +63,13 @@ pub(crate) struct ClusterTimes {
 /// How all nodes lose the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outage {
-    Halt(Halt),
+    Halt(DatabaseStop),
     /// The networks to it drop everything.
     Hold,
     /// The networks end every connection.
     Cut,
     /// The primary is away so and stays as it is, and its replica takes its place.
-    FailOver(Halt),
+    FailOver(DatabaseStop),
 }
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ struct Node {
 
 /// A fault that happened.
 #[derive(Debug)]
-pub(crate) struct Strike {
+pub(crate) struct FaultRecord {
     pub(crate) fault: Fault,
     node: usize,
     pub(crate) began: Instant,
@@ -257,7 +257,7 @@ impl Cluster {
     }
 
     /// A receiver of the numbers of the nodes that have a fault.
-    pub(crate) fn struck(&self) -> watch::Receiver<BTreeSet<usize>> {
+    pub(crate) fn faulty_nodes(&self) -> watch::Receiver<BTreeSet<usize>> {
         self.struck.subscribe()
     }
 
@@ -286,7 +286,7 @@ impl Cluster {
 
     /// Resumes a paused node.
     pub(crate) fn resume(&self, index: usize) -> Result<()> {
-        self.nodes[index].server.as_ref().context("the node is down")?.go_on()
+        self.nodes[index].server.as_ref().context("the node is down")?.resume()
     }
 
     /// Stops a node, which must exit cleanly, and starts it again. Returns how long the stop took.
@@ -307,12 +307,12 @@ impl Cluster {
     }
 
     /// Applies a fault to a random node, and waits until it is over. Records the owners of the threads with this prefix.
-    pub(crate) async fn strike(
+    pub(crate) async fn inject_fault(
         &mut self,
         fault: Fault,
         threads: Option<&str>,
         seed: &mut Seed,
-    ) -> Result<Strike> {
+    ) -> Result<FaultRecord> {
         let index = seed.below(self.nodes.len() as u64) as usize;
         self.strike_node(fault, index, threads, seed).await
     }
@@ -324,7 +324,7 @@ impl Cluster {
         index: usize,
         threads: Option<&str>,
         seed: &mut Seed,
-    ) -> Result<Strike> {
+    ) -> Result<FaultRecord> {
         let outage = match fault {
             Fault::CutDatabaseShortly => between(SHORT_MS, seed),
             Fault::StopDatabase if seed.below(2) == 0 => between(SHORT_MS, seed),
@@ -369,7 +369,7 @@ impl Cluster {
             }
         }
         self.struck.send_replace(BTreeSet::new());
-        let strike = Strike { fault, node: index, began, ended: Instant::now(), owners };
+        let strike = FaultRecord { fault, node: index, began, ended: Instant::now(), owners };
         eprintln!("{fault:?}, node {}, {:?}", NAMES[index], strike.ended - began);
         Ok(strike)
     }
@@ -457,9 +457,9 @@ impl Cluster {
     }
 }
 
-// === impl Strike ===
+// === impl FaultRecord ===
 
-impl Strike {
+impl FaultRecord {
     /// Whether it stopped the owner of a thread from working.
     pub(crate) fn affects(&self, thread: &str) -> bool {
         let is_owned = self.owners.get(thread).is_some_and(|owner| owner == NAMES[self.node]);

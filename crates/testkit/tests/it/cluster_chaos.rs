@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use trilogue_testkit::callback::Receiver;
 use trilogue_testkit::{Client, Seed, until};
 
-use crate::cluster::{Cluster, Fault, Strike};
+use crate::cluster::{Cluster, Fault, FaultRecord};
 use crate::cluster_editor::{Turns, edit};
 use crate::cluster_history::Histories;
 use crate::cluster_marks::Marks;
@@ -41,9 +41,9 @@ pub(crate) struct ChaosPlan {
 
 /// All clients, what they received, and the results of the checks.
 #[derive(Debug)]
-struct Everyone {
+struct AllClients {
     native: native_kill::Clients,
-    communication: communication_kill::Seen,
+    communication: communication_kill::CaseCounts,
     connect: connect_kill::Clients,
     histories: Histories,
     marks: Marks,
@@ -68,9 +68,9 @@ pub(crate) async fn survive(plan: ChaosPlan) {
     let marks = Marks::start().await.unwrap();
     let settings = format!("{}{}", connect_kill::SETTINGS, marks.settings());
     let mut cluster = Cluster::start(&settings).await.unwrap();
-    let mut everyone = Everyone {
+    let mut everyone = AllClients {
         native: native_kill::Clients::on("thread".to_owned()),
-        communication: communication_kill::Seen::default(),
+        communication: communication_kill::CaseCounts::default(),
         connect: connect_kill::Clients::with(receiver),
         histories: Histories::default(),
         marks,
@@ -102,9 +102,9 @@ pub(crate) async fn survive(plan: ChaosPlan) {
     cluster.stop().await.unwrap();
 }
 
-// === impl Everyone ===
+// === impl AllClients ===
 
-impl Everyone {
+impl AllClients {
     /// Runs all clients while faults happen, and compares. `round` names the measured threads.
     async fn play(
         &mut self,
@@ -125,7 +125,7 @@ impl Everyone {
             }
         };
         let striking = async {
-            let struck = strike(cluster, faults, measured.map(|_| THREADS), seed).await;
+            let struck = inject_fault(cluster, faults, measured.map(|_| THREADS), seed).await;
             client.close();
             struck
         };
@@ -188,23 +188,27 @@ impl Everyone {
 }
 
 /// Applies faults one after the other at random moments; the sleeps wait for no condition.
-async fn strike(
+async fn inject_fault(
     cluster: &mut Cluster,
     faults: &[Fault],
     threads: Option<&str>,
     seed: &mut Seed,
-) -> Result<Vec<Strike>> {
+) -> Result<Vec<FaultRecord>> {
     let mut strikes = Vec::new();
     for fault in faults {
         tokio::time::sleep(Duration::from_millis(seed.below(LATEST_MS))).await;
-        strikes.push(cluster.strike(*fault, threads, seed).await?);
+        strikes.push(cluster.inject_fault(*fault, threads, seed).await?);
     }
     tokio::time::sleep(Duration::from_millis(seed.below(LATEST_MS))).await;
     Ok(strikes)
 }
 
 /// Runs clients until `client` is closed. Starts further ones once many have ended with a connection.
-async fn keep_playing<S: Scenario>(scenario: &S, client: &Client, seed: &mut Seed) -> Vec<S::Told> {
+async fn keep_playing<S: Scenario>(
+    scenario: &S,
+    client: &Client,
+    seed: &mut Seed,
+) -> Vec<S::Received> {
     let mut players = JoinSet::new();
     let mut told = Vec::new();
     let mut enough = 0;
@@ -224,13 +228,13 @@ async fn keep_playing<S: Scenario>(scenario: &S, client: &Client, seed: &mut See
 async fn check_everywhere<S: Scenario>(
     cluster: &Cluster,
     scenario: &mut S,
-    told: Vec<S::Told>,
+    told: Vec<S::Received>,
     seed: &mut Seed,
 ) -> Result<()> {
     for node in cluster.clients() {
         scenario.check(&node, &told, seed).await?;
     }
-    scenario.go_on(&cluster.client(), told).await
+    scenario.resume(&cluster.client(), told).await
 }
 
 /// Every run of the store ends, or waits for an answer.

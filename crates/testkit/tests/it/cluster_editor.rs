@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use trilogue_testkit::editor::said;
+use trilogue_testkit::editor::agent_text;
 use trilogue_testkit::{Client, Editor};
 
 use crate::events;
@@ -57,7 +57,7 @@ pub(crate) async fn edit(command: Vec<String>, cwd: PathBuf, client: Client) -> 
                 }
             }
         }
-        session.said = said(&editor.updates_of(&session.thread));
+        session.said = agent_text(&editor.updates_of(&session.thread));
         sessions.push(session);
     }
     assert!(editor.close().await.success());

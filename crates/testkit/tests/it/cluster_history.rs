@@ -252,7 +252,7 @@ impl Talk {
             objects.entry(operation.call.object()).or_default().push(operation);
         }
         for (object, operations) in objects {
-            match check::<Thread>(&that_matter(operations)) {
+            match check::<Thread>(&drop_irrelevant(operations)) {
                 Verdict::Linearisable => {}
                 Verdict::Contradiction(why) => {
                     bail!("no order explains {object:?} of {}: {why}", self.thread)
@@ -267,7 +267,7 @@ impl Talk {
 }
 
 /// Drops operations without an answer that change nothing, or whose change no client saw: they need not have taken effect.
-fn that_matter(
+fn drop_irrelevant(
     mut operations: Vec<Operation<Call, CommandResponse>>,
 ) -> Vec<Operation<Call, CommandResponse>> {
     let seen: Vec<CommandResponse> =
@@ -358,7 +358,7 @@ impl Player {
 // === impl Histories ===
 
 impl Scenario for Histories {
-    type Told = Arc<Talk>;
+    type Received = Arc<Talk>;
 
     fn play(&self, client: &Client, seed: &mut Seed, _: usize, players: &mut JoinSet<Arc<Talk>>) {
         let talk = Arc::new(Talk::on(format!("history-{:016x}", seed.draw())));
@@ -375,7 +375,7 @@ impl Scenario for Histories {
         Ok(())
     }
 
-    async fn go_on(&mut self, _: &Client, told: Vec<Arc<Talk>>) -> Result<()> {
+    async fn resume(&mut self, _: &Client, told: Vec<Arc<Talk>>) -> Result<()> {
         each(&told).try_for_each(|talk| talk.check(self))
     }
 
@@ -408,7 +408,7 @@ mod tests {
                 recorder.end(operation, said.clone());
             }
         }
-        check::<Thread>(&that_matter(recorder.operations()))
+        check::<Thread>(&drop_irrelevant(recorder.operations()))
     }
 
     fn is_refused(history: &[(Call, Option<CommandResponse>)]) -> bool {

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use trilogue_testkit::wait_only_server::WaitOnlyServer;
 use trilogue_testkit::{Client, Seed, until};
 
-use crate::bridge_communication::behind;
+use crate::bridge_communication::bridge_settings;
 use crate::kill_rounds::{SETTLE_LIMIT, Scenario};
 
 const FAR_AGENT: &str = "org.example.old";
@@ -49,13 +49,13 @@ impl Marks {
 
     /// The settings that give a node the agent.
     pub(crate) fn settings(&self) -> String {
-        behind("agent-connect", &self.server.url(), &[FAR_AGENT])
+        bridge_settings("agent-connect", &self.server.url(), &[FAR_AGENT])
     }
 
     /// Fails if an input was executed twice, if a completed run was never executed, or if an acknowledged run is gone. All runs must have ended.
     pub(crate) async fn check_all(&self, client: &Client) -> Result<ExecutionTally> {
         let mut executions: BTreeMap<String, usize> = BTreeMap::new();
-        for text in self.server.heard() {
+        for text in self.server.run_messages() {
             *executions.entry(text).or_default() += 1;
         }
         let mut seen = ExecutionTally { asked: self.asked.len(), ..ExecutionTally::default() };
@@ -79,7 +79,7 @@ impl Marks {
 }
 
 impl Scenario for Marks {
-    type Told = Vec<Mark>;
+    type Received = Vec<Mark>;
 
     fn play(
         &self,
@@ -98,7 +98,7 @@ impl Scenario for Marks {
         Ok(())
     }
 
-    async fn go_on(&mut self, _: &Client, told: Vec<Vec<Mark>>) -> Result<()> {
+    async fn resume(&mut self, _: &Client, told: Vec<Vec<Mark>>) -> Result<()> {
         self.asked.extend(told.into_iter().flatten().map(|mark| (mark.run.clone(), mark)));
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
-use trilogue_testkit::editor::said;
+use trilogue_testkit::editor::agent_text;
 use trilogue_testkit::{Editor, Folder, until};
 
 use crate::client_official::{hosted, scripted};
@@ -36,7 +36,7 @@ async fn an_editor_goes_on_with_a_thread_of_another_node() {
 
     let mut second = editor_at(&cluster, "b", "scripted", cwd.path()).await;
     second.load_in(&session, cwd.path()).await;
-    assert_eq!(said(&second.updates_of(&session)), "one");
+    assert_eq!(agent_text(&second.updates_of(&session)), "one");
     assert_eq!(second.prompt(&session, "say:, two").await["stopReason"], "end_turn");
     assert_eq!(cluster.owner(&session).await.unwrap().as_deref(), Some("b"));
     first.prompt(&session, "say:, three").await;
@@ -60,14 +60,14 @@ async fn an_editor_goes_on_with_a_thread_of_another_node() {
     })
     .await
     .unwrap();
-    first.tell("session/cancel", json!({ "sessionId": session })).await;
+    first.notify("session/cancel", json!({ "sessionId": session })).await;
     assert_eq!(second.answer(&endless).await["result"]["stopReason"], "cancelled");
     first.prompt(&session, "say:, six").await;
     first.close().await;
     second.close().await;
     let mut third = editor_at(&cluster, "c", "scripted", cwd.path()).await;
     third.load_in(&session, cwd.path()).await;
-    let whole = said(&third.updates_of(&session));
+    let whole = agent_text(&third.updates_of(&session));
     assert_eq!(whole, "one, two, threepermission: once, four, five, six");
     third.close().await;
     cluster.stop().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use trilogue_testkit::{Client, Editor, Folder, Halt, Seed, until};
+use trilogue_testkit::{Client, DatabaseStop, Editor, Folder, Seed, until};
 
 use crate::bridge_communication::message;
 use crate::client_official::{hosted, scripted};
@@ -15,17 +15,17 @@ use crate::run_of;
 
 /// Every kind of outage, with its longest duration in a regular test, in milliseconds.
 const SHORT: [(Outage, u64); 5] = [
-    (Outage::Halt(Halt::Fast), 9_000),
-    (Outage::Halt(Halt::Immediate), 9_000),
-    (Outage::Halt(Halt::Pause), 9_000),
+    (Outage::Halt(DatabaseStop::Fast), 9_000),
+    (Outage::Halt(DatabaseStop::Immediate), 9_000),
+    (Outage::Halt(DatabaseStop::Pause), 9_000),
     (Outage::Hold, 9_000),
     (Outage::Cut, 9_000),
 ];
 /// How the primary is away for which its replica stands in then.
 const FAILOVERS: [(Outage, u64); 3] = [
-    (Outage::FailOver(Halt::Pause), 7_000),
-    (Outage::FailOver(Halt::Fence), 7_000),
-    (Outage::FailOver(Halt::Immediate), 7_000),
+    (Outage::FailOver(DatabaseStop::Pause), 7_000),
+    (Outage::FailOver(DatabaseStop::Fence), 7_000),
+    (Outage::FailOver(DatabaseStop::Immediate), 7_000),
 ];
 /// Longer than it takes a node to be dead that is silent.
 const LEAST_MS: u64 = 5_000;

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use trilogue_testkit::Client;
 
-use crate::cluster::{Cluster, Fault, Strike};
+use crate::cluster::{Cluster, Fault, FaultRecord};
 
 /// The prefix of the names of the measured threads.
 pub(crate) const THREADS: &str = "pause-";
@@ -56,7 +56,7 @@ impl Pauses {
     }
 
     /// Records the longest pause of each thread at each fault of a round.
-    pub(crate) fn count(&mut self, moments: &Moments, strikes: &[Strike]) {
+    pub(crate) fn count(&mut self, moments: &Moments, strikes: &[FaultRecord]) {
         for (index, strike) in strikes.iter().enumerate() {
             let before = index.checked_sub(1).map(|before| strikes[before].ended);
             for (thread, moments) in moments {
@@ -93,7 +93,7 @@ impl Pauses {
 }
 
 /// The longest time between two changes that overlaps with a strike. Skips pauses that began before the previous strike was over.
-fn longest(moments: &[Instant], strike: &Strike, before: Option<Instant>) -> Option<Duration> {
+fn longest(moments: &[Instant], strike: &FaultRecord, before: Option<Instant>) -> Option<Duration> {
     let pairs = moments.iter().zip(moments.iter().skip(1));
     let during = pairs.filter(|(from, to)| **to > strike.began && **from < strike.ended);
     let its_own = during.filter(|(from, _)| before.is_none_or(|before| **from > before));
@@ -111,7 +111,7 @@ pub(crate) struct Pulses {
 
 impl Pulses {
     pub(crate) fn of(cluster: &Cluster) -> Self {
-        Self { nodes: cluster.clients(), struck: cluster.struck() }
+        Self { nodes: cluster.clients(), struck: cluster.faulty_nodes() }
     }
 }
 

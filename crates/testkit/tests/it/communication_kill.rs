@@ -18,7 +18,7 @@ const BASE: &str = "/communication";
 
 /// What a client received before the server was killed.
 #[derive(Default, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ClientRecord {
     /// The events of each stream.
     streams: Vec<Vec<ServerSent>>,
     /// Complete runs from `sync` and resume responses.
@@ -30,7 +30,7 @@ pub(crate) struct Told {
 }
 
 #[derive(Default, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CaseCounts {
     pub(crate) resumed: usize,
     pub(crate) cut: usize,
     pub(crate) missed: usize,
@@ -39,12 +39,18 @@ pub(crate) struct Seen {
     pub(crate) answered: usize,
 }
 
-// === impl Seen ===
+// === impl LedgerCounts ===
 
-impl Scenario for Seen {
-    type Told = Told;
+impl Scenario for CaseCounts {
+    type Received = ClientRecord;
 
-    fn play(&self, client: &Client, seed: &mut Seed, clients: usize, players: &mut JoinSet<Told>) {
+    fn play(
+        &self,
+        client: &Client,
+        seed: &mut Seed,
+        clients: usize,
+        players: &mut JoinSet<ClientRecord>,
+    ) {
         for _ in 0..clients {
             players.spawn(stream(client.clone()));
             players.spawn(wait(client.clone(), seed.fork()));
@@ -52,14 +58,19 @@ impl Scenario for Seen {
         }
     }
 
-    async fn check(&mut self, client: &Client, told: &[Told], seed: &mut Seed) -> Result<()> {
+    async fn check(
+        &mut self,
+        client: &Client,
+        told: &[ClientRecord],
+        seed: &mut Seed,
+    ) -> Result<()> {
         for told in told {
             check(client, told, seed, self).await?;
         }
         Ok(())
     }
 
-    async fn go_on(&mut self, client: &Client, told: Vec<Told>) -> Result<()> {
+    async fn resume(&mut self, client: &Client, told: Vec<ClientRecord>) -> Result<()> {
         for run in told.iter().flat_map(|told| &told.waiting) {
             let path = format!("{BASE}/runs/{}", id_of(run)?);
             let run = client.post(&path, &approval("sync")).await?.ok()?;
@@ -78,7 +89,7 @@ impl Scenario for Seen {
 async fn streams_go_on_where_they_were_cut_by_kill_9() {
     let dir = Folder::new().unwrap();
     let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
-    let mut seen = Seen::default();
+    let mut seen = CaseCounts::default();
     let server = kill_rounds(&home, PLAN, &mut seen).await;
     assert!(seen.resumed > 0 && seen.missed > 0, "no stream was resumed: {seen:?}");
     assert!(seen.done > 0 && seen.answered > 0, "the clients were told nothing: {seen:?}");
@@ -187,8 +198,8 @@ async fn rest_of_all(stream: &mut Stream, client: &Client, path: &str) -> Result
     Ok(events)
 }
 
-async fn stream(client: Client) -> Told {
-    let mut told = Told::default();
+async fn stream(client: Client) -> ClientRecord {
+    let mut told = ClientRecord::default();
     while let Ok(mut stream) = open(&client, &question("stream")).await {
         let (events, cut) = until_cut(&mut stream).await;
         told.streams.push(events);
@@ -200,8 +211,8 @@ async fn stream(client: Client) -> Told {
 }
 
 /// Requests runs, and waits for the end of some of them.
-async fn wait(client: Client, mut seed: Seed) -> Told {
-    let mut told = Told::default();
+async fn wait(client: Client, mut seed: Seed) -> ClientRecord {
+    let mut told = ClientRecord::default();
     loop {
         let mode = if seed.below(3) == 0 { "async" } else { "sync" };
         let text = format!("{:x}", seed.draw());
@@ -222,8 +233,8 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
 }
 
 /// Requests runs that ask a question. Answers some, and leaves others waiting.
-async fn ask(client: Client, mut seed: Seed) -> Told {
-    let mut told = Told::default();
+async fn ask(client: Client, mut seed: Seed) -> ClientRecord {
+    let mut told = ClientRecord::default();
     while let Ok(reply) = client.post(&format!("{BASE}/runs"), &letter("sync")).await {
         let run = reply.ok().unwrap();
         if is_lost(&run) {
@@ -245,7 +256,12 @@ async fn ask(client: Client, mut seed: Seed) -> Told {
 }
 
 /// Compares what a client received with the server's state now.
-async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
+async fn check(
+    client: &Client,
+    told: &ClientRecord,
+    seed: &mut Seed,
+    seen: &mut CaseCounts,
+) -> Result<()> {
     for events in &told.streams {
         // A reader may have stored less than it received.
         let kept = seed.below(events.len() as u64 + 1) as usize;
@@ -258,7 +274,7 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
         seen.done += 1;
     }
     for id in &told.accepted {
-        let run = settled(client, id).await?;
+        let run = wait_for_end(client, id).await?;
         ensure!(run["status"] == "completed" || is_lost(&run), "the accepted run is {run}");
         seen.accepted += 1;
     }
@@ -270,10 +286,10 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
 }
 
 /// Checks that the events from before the kill, and the events after them, are the run's whole stream.
-async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> Result<()> {
+async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut CaseCounts) -> Result<()> {
     // A connection that broke before its first event has no run id.
     let Some(run) = told.first().and_then(run_id) else { return Ok(()) };
-    settled(client, &run).await?;
+    wait_for_end(client, &run).await?;
     let path = format!("{BASE}/runs/{run}/events");
     let cursor = told.last().and_then(|event| event.id.clone()).context("an event without id")?;
     let mut resumed = client.stream(&path, Some(&cursor)).await?;
@@ -291,7 +307,7 @@ async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> 
     Ok(())
 }
 
-async fn settled(client: &Client, id: &str) -> Result<Value> {
+async fn wait_for_end(client: &Client, id: &str) -> Result<Value> {
     let path = format!("{BASE}/runs/{id}");
     until("the run to end", SETTLE_LIMIT, || async {
         let run = client.get(&path).await.ok()?.ok().ok()?;

@@ -26,7 +26,7 @@ pub(crate) const SETTINGS: &str = "[egress]\nallow = [\"127.0.0.1/32\"]\n";
 
 /// What a client received before the server was killed.
 #[derive(Default, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ClientRecord {
     /// The events of each stream.
     streams: Vec<Vec<ServerSent>>,
     /// Complete responses to waits.
@@ -44,7 +44,7 @@ pub(crate) struct Told {
 }
 
 #[derive(Default, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CaseCounts {
     pub(crate) resumed: usize,
     pub(crate) missed: usize,
     pub(crate) done: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Seen {
 
 pub(crate) struct Clients {
     receiver: Arc<Receiver>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: CaseCounts,
     /// Runs whose end must be delivered.
     called: Vec<Value>,
 }
@@ -73,7 +73,7 @@ struct Player {
 
 impl Clients {
     pub(crate) fn with(receiver: Arc<Receiver>) -> Self {
-        Self { receiver, seen: Seen::default(), called: Vec::new() }
+        Self { receiver, seen: CaseCounts::default(), called: Vec::new() }
     }
 
     /// Checks that the receiver gets the end of every run that requested it. A callback that was being sent at the kill is sent again once its old sender cannot be alive.
@@ -98,9 +98,15 @@ impl std::fmt::Debug for Clients {
 }
 
 impl Scenario for Clients {
-    type Told = Told;
+    type Received = ClientRecord;
 
-    fn play(&self, client: &Client, seed: &mut Seed, clients: usize, players: &mut JoinSet<Told>) {
+    fn play(
+        &self,
+        client: &Client,
+        seed: &mut Seed,
+        clients: usize,
+        players: &mut JoinSet<ClientRecord>,
+    ) {
         for _ in 0..clients {
             let player = |seed: &mut Seed| Player {
                 client: client.clone(),
@@ -116,14 +122,19 @@ impl Scenario for Clients {
         }
     }
 
-    async fn check(&mut self, client: &Client, told: &[Told], seed: &mut Seed) -> Result<()> {
+    async fn check(
+        &mut self,
+        client: &Client,
+        told: &[ClientRecord],
+        seed: &mut Seed,
+    ) -> Result<()> {
         for told in told {
             check(client, told, seed, &mut self.seen).await?;
         }
         Ok(())
     }
 
-    async fn go_on(&mut self, client: &Client, told: Vec<Told>) -> Result<()> {
+    async fn resume(&mut self, client: &Client, told: Vec<ClientRecord>) -> Result<()> {
         for mut told in told {
             self.called.append(&mut told.called);
             for answer in told.waiting {
@@ -139,7 +150,7 @@ impl Scenario for Clients {
 
     /// Deliveries are only checked at the end.
     fn has_seen_enough(&self) -> bool {
-        let Seen { resumed, missed, done, answered, instances, states, .. } = self.seen;
+        let CaseCounts { resumed, missed, done, answered, instances, states, .. } = self.seen;
         let counts = [resumed, missed, done, answered, instances, states, self.called.len()];
         counts.iter().all(|&count| count > 0)
     }
@@ -187,8 +198,8 @@ fn id_of(run: &Value) -> Result<&str> {
 // === impl Player ===
 
 impl Player {
-    async fn stream(self) -> Told {
-        let mut told = Told::default();
+    async fn stream(self) -> ClientRecord {
+        let mut told = ClientRecord::default();
         let mut body = run_of("researcher", "what is a log?");
         body["stream_mode"] = json!("custom");
         let body = Bytes::from(body.to_string());
@@ -206,8 +217,8 @@ impl Player {
     }
 
     /// Requests runs, and waits for the end of some of them; some start later.
-    async fn wait(mut self) -> Told {
-        let mut told = Told::default();
+    async fn wait(mut self) -> ClientRecord {
+        let mut told = ClientRecord::default();
         loop {
             let text = format!("{:x}", self.seed.draw());
             let mut body = run_of("echo", &text);
@@ -233,8 +244,8 @@ impl Player {
     }
 
     /// Requests runs on one thread, concurrently with its other users, and reads its states.
-    async fn converse(mut self) -> Told {
-        let mut told = Told::default();
+    async fn converse(mut self) -> ClientRecord {
+        let mut told = ClientRecord::default();
         let thread = format!("thread-{}", self.seed.below(3));
         let path = format!("{BASE}/threads/{thread}");
         loop {
@@ -265,8 +276,8 @@ impl Player {
     }
 
     /// Requests runs that ask a question. Answers some, and leaves others waiting.
-    async fn ask(mut self) -> Told {
-        let mut told = Told::default();
+    async fn ask(mut self) -> ClientRecord {
+        let mut told = ClientRecord::default();
         while let Ok(reply) = self.client.post(&format!("{BASE}/runs/wait"), &letter()).await {
             let answer = reply.ok().unwrap();
             if is_lost(&answer) {
@@ -293,8 +304,8 @@ impl Player {
     }
 
     /// Requests runs whose end is delivered.
-    async fn be_called(self) -> Told {
-        let mut told = Told::default();
+    async fn be_called(self) -> ClientRecord {
+        let mut told = ClientRecord::default();
         let mut body = run_of("echo", "call me");
         body["webhook"] = json!(self.receiver.url());
         while let Ok(reply) = self.client.post(&format!("{BASE}/runs"), &body).await {
@@ -303,8 +314,8 @@ impl Player {
         told
     }
 
-    async fn configure(self) -> Told {
-        let mut told = Told::default();
+    async fn configure(self) -> ClientRecord {
+        let mut told = ClientRecord::default();
         let body = json!({"config": {"style": "formal"}, "metadata": {"a": [1]}});
         let path = format!("{BASE}/agents/mailcomposer/configurations");
         while let Ok(reply) = self.client.post(&path, &body).await {
@@ -327,7 +338,12 @@ async fn history(client: &Client, thread: &str) -> Result<Vec<Value>> {
     }
 }
 
-async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
+async fn check(
+    client: &Client,
+    told: &ClientRecord,
+    seed: &mut Seed,
+    seen: &mut CaseCounts,
+) -> Result<()> {
     for events in &told.streams {
         // A reader may have stored less than it received.
         let kept = seed.below(events.len() as u64 + 1) as usize;
@@ -341,7 +357,7 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
         seen.done += 1;
     }
     for run in &told.accepted {
-        let answer = ended(client, id_of(run)?).await?;
+        let answer = wait_for_end(client, id_of(run)?).await?;
         let fine = answer["run"]["status"] == "success" || is_lost(&answer);
         ensure!(fine, "the accepted run is {answer}");
         ensure!(answer["run"]["creation"] == run["creation"], "{run} was asked, and is {answer}");
@@ -372,11 +388,11 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
 }
 
 /// Checks that the events from before the kill, and the events after them, are the run's whole stream.
-async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> Result<()> {
+async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut CaseCounts) -> Result<()> {
     // A connection that broke before its first event has no run id.
     let Some(first) = told.first().map(data) else { return Ok(()) };
     let run = id_of(&first)?.to_owned();
-    ended(client, &run).await?;
+    wait_for_end(client, &run).await?;
     let path = format!("{BASE}/runs/{run}/stream");
     let cursor = told.last().and_then(|event| event.id.clone()).context("an event without id")?;
     let missed = rest(&mut client.stream(&path, Some(&cursor)).await?).await?;
@@ -392,7 +408,7 @@ async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> 
 
 /// Checks that the receiver gets the run's end with its actual result.
 async fn check_called(client: &Client, receiver: &Receiver, run: &str) -> Result<()> {
-    let answer = ended(client, run).await?;
+    let answer = wait_for_end(client, run).await?;
     let what = format!("the end of {run} to be delivered");
     let heard = until(&what, SETTLE_LIMIT, || async {
         receiver.deliveries().iter().map(body).find(|body| body["run_id"] == run)
@@ -425,7 +441,7 @@ fn check_deliveries(deliveries: &[Delivery]) {
     }
 }
 
-async fn ended(client: &Client, run: &str) -> Result<Value> {
+async fn wait_for_end(client: &Client, run: &str) -> Result<Value> {
     let answer = client.get(&format!("{BASE}/runs/{run}/wait?timeout=60")).await?;
     ensure!(answer.status == 200, "the run {run} did not end: {}", answer.status);
     Ok(answer.json())

@@ -39,7 +39,7 @@ fn count(count: u32) -> Value {
 }
 
 /// Starts a run and returns once its agent works.
-async fn working(client: &Client, path: &str, body: &Value) -> String {
+async fn start_working_run(client: &Client, path: &str, body: &Value) -> String {
     let run = text(&post(client, path, body).await["run_id"]);
     let mut stream = client.stream(&format!("/connect/runs/{run}/stream"), None).await.unwrap();
     let event = tokio::time::timeout(LIMIT, stream.next()).await.unwrap().unwrap().unwrap();
@@ -55,7 +55,7 @@ async fn a_running_run_is_lost_and_those_behind_it_are_not() {
     let thread = text(&post(&client, "/threads", &json!({})).await["thread_id"]);
     let runs = format!("/threads/{thread}/runs");
     post(&client, &format!("{runs}/wait"), &count(5)).await;
-    let running = working(&client, &runs, &endless()).await;
+    let running = start_working_run(&client, &runs, &endless()).await;
     let mut behind = count(2);
     behind["multitask_strategy"] = json!("enqueue");
     let pending = text(&post(&client, &runs, &behind).await["run_id"]);
@@ -175,7 +175,7 @@ async fn a_callback_that_is_due_is_delivered() {
     let (done, waiting) = (text(&done["run_id"]), text(&waiting["run_id"]));
     // Both were refused once, so both are due again.
     let refused = receiver.wait_for(2, LIMIT).await.unwrap();
-    let running = working(&client, "/runs", &called(endless())).await;
+    let running = start_working_run(&client, "/runs", &called(endless())).await;
 
     let program = program.kill_and_start().await.unwrap();
     let client = program.client();

@@ -7,7 +7,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use trilogue_testkit::services::connect;
-use trilogue_testkit::{Folder, Halt, Link, Replication, Server, ServerOptions, Services, until};
+use trilogue_testkit::{
+    DatabaseStop, Folder, Link, Replication, Server, ServerOptions, Services, until,
+};
 
 use crate::client_official::{hosted, scripted};
 use crate::cluster_outage::{create, follow, working};
@@ -92,7 +94,7 @@ async fn a_single_server_loses_no_run_when_a_replica_takes_the_place_of_the_prim
         let run = create(&client, agent, &format!("t{index}"), &input).await.unwrap();
         runs.spawn(async move { follow(&client, &run, index == 1).await });
     }
-    services.fail_over(Halt::Pause, time).await.unwrap();
+    services.fail_over(DatabaseStop::Pause, time).await.unwrap();
     while let Some(ended) = runs.join_next().await {
         ended.unwrap().unwrap();
     }
@@ -116,7 +118,7 @@ async fn a_thread_whose_newest_events_a_replica_lacks_is_closed_until_it_is_eras
     let page = client.get("/api/v1/threads/t/events?limit=1000").await.unwrap().ok().unwrap();
     let items = page["items"].as_array().unwrap();
     let position = items.last().unwrap()["id"].as_str().unwrap().to_owned();
-    services.fail_over(Halt::Immediate, Duration::ZERO).await.unwrap();
+    services.fail_over(DatabaseStop::Immediate, Duration::ZERO).await.unwrap();
 
     echo(&client, "u", "goes on").await.ok().unwrap();
     let refused = echo(&client, "t", "more").await;

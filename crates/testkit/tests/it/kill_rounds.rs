@@ -24,7 +24,7 @@ pub(crate) struct KillPlan {
 }
 
 pub(crate) trait Scenario: std::fmt::Debug {
-    type Told: Send + 'static;
+    type Received: Send + 'static;
 
     /// Starts this many clients of each kind. Each ends with its connection.
     fn play(
@@ -32,14 +32,19 @@ pub(crate) trait Scenario: std::fmt::Debug {
         client: &Client,
         seed: &mut Seed,
         clients: usize,
-        players: &mut JoinSet<Self::Told>,
+        players: &mut JoinSet<Self::Received>,
     );
 
     /// Compares what the clients received with the server's state now, and changes nothing.
-    async fn check(&mut self, client: &Client, told: &[Self::Told], seed: &mut Seed) -> Result<()>;
+    async fn check(
+        &mut self,
+        client: &Client,
+        told: &[Self::Received],
+        seed: &mut Seed,
+    ) -> Result<()>;
 
     /// Continues from there: answers the pending questions.
-    async fn go_on(&mut self, client: &Client, told: Vec<Self::Told>) -> Result<()>;
+    async fn resume(&mut self, client: &Client, told: Vec<Self::Received>) -> Result<()>;
 
     /// Whether the rounds so far have covered enough cases.
     fn has_seen_enough(&self) -> bool;
@@ -68,7 +73,7 @@ pub(crate) async fn kill_rounds(
         }
         server = home.start().await.unwrap();
         scenario.check(&server.client(), &told, &mut seed).await.unwrap();
-        scenario.go_on(&server.client(), told).await.unwrap();
+        scenario.resume(&server.client(), told).await.unwrap();
         eprintln!("round {round}: {scenario:?}");
     }
     server

@@ -15,10 +15,10 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// What clients received. Entries are never removed.
 #[derive(Default)]
-pub(crate) struct Ledger(Mutex<Told>);
+pub(crate) struct Ledger(Mutex<ReceivedState>);
 
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct ReceivedState {
     events: BTreeMap<String, BTreeMap<u64, Value>>,
     /// The runs that clients requested, and whether the server acknowledged them.
     runs: BTreeMap<String, bool>,
@@ -38,7 +38,7 @@ enum Question {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct LedgerCounts {
     pub(crate) events: usize,
     pub(crate) runs: usize,
     pub(crate) answers: usize,
@@ -56,33 +56,33 @@ pub(crate) struct Differences {
 // === impl Ledger ===
 
 impl Ledger {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, ReceivedState> {
         lock(&self.0)
     }
 
     /// A copy of the record.
     pub(crate) fn snapshot(&self) -> Self {
-        Self(Mutex::new(self.told().clone()))
+        Self(Mutex::new(self.lock_state().clone()))
     }
 
     /// Records an event that a client received. Two events with the same number must be equal.
     pub(crate) fn event(&self, thread: &str, event: &Value) {
         let Some(number) = event["number"].as_u64() else { return };
-        let mut told = self.told();
+        let mut told = self.lock_state();
         let thread_events = told.events.entry(thread.to_owned()).or_default();
         let first = thread_events.entry(number).or_insert_with(|| event.clone());
         assert_eq!(first, event, "event {number} of {thread} was told in two forms");
     }
 
     /// Records that a client is about to request a run.
-    pub(crate) fn asked(&self, run: &str) {
-        self.told().runs.entry(run.to_owned()).or_insert(false);
+    pub(crate) fn record_request(&self, run: &str) {
+        self.lock_state().runs.entry(run.to_owned()).or_insert(false);
     }
 
     /// Records a run that the server showed: it was acknowledged, and may have ended.
     pub(crate) fn run(&self, run: &Value) {
         let (Some(id), Some(status)) = (run["id"].as_str(), run["status"].as_str()) else { return };
-        let mut told = self.told();
+        let mut told = self.lock_state();
         told.runs.insert(id.to_owned(), true);
         if is_terminal(status) {
             let first = told.ended.entry(id.to_owned()).or_insert_with(|| status.to_owned());
@@ -92,39 +92,42 @@ impl Ledger {
 
     /// Records a question that a client received.
     pub(crate) fn question(&self, interrupt: &str) {
-        self.reached(interrupt, Question::Asked);
+        self.record_progress(interrupt, Question::Asked);
     }
 
     /// Records that a client is about to answer.
     pub(crate) fn answering(&self, interrupt: &str) {
-        self.reached(interrupt, Question::Answering);
+        self.record_progress(interrupt, Question::Answering);
     }
 
-    pub(crate) fn answered(&self, interrupt: &str) {
-        self.reached(interrupt, Question::Answered);
+    pub(crate) fn record_answer(&self, interrupt: &str) {
+        self.record_progress(interrupt, Question::Answered);
     }
 
-    fn reached(&self, interrupt: &str, how_far: Question) {
-        let mut told = self.told();
+    fn record_progress(&self, interrupt: &str, how_far: Question) {
+        let mut told = self.lock_state();
         let question = told.questions.entry(interrupt.to_owned()).or_insert(how_far);
         *question = how_far.max(*question);
     }
 
     /// Records that the server erased a thread. The ledger must have no events of it.
-    pub(crate) fn erased(&self, thread: &str) {
-        self.told().erased.insert(thread.to_owned());
+    pub(crate) fn record_erasure(&self, thread: &str) {
+        self.lock_state().erased.insert(thread.to_owned());
     }
 
     /// Fails unless the server still shows everything that clients received.
-    pub(crate) async fn check(&self, client: &Client) -> anyhow::Result<Seen> {
+    pub(crate) async fn check(&self, client: &Client) -> anyhow::Result<LedgerCounts> {
         let (seen, differences) = self.compare(client).await?;
         assert!(differences.is_empty(), "{differences:#?}");
         Ok(seen)
     }
 
     /// Compares everything that clients received with the server's state now.
-    pub(crate) async fn compare(&self, client: &Client) -> anyhow::Result<(Seen, Differences)> {
-        let told = self.told().clone();
+    pub(crate) async fn compare(
+        &self,
+        client: &Client,
+    ) -> anyhow::Result<(LedgerCounts, Differences)> {
+        let told = self.lock_state().clone();
         let mut differences = Differences::default();
         let seen = told.seen();
         for (run, acknowledged) in told.runs {
@@ -208,17 +211,17 @@ impl Ledger {
 /// Prints only the size: the whole ledger would fill a screen in every round.
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.told().seen())
+        write!(f, "{:?}", self.lock_state().seen())
     }
 }
 
-// === impl Told ===
+// === impl ReceivedState ===
 
-impl Told {
-    fn seen(&self) -> Seen {
+impl ReceivedState {
+    fn seen(&self) -> LedgerCounts {
         let answers = self.questions.values().filter(|how_far| **how_far == Question::Answered);
         let events = self.events.values().map(BTreeMap::len);
-        Seen { events: events.sum(), runs: self.runs.len(), answers: answers.count() }
+        LedgerCounts { events: events.sum(), runs: self.runs.len(), answers: answers.count() }
     }
 }
 

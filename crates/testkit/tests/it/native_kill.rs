@@ -12,7 +12,7 @@ use trilogue_domain::lock;
 use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions};
 
 use crate::kill_rounds::{KillPlan, Scenario, kill_rounds, stop};
-use crate::ledger::{Ledger, Seen};
+use crate::ledger::{Ledger, LedgerCounts};
 use crate::run_of;
 
 pub(crate) const CLIENTS: usize = 3;
@@ -38,7 +38,7 @@ pub(crate) struct Clients {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) threads: String,
     cursors: Cursors,
-    seen: Seen,
+    seen: LedgerCounts,
 }
 
 // === impl Clients ===
@@ -50,7 +50,7 @@ impl Clients {
 }
 
 impl Scenario for Clients {
-    type Told = ();
+    type Received = ();
 
     fn play(&self, client: &Client, seed: &mut Seed, clients: usize, players: &mut JoinSet<()>) {
         for index in 0..clients {
@@ -77,7 +77,7 @@ impl Scenario for Clients {
         Ok(())
     }
 
-    async fn go_on(&mut self, _: &Client, _: Vec<()>) -> Result<()> {
+    async fn resume(&mut self, _: &Client, _: Vec<()>) -> Result<()> {
         Ok(())
     }
 
@@ -116,7 +116,7 @@ pub(crate) async fn answer_all(client: &Client, ledger: &Ledger) -> Result<usize
             let answer = json!({"value": {"approved": true, "reason": "at the end"}});
             ledger.answering(id);
             client.post(&format!("/api/v1/interrupts/{id}/answer"), &answer).await?.ok()?;
-            ledger.answered(id);
+            ledger.record_answer(id);
             count += 1;
         }
     }
@@ -148,7 +148,7 @@ impl Player {
         let id = format!("run-{:016x}", self.seed.draw());
         let mut request = run_of(agent, &self.thread, input, mode);
         request["id"] = json!(id);
-        self.ledger.asked(&id);
+        self.ledger.record_request(&id);
         (id, request)
     }
 
@@ -191,7 +191,7 @@ impl Player {
         let answer = json!({"value": {"approved": true, "reason": "fine"}});
         self.ledger.answering(interrupt);
         self.client.post(&path, &answer).await?.ok()?;
-        self.ledger.answered(interrupt);
+        self.ledger.record_answer(interrupt);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
-use trilogue_testkit::disk_journal::{DiskImage, DiskJournal, Loss};
+use trilogue_testkit::disk_journal::{DiskImage, DiskJournal, PowerLoss};
 use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
 
@@ -70,7 +70,7 @@ impl Workload<'_> {
         let path = format!("/api/v1/interrupts/{interrupt}/answer");
         self.ledger.answering(&interrupt);
         self.client.post(&path, &answer).await?.ok()?;
-        self.ledger.answered(&interrupt);
+        self.ledger.record_answer(&interrupt);
         self.note();
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Workload<'_> {
         echo(&self.client, thread, &"erased ".repeat(20_000)).await.ok()?;
         let reply = self.client.send(Method::DELETE, &path, &[], Bytes::new()).await?;
         ensure!(reply.status < 300, "{reply:?}");
-        self.ledger.erased(thread);
+        self.ledger.record_erasure(thread);
         self.note();
         until("the log to be empty", SETTLE_LIMIT, || async {
             std::fs::metadata(log).is_ok_and(|info| info.len() == 0).then_some(())
@@ -120,14 +120,14 @@ impl Recording {
         stop(server).await;
         let journal = shim.journal(start)?;
         // The library sees every change, so the journal reproduces the folder.
-        let built = journal.image(journal.len(), Loss::Nothing);
+        let built = journal.image(journal.len(), PowerLoss::Nothing);
         let real = DiskImage::read(&home.store_dir())?;
         ensure!(built.files() == real.files(), "the journal lacks changes");
         Ok((Self { home, journal, told }, shim))
     }
 
     /// What clients had received after this many changes.
-    fn told(&self, changes: usize) -> Ledger {
+    fn ledger_after(&self, changes: usize) -> Ledger {
         let before = |(bytes, _): &&(u64, Ledger)| self.journal.changes_before(*bytes) <= changes;
         self.told.iter().rev().find(before).map(|(_, told)| told.snapshot()).unwrap_or_default()
     }
@@ -160,7 +160,7 @@ impl Recording {
         server.kill().await?;
         let recovery = shim.journal(start)?;
         for changes in sample(recovery.len(), RECOVERY_CUTS, seed) {
-            let image = recovery.image(changes, Loss::Some(seed.fork()));
+            let image = recovery.image(changes, PowerLoss::Some(seed.fork()));
             let found = self.compare(&image, told).await;
             differences.extend(found.with_context(|| format!("cut {changes} of a recovery"))?);
         }
@@ -176,9 +176,9 @@ async fn what_was_acknowledged_survives_a_power_cut_behind_any_change() {
     let changes = recording.journal.len();
     eprintln!("{changes} changes were recorded");
     for cut in sample(changes, CUTS, &mut seed) {
-        let told = recording.told(cut);
-        let everything = recording.journal.image(cut, Loss::Everything);
-        let some = recording.journal.image(cut, Loss::Some(seed.fork()));
+        let told = recording.ledger_after(cut);
+        let everything = recording.journal.image(cut, PowerLoss::Everything);
+        let some = recording.journal.image(cut, PowerLoss::Some(seed.fork()));
         let mut differences = recording.compare(&everything, &told).await.unwrap();
         let recovery = recording.compare_recovery(&some, &told, &shim, &mut seed).await;
         differences.extend(recovery.unwrap());
@@ -194,10 +194,10 @@ async fn a_power_cut_takes_acknowledged_runs_of_a_buffered_store() {
     // After the last run and before the stop's checkpoint; first only the process ends.
     let (bytes, told) = recording.told.last().unwrap();
     let cut = recording.journal.changes_before(*bytes);
-    let survived = recording.journal.image(cut, Loss::Nothing);
+    let survived = recording.journal.image(cut, PowerLoss::Nothing);
     let differences = recording.compare(&survived, told).await.unwrap();
     assert!(differences.is_empty(), "a kill alone loses nothing: {differences:#?}");
-    let lost = recording.journal.image(cut, Loss::Everything);
+    let lost = recording.journal.image(cut, PowerLoss::Everything);
     let differences = recording.compare(&lost, told).await.unwrap();
     assert!(!differences.lost.is_empty(), "nothing was lost: {differences:?}");
     assert!(differences.doubled.is_empty(), "{differences:#?}");
@@ -213,12 +213,12 @@ async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
     let backup = dir.path().join("backup.db");
     let ledger = Ledger::default();
     let server = home.start().await.unwrap();
-    tell(&server.client(), "kept", &ledger).await.unwrap();
+    play_runs(&server.client(), "kept", &ledger).await.unwrap();
     stop(server).await;
     std::fs::copy(&store, &backup).unwrap();
     let backed_up = ledger.snapshot();
     let server = home.start().await.unwrap();
-    tell(&server.client(), "newer", &ledger).await.unwrap();
+    play_runs(&server.client(), "newer", &ledger).await.unwrap();
     // Newer data is only in the write-ahead log.
     server.kill().await.unwrap();
 
@@ -232,7 +232,7 @@ async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
     let changes = journal.len();
     let copied = changes.saturating_sub(REPLACING_CHANGES);
     for cut in sample(copied, COPY_CUTS, &mut seed).into_iter().chain(copied..=changes) {
-        for loss in [Loss::Nothing, Loss::Everything, Loss::Some(seed.fork())] {
+        for loss in [PowerLoss::Nothing, PowerLoss::Everything, PowerLoss::Some(seed.fork())] {
             let what = format!("cut {cut} of {changes}, {loss:?}");
             journal.image(cut, loss).write(&home.store_dir()).unwrap();
             let server = match home.start().await {
@@ -255,7 +255,7 @@ async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
 }
 
 /// Plays runs on a thread, and records the server's answers about them.
-async fn tell(client: &Client, thread: &str, ledger: &Ledger) -> Result<()> {
+async fn play_runs(client: &Client, thread: &str, ledger: &Ledger) -> Result<()> {
     for text in ["one", "two"] {
         ledger.run(&echo(client, thread, text).await.ok()?);
     }

@@ -17,7 +17,7 @@ use trilogue_testkit::callback::Receiver;
 use trilogue_testkit::parts::{new_run, principal, user_message};
 use trilogue_testkit::probe::{self, Notification, ProbeAgent, ProbeDeliver, ProbeReader};
 
-struct House {
+struct Fixture {
     runtime: Runtime,
     store: Arc<dyn Store>,
     agent: ProbeAgent,
@@ -26,9 +26,9 @@ struct House {
     _dir: tempfile::TempDir,
 }
 
-// === impl House ===
+// === impl Fixture ===
 
-impl House {
+impl Fixture {
     async fn open(engine: &str, rewind: Rewind) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = match engine {
@@ -81,7 +81,7 @@ impl House {
 #[tokio::test]
 async fn originals_are_kept_byte_for_byte_and_unknown_variants_are_events() {
     for engine in ["memory", "sqlite"] {
-        let house = House::open(engine, Rewind::Refuse).await;
+        let house = Fixture::open(engine, Rewind::Refuse).await;
         let run = house.say("hello").await;
         let events = house.events(Some(&run)).await;
         let originals: Vec<_> = events.iter().filter(|event| event.original.is_some()).collect();
@@ -98,7 +98,7 @@ async fn originals_are_kept_byte_for_byte_and_unknown_variants_are_events() {
 
 #[tokio::test]
 async fn a_reader_resumes_within_the_wire_events_of_one_log_event() {
-    let house = House::open("sqlite", Rewind::Refuse).await;
+    let house = Fixture::open("sqlite", Rewind::Refuse).await;
     let run = house.say("hello").await;
     let events = house.events(Some(&run)).await;
     let whole: Vec<_> = events.iter().flat_map(probe::render).collect();
@@ -122,18 +122,18 @@ async fn a_reader_resumes_within_the_wire_events_of_one_log_event() {
 #[tokio::test]
 async fn an_agent_with_its_own_memory_is_told_what_it_missed_and_no_more() {
     for engine in ["memory", "sqlite"] {
-        let house = House::open(engine, Rewind::Refuse).await;
+        let house = Fixture::open(engine, Rewind::Refuse).await;
         house.say("one").await;
         assert_eq!(house.answer().await, "1 texts remembered", "{engine}");
         house.say("two").await;
         assert_eq!(house.answer().await, "3 texts remembered", "{engine}");
-        assert_eq!(house.agent.remembers("session-1").len(), 4);
+        assert_eq!(house.agent.remembered_texts("session-1").len(), 4);
 
         // Its process is lost: a new session gets the whole history.
         house.agent.forget();
         house.say("three").await;
         assert_eq!(house.answer().await, "5 texts remembered", "{engine}");
-        let remembered = house.agent.remembers("session-2");
+        let remembered = house.agent.remembered_texts("session-2");
         assert_eq!(remembered[..2], ["one", "1 texts remembered"], "{engine}");
     }
 }
@@ -144,7 +144,7 @@ async fn a_head_does_not_move_behind_an_agent_that_cannot_forget() {
         for (rewind, expected) in
             [(Rewind::Refuse, Err(Code::AgentMemoryNotRewindable)), (Rewind::Prime, Ok(()))]
         {
-            let house = House::open(engine, rewind).await;
+            let house = Fixture::open(engine, rewind).await;
             let first = house.say("one").await;
             house.say("two").await;
             let scope = house.by.scope();
@@ -168,7 +168,7 @@ async fn a_head_does_not_move_behind_an_agent_that_cannot_forget() {
 #[tokio::test]
 async fn a_callback_offered_with_an_append_reaches_a_real_receiver_signed_and_once() {
     for engine in ["memory", "sqlite"] {
-        let house = House::open(engine, Rewind::Refuse).await;
+        let house = Fixture::open(engine, Rewind::Refuse).await;
         let receiver = Receiver::start().await.unwrap();
         receiver.answer_next([http::StatusCode::SERVICE_UNAVAILABLE]);
         let run = house.say("hello").await;

@@ -13,7 +13,7 @@ use crate::kill_rounds::stop;
 use crate::{echo, events, run_of};
 
 /// The settings of agents of one server, which is started with them. It writes its process id into `server.pid`.
-async fn started(dir: &Path, agents: &[&str]) -> String {
+async fn server_agent_settings(dir: &Path, agents: &[&str]) -> String {
     let program = conformance_agents().await.unwrap();
     let script = "echo $$ >> server.pid; exec \"$@\"";
     let command = json!([
@@ -39,7 +39,7 @@ async fn started(dir: &Path, agents: &[&str]) -> String {
 
 async fn server_with(dir: &Folder, agents: &[&str]) -> Server {
     fs::create_dir(dir.path().join("far")).unwrap();
-    let settings = started(dir.path(), agents).await;
+    let settings = server_agent_settings(dir.path(), agents).await;
     start_with(dir, settings).await
 }
 
@@ -330,7 +330,7 @@ async fn a_run_that_another_server_makes_too_long_fails_for_good() {
     for (limit, text) in [("max_remote_events = 2", "a"), ("max_remote_output = \"16KiB\"", "a")] {
         let dir = Folder::new().unwrap();
         fs::create_dir(dir.path().join("far")).unwrap();
-        let settings = started(dir.path(), &["echo"]).await;
+        let settings = server_agent_settings(dir.path(), &["echo"]).await;
         let server = start_with(&dir, format!("{settings}\n[runtime]\n{limit}\n")).await;
         let client = server.client();
         let input = text.repeat(32 * 1024);
@@ -344,7 +344,7 @@ async fn a_run_that_another_server_makes_too_long_fails_for_good() {
 }
 
 /// The log entries of a run about earlier messages that were left out.
-pub(crate) async fn left_out(client: &Client, thread: &str) -> Vec<Value> {
+pub(crate) async fn lost_concepts(client: &Client, thread: &str) -> Vec<Value> {
     let all = events(client, thread).await.unwrap();
     let lost = all.into_iter().filter(|event| event["kind"] == "fidelity.lost");
     lost.map(|event| event["data"]["concept"].clone()).collect()
@@ -368,12 +368,12 @@ async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
     let bytes: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
     // Nine messages fit below 8 MiB.
     assert!((8_100_000..8_500_000).contains(&bytes), "{bytes}");
-    assert_eq!(left_out(&client, "big").await, ["conversation"]);
+    assert_eq!(lost_concepts(&client, "big").await, ["conversation"]);
 
     // A thread that fits is sent whole, without a log entry.
     echo(&client, "small", "hello").await.ok().unwrap();
     let run = run_of("one", "small", &json!("now"), "wait");
     client.post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
-    assert_eq!(left_out(&client, "small").await, [Value::Null; 0]);
+    assert_eq!(lost_concepts(&client, "small").await, [Value::Null; 0]);
     stop(server).await;
 }

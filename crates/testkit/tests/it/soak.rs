@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
-use trilogue_testkit::disk_journal::Loss;
+use trilogue_testkit::disk_journal::PowerLoss;
 use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Folder, Home, Seed, ServerOptions};
 
 use crate::cluster_chaos::{ChaosPlan, survive};
 use crate::cluster_outage::outlast_all;
 use crate::kill_rounds::{Scenario, announced_seed};
-use crate::ledger::{Differences, Seen};
+use crate::ledger::{Differences, LedgerCounts};
 use crate::native_kill::{CLIENTS, Clients};
 use crate::stream_resume::resume_everything;
 
@@ -29,7 +29,7 @@ const FAULTS_PER_OUTAGE: u64 = 4;
 const LIVES_PER_LEDGER: u64 = 20;
 
 #[derive(Debug, Default)]
-struct Toll {
+struct KillTally {
     kills: u64,
     /// The kills that hit a server before it was ready.
     while_starting: u64,
@@ -44,7 +44,7 @@ async fn power_cuts_take_nothing_that_was_acknowledged() {
     let dir = Folder::new().unwrap();
     let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
     let shim = Shim::build(dir.path(), &home.store_dir()).unwrap();
-    let mut toll = Toll::default();
+    let mut toll = KillTally::default();
     let mut all = Vec::new();
     for kill in 0..kills() {
         if kill % LIVES_PER_LEDGER == 0 {
@@ -60,7 +60,7 @@ async fn power_cuts_take_nothing_that_was_acknowledged() {
         eprintln!("kill {}: {}", kill + 1, toll.line());
     }
     let server = home.start().await.unwrap();
-    let mut seen = Seen::default();
+    let mut seen = LedgerCounts::default();
     for clients in &all {
         let (here, differences) = clients.ledger.compare(&server.client()).await.unwrap();
         (seen.events, seen.runs) = (seen.events + here.events, seen.runs + here.runs);
@@ -104,7 +104,7 @@ async fn live_and_die(
     shim: &Shim,
     clients: &Clients,
     seed: &mut Seed,
-    toll: &mut Toll,
+    toll: &mut KillTally,
 ) -> Result<()> {
     let last = if seed.below(4) == 0 { LAST_CHANGE_OF_START } else { LAST_CHANGE };
     let start = shim.begin_journal(Some(1 + seed.below(last)))?;
@@ -124,13 +124,14 @@ async fn live_and_die(
         }
     }
     let journal = shim.journal(start)?;
-    let loss = if seed.below(2) == 0 { Loss::Everything } else { Loss::Some(seed.fork()) };
+    let loss =
+        if seed.below(2) == 0 { PowerLoss::Everything } else { PowerLoss::Some(seed.fork()) };
     journal.image(journal.len(), loss).write(&home.store_dir())
 }
 
-// === impl Toll ===
+// === impl KillTally ===
 
-impl Toll {
+impl KillTally {
     fn line(&self) -> String {
         let Differences { lost, doubled, reordered, made_up } = &self.differences;
         format!(

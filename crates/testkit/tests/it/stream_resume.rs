@@ -54,7 +54,7 @@ trait Servers {
 
     /// Clients for before and after the fault.
     fn clients(&self, reader: Reader, fault: StreamFault) -> (Client, Client);
-    async fn strike(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()>;
+    async fn inject_fault(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()>;
     /// Undoes the effects of the fault.
     async fn repair(&mut self, fault: StreamFault) -> Result<()>;
     /// The command line that runs a command of the program against the first server.
@@ -113,7 +113,7 @@ impl<const IN_MEMORY: bool> Servers for Single<IN_MEMORY> {
         (client.clone(), client)
     }
 
-    async fn strike(&mut self, fault: StreamFault, _: &mut Seed) -> Result<()> {
+    async fn inject_fault(&mut self, fault: StreamFault, _: &mut Seed) -> Result<()> {
         match fault {
             StreamFault::Restart => stop(self.server.take().context("no server")?).await,
             StreamFault::Kill => {
@@ -153,7 +153,7 @@ impl Servers for Cluster {
         }
     }
 
-    async fn strike(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()> {
+    async fn inject_fault(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()> {
         let fault = match fault {
             StreamFault::Disconnect => return Ok(()),
             StreamFault::Restart => return self.restart(0).await.map(drop),
@@ -233,7 +233,7 @@ impl Matrix {
         let mut editor = Editor::launch(&servers.command(&EDITOR).await?, cwd.path()).await;
         let session = editor.session_in(cwd.path()).await;
         let turn = editor.start_prompt(&session, "what is a log?").await;
-        editor.updated(1).await;
+        editor.wait_for_updates(1).await;
         let followed = format!("{round}-{fault:?}-followed");
         owner
             .post("/api/v1/runs", &run_of("echo", &followed, &json!("one"), "wait"))
@@ -255,7 +255,7 @@ impl Matrix {
             .collect();
         try_join_all(befores).await?;
 
-        servers.strike(fault, seed).await?;
+        servers.inject_fault(fault, seed).await?;
         join_all(subjects.iter_mut().map(|(_, subject)| subject.lose_connection())).await;
         let resuming: Vec<_> = subjects
             .iter_mut()

@@ -50,7 +50,7 @@ async fn spans_of(collector: &ForeignServer, run: &str) -> Vec<Value> {
     until("the collector to get the run", LIMIT, look).await.unwrap()
 }
 
-fn named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
+fn find_span<'a>(spans: &'a [Value], name: &str) -> &'a Value {
     let found = spans.iter().find(|span| span["name"] == name);
     found.unwrap_or_else(|| panic!("no span {name} in {spans:#?}"))
 }
@@ -75,7 +75,7 @@ async fn a_run_continues_the_trace_of_its_caller_and_tells_nothing_of_what_is_sa
     let ended = run(&server.client(), "echo", "open sesame", "01").await;
     let (id, thread) = (text(&ended, "id"), text(&ended, "thread_id"));
     let spans = spans_of(&collector, id).await;
-    let span = named(&spans, "invoke_agent echo");
+    let span = find_span(&spans, "invoke_agent echo");
     assert_eq!((text(span, "trace"), text(span, "parent")), (TRACE, CALLER));
     assert_eq!((text(span, "kind"), &span["flags"]), ("SPAN_KIND_SERVER", &json!(0x301)));
     let expected = json!({
@@ -91,7 +91,7 @@ async fn a_run_continues_the_trace_of_its_caller_and_tells_nothing_of_what_is_sa
     assert_eq!(span["status"]["code"], "STATUS_CODE_UNSET");
     assert!(span["start"].as_u64() <= span["end"].as_u64(), "{span}");
     assert_eq!(span["resource"]["service.name"], "tested");
-    let queue = named(&spans, "queue");
+    let queue = find_span(&spans, "queue");
     assert_eq!((text(queue, "trace"), &queue["parent"]), (TRACE, &span["span"]));
     assert!(!json!(spans).to_string().contains("sesame"), "{spans:?}");
     let requests = collector.client().get("/requests").await.unwrap().ok().unwrap();
@@ -118,7 +118,7 @@ async fn a_hop_to_another_server_is_one_trace() {
     for (n, agent) in ["far_communication", "far_connect"].into_iter().enumerate() {
         let ended = run(&server.client(), agent, "x", "01").await;
         let spans = spans_of(&collector, text(&ended, "id")).await;
-        let span = named(&spans, &format!("invoke_agent {agent}"));
+        let span = find_span(&spans, &format!("invoke_agent {agent}"));
         assert_eq!((text(span, "trace"), text(span, "parent")), (TRACE, CALLER));
         let below = || async {
             let all = self::spans(&collector).await;
@@ -148,7 +148,7 @@ async fn a_question_has_a_span_that_outlives_a_killed_server() {
     let answer = json!({ "value": { "approved": true } });
     client.post(&path, &answer).await.unwrap().ok().unwrap();
     let spans = spans_of(&collector, id).await;
-    let run = named(&spans, "invoke_agent mailcomposer");
+    let run = find_span(&spans, "invoke_agent mailcomposer");
     let asked = spans.iter().find(|span| text(span, "name").starts_with("await_answer "));
     let asked = asked.unwrap_or_else(|| panic!("{spans:#?}"));
     assert_eq!((&asked["parent"], text(asked, "trace")), (&run["span"], TRACE));
@@ -177,14 +177,14 @@ async fn tool_calls_and_failures_are_told() {
     let spans = spans_of(&collector, text(&ended, "id")).await;
     let tool = spans.iter().find(|span| text(span, "name").starts_with("execute_tool "));
     let tool = tool.unwrap_or_else(|| panic!("{spans:#?}"));
-    assert_eq!(tool["parent"], named(&spans, "invoke_agent scripted")["span"]);
+    assert_eq!(tool["parent"], find_span(&spans, "invoke_agent scripted")["span"]);
     assert_eq!(tool["attributes"]["gen_ai.operation.name"], "execute_tool");
     assert!(tool["attributes"]["gen_ai.tool.call.id"].is_string(), "{tool}");
     // A title can contain content.
     assert!(!json!(spans).to_string().contains("Write much"), "{spans:?}");
     let failed = run(&client, "broken", "x", "01").await;
     let spans = spans_of(&collector, text(&failed, "id")).await;
-    let span = named(&spans, "invoke_agent broken");
+    let span = find_span(&spans, "invoke_agent broken");
     let status = json!({ "code": "STATUS_CODE_ERROR", "message": "peer_unavailable" });
     assert_eq!(span["status"], status);
     assert_eq!(span["attributes"]["error.type"], "peer_unavailable");

@@ -9,7 +9,7 @@ use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents::{self, FETCH_LIMIT, KnownAgent};
 use trilogue::local::start;
 use trilogue_sdk::client::ClientError;
-use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
+use trilogue_wire::native::local::{AgentTarget, Attach, WrapCommand};
 
 use crate::command::connect::ProxyArguments;
 use crate::command::globals::Globals;
@@ -71,7 +71,8 @@ impl AgentSource {
         }
         let Some(file) = configuring_file(name)? else { return Ok(known) };
         let attach = Attach { agent: name.to_owned(), cwd: None };
-        let started = ProxyArguments::default().register(Wish::Attach(attach), globals).await;
+        let started =
+            ProxyArguments::default().register(AgentTarget::Attach(attach), globals).await;
         started.map(|_| Self::Server).map_err(|error| match error.exit {
             ExitStatus::NotFound => {
                 let (name, file) = (safe::visible(name), file.display().to_string());
@@ -116,7 +117,7 @@ impl ChosenAgent {
         {
             // The server takes it from a program of its user. One that takes no connections judges it by its own settings.
             let attach = Attach { agent: self.name.clone(), cwd: Some(folder.clone()) };
-            drop(ProxyArguments::default().register(Wish::Attach(attach), globals).await);
+            drop(ProxyArguments::default().register(AgentTarget::Attach(attach), globals).await);
         }
         Ok(folder)
     }
@@ -179,12 +180,12 @@ impl AdHocArguments {
                 }
             },
         };
-        let name = ProxyArguments::default().register(Wish::Wrap(command), globals).await?;
+        let name = ProxyArguments::default().register(AgentTarget::Wrap(command), globals).await?;
         Ok(ChosenAgent { name, is_ad_hoc: true })
     }
 
     /// The arguments that name the same agent again.
-    pub(crate) fn shown(&self, named: Option<&str>) -> String {
+    pub(crate) fn agent_arguments(&self, named: Option<&str>) -> String {
         let command = match (&self.command, named) {
             (None, Some(name)) => return safe::visible(name),
             (Some(command), _) => command.clone(),
@@ -212,7 +213,7 @@ impl AdHocArguments {
     /// The folder in which the agent works: an absolute path.
     pub(crate) fn folder(&self) -> Result<String> {
         let here = std::env::current_dir().map_err(|error| {
-            CliError::failed(format!("cannot find the working folder: {error}"))
+            CliError::failure(format!("cannot find the working folder: {error}"))
         })?;
         let folder = match &self.cwd {
             Some(cwd) => here.join(cwd).canonicalize().map_err(|error| {

@@ -68,7 +68,7 @@ impl AgentsCommand {
                 Some(_) => format!("(unavailable) {}", agent.description),
                 None => agent.description.clone(),
             };
-            [agent.name.as_str(), takes(agent), &agent.version, &description]
+            [agent.name.as_str(), input_name(agent), &agent.version, &description]
                 .map(safe::line)
                 .to_vec()
         })
@@ -80,7 +80,7 @@ impl AgentsCommand {
             let descriptor = client.descriptor(&agent.agent_id).await?;
             return match globals.json {
                 true => print::json(&descriptor),
-                false => print::out(&declared(&agent, &descriptor)),
+                false => print::out(&agent_text(&agent, &descriptor)),
             };
         }
         let page = self.page.page();
@@ -110,7 +110,7 @@ impl AgentsCommand {
     }
 }
 
-fn declared(agent: &connect::Agent, descriptor: &connect::Descriptor) -> String {
+fn agent_text(agent: &connect::Agent, descriptor: &connect::Descriptor) -> String {
     let (about, specs) = (&agent.metadata, &descriptor.specs);
     let mut text = format!(
         "{} {}\n{}\nid: {}\n",
@@ -136,7 +136,7 @@ fn declared(agent: &connect::Agent, descriptor: &connect::Descriptor) -> String 
     text
 }
 
-fn takes(agent: &Agent) -> &'static str {
+fn input_name(agent: &Agent) -> &'static str {
     match agent.input.kind {
         AgentInputKind::Chat => "messages",
         AgentInputKind::Schema => "JSON",
@@ -149,7 +149,7 @@ fn describe(agent: &Agent) -> String {
         safe::line(&agent.name),
         safe::line(&agent.version),
         safe::block(&agent.description),
-        takes(agent)
+        input_name(agent)
     );
     if let Some(reason) = &agent.unavailable {
         text.push_str(&format!("unavailable: {}\n", safe::block(reason)));

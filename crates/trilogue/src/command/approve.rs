@@ -88,7 +88,7 @@ impl Approve {
             let run = table::noted_id(run);
             print::hint(&format!(
                 "follow the run with `trilogue tail {run} --follow{}`",
-                globals.elsewhere()
+                globals.url_option()
             ));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Approve {
                 Some(text) => {
                     Ok(AnswerCreate { text: Some(text.clone()), ..AnswerCreate::default() })
                 }
-                None => Err(unanswered(interrupt, "--message TEXT")),
+                None => Err(wrong_answer_error(interrupt, "--message TEXT")),
             },
             "url" => {
                 self.takes_no_message(interrupt, "--yes or --reject")?;
@@ -154,20 +154,20 @@ impl Approve {
         };
         if kind("approved") != Some("boolean") {
             return match (&self.message, self.reject) {
-                _ if interrupt.kind != "form" => Err(unanswered(interrupt, "--value JSON")),
+                _ if interrupt.kind != "form" => Err(wrong_answer_error(interrupt, "--value JSON")),
                 (None, true) => Ok(ask::value(&Value::Bool(false))),
                 (None, false) if form::has_no_fields(&schema) => Ok(ask::value(&json!({}))),
-                _ => Err(unanswered(interrupt, "--value JSON or --reject")),
+                _ => Err(wrong_answer_error(interrupt, "--value JSON or --reject")),
             };
         }
         if self.message.is_some() && !self.yes && !self.reject {
-            return Err(unanswered(interrupt, "--yes or --reject beside the message"));
+            return Err(wrong_answer_error(interrupt, "--yes or --reject beside the message"));
         }
         let mut members = Map::new();
         members.insert("approved".to_owned(), json!(!self.reject));
         if let Some(text) = &self.message {
             if kind("reason") != Some("string") {
-                return Err(unanswered(interrupt, "--value JSON"));
+                return Err(wrong_answer_error(interrupt, "--value JSON"));
             }
             members.insert("reason".to_owned(), json!(text));
         }
@@ -195,7 +195,7 @@ fn choose(interrupt: &Interrupt, text: &str) -> Result<AnswerCreate> {
             let value = form::value(field.choices(), text).map_err(misfit)?;
             Ok(ask::value(&form::answer(vec![(field, Some(value))])))
         }
-        _ => Err(unanswered(interrupt, "--value JSON")),
+        _ => Err(wrong_answer_error(interrupt, "--value JSON")),
     }
 }
 
@@ -224,7 +224,7 @@ fn no_option_for_once(interrupt: &Interrupt, effect: Effect) -> CliError {
     error.hint(format!("for this call and later ones, pass {}", choices.join(" or ")))
 }
 
-fn unanswered(interrupt: &Interrupt, option: &str) -> CliError {
+fn wrong_answer_error(interrupt: &Interrupt, option: &str) -> CliError {
     let schema = interrupt.schema.as_ref().map(|schema| format!(" that fits {}", schema.as_str()));
     CliError::usage(format!(
         "the interrupt '{}' ({}) needs a different answer",

@@ -69,7 +69,7 @@ async fn write(mut body: ResponseBody, mut file: File, path: &Path) -> Result<u6
     let mut length = 0;
     while let Some(piece) = body.next().await {
         let piece =
-            piece.map_err(|error| CliError::failed(format!("the backup failed: {error}")))?;
+            piece.map_err(|error| CliError::failure(format!("the backup failed: {error}")))?;
         file.write_all(&piece).map_err(failed)?;
         length += piece.len() as u64;
     }
@@ -84,5 +84,5 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::failed(format!("cannot write {}: {error}", path.display()))
+    CliError::failure(format!("cannot write {}: {error}", path.display()))
 }

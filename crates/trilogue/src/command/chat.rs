@@ -83,8 +83,8 @@ impl Chat {
             keep_talking(ended.map(drop))?;
         }
         if print::can_ask() {
-            let name = self.ad_hoc.shown(self.agent.as_deref());
-            let elsewhere = globals.elsewhere();
+            let name = self.ad_hoc.agent_arguments(self.agent.as_deref());
+            let elsewhere = globals.url_option();
             print::hint(&format!(
                 "continue with `trilogue chat {name} --thread {thread}{elsewhere}`"
             ));

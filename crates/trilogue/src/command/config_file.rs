@@ -37,5 +37,5 @@ pub(crate) fn write(file: &Path, text: &str) -> std::io::Result<()> {
 
 pub(crate) fn unusable(file: &Path, error: &std::io::Error) -> CliError {
     let file = safe::visible(&file.display().to_string());
-    CliError::failed(format!("cannot use {file}: {error}"))
+    CliError::failure(format!("cannot use {file}: {error}"))
 }

@@ -6,7 +6,7 @@ use trilogue::local::UserServerDir;
 use trilogue::local::proxy::{self, ProxyNotice, RECONNECT_LIMIT, ServerLink, Stdio};
 use trilogue::local::start::{self, Starter};
 use trilogue_domain::{Code, Error};
-use trilogue_wire::native::local::{Attach, Wish};
+use trilogue_wire::native::local::{AgentTarget, Attach};
 
 use crate::command::globals::Globals;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
@@ -40,7 +40,7 @@ impl Connect {
         // Editors launch it in the folder of their sessions.
         let here =
             std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
-        let wish = Wish::Attach(Attach { agent: self.agent.clone(), cwd: here });
+        let wish = AgentTarget::Attach(Attach { agent: self.agent.clone(), cwd: here });
         self.proxy.relay(wish, globals).await
     }
 }
@@ -49,29 +49,29 @@ impl Connect {
 
 impl ProxyArguments {
     /// Relays between the editor and the agent until the editor is gone.
-    pub(crate) async fn relay(&self, wish: Wish, globals: &Globals) -> Result {
+    pub(crate) async fn relay(&self, wish: AgentTarget, globals: &Globals) -> Result {
         let link = self.link(wish, globals)?;
         let mut said = None;
         let tell = |told: &ProxyNotice| {
             if let ProxyNotice::Refused(error) = told {
                 said = Some(error.clone());
             }
-            tell(told);
+            report_notice(told);
         };
         proxy::run(link, Stdio::open(), tell).await.map_err(|error| {
             let was_said = said.as_ref() == Some(&error);
-            let failed = failed(error);
+            let failed = to_cli_error(error);
             if was_said { CliError::silent(failed.exit) } else { failed }
         })
     }
 
     /// Makes the server have an agent, and returns its name there.
-    pub(crate) async fn register(&self, wish: Wish, globals: &Globals) -> Result<String> {
-        let opened = self.link(wish, globals)?.register().await.map_err(failed)?;
+    pub(crate) async fn register(&self, wish: AgentTarget, globals: &Globals) -> Result<String> {
+        let opened = self.link(wish, globals)?.register().await.map_err(to_cli_error)?;
         Ok(opened.agent)
     }
 
-    pub(crate) fn link(&self, wish: Wish, globals: &Globals) -> Result<ServerLink> {
+    pub(crate) fn link(&self, wish: AgentTarget, globals: &Globals) -> Result<ServerLink> {
         let only = "commands and editors can only be connected to this user's server on this machine, not to";
         let elsewhere =
             "; for another machine's agent, launch the command there, for example with ssh";
@@ -81,7 +81,7 @@ impl ProxyArguments {
                 .hint("set XDG_STATE_HOME")
         })?;
         let program = start::this_program().map_err(|error| {
-            CliError::failed(format!("cannot find this program's own file: {error}"))
+            CliError::failure(format!("cannot find this program's own file: {error}"))
         })?;
         Ok(ServerLink {
             dir,
@@ -103,7 +103,7 @@ impl Default for ProxyArguments {
     }
 }
 
-fn failed(error: Error) -> CliError {
+fn to_cli_error(error: Error) -> CliError {
     let is_unreachable = error.code() == Code::PeerUnavailable;
     let failed = CliError::from(error);
     let exit = if is_unreachable { ExitStatus::Unreachable } else { failed.exit };
@@ -111,7 +111,7 @@ fn failed(error: Error) -> CliError {
 }
 
 /// Reports the connection's state on standard error: standard output is the editor's.
-fn tell(told: &ProxyNotice) {
+fn report_notice(told: &ProxyNotice) {
     match told {
         ProxyNotice::Refused(error) => print::error(&CliError::from(error.clone())),
         ProxyNotice::Lost => print::note("the connection to the server is lost: reconnecting"),

@@ -61,15 +61,15 @@ impl CopyCommand {
         if !self.with_runs {
             cancel_open_runs(&self.to, store.to_options()?).await?;
         }
-        self.tell(&report, globals)
+        self.print_report(&report, globals)
     }
 
-    fn tell(&self, report: &CopyReport, globals: &Globals) -> Result {
-        let to = trilogue_store::shown_url(&self.to);
+    fn print_report(&self, report: &CopyReport, globals: &Globals) -> Result {
+        let to = trilogue_store::redacted_url(&self.to);
         let CopyReport { threads, runs, frames, events, rows, blobs } = report;
         if globals.json {
             return print::json(&json!({
-                "from": trilogue_store::shown_url(&self.from),
+                "from": trilogue_store::redacted_url(&self.from),
                 "to": to,
                 "threads": threads,
                 "runs": runs,

@@ -54,7 +54,7 @@ impl Demo {
         let keeps = match options.store.url.strip_prefix("sqlite:") {
             Some(path) => format!("Threads stay in {}", from_home(Path::new(path))),
             None if options.store.url == "memory:" => "Threads are kept in memory".to_owned(),
-            None => format!("Threads stay in {}", trilogue_store::shown_url(&options.store.url)),
+            None => format!("Threads stay in {}", trilogue_store::redacted_url(&options.store.url)),
         };
         let say = |app: &App| print::out(&welcome(app, &keeps));
         overrides.serve(&options, place, globals.json, say).await
@@ -89,7 +89,7 @@ impl Demo {
             Ok(overrides)
         });
         entered.map_err(|error| {
-            CliError::failed(format!("cannot enter {}: {error}", dir.folder().display()))
+            CliError::failure(format!("cannot enter {}: {error}", dir.folder().display()))
         })
     }
 }

@@ -16,7 +16,7 @@ use trilogue_sdk::client::Page;
 use trilogue_wire::native::{AgentDifference, Node, Status, StoreState};
 
 use super::node_text;
-use super::status::{counted, counted_are, lost_commits};
+use super::status::{count_text, counted_are, lost_commits};
 use crate::command::globals::Globals;
 use crate::command::probe::{self, ProbeFinding, Severity};
 use crate::command::server_command::user_server_dir;
@@ -219,7 +219,7 @@ fn store(state: &StoreState, write_problem: Option<&str>) -> Vec<ProbeFinding> {
 /// The servers that share the store, and the agents that they do not agree about.
 fn nodes(status: &Status) -> Vec<ProbeFinding> {
     let node = |node: &Node| {
-        let (state, open) = (node_text::state(node), counted(node.open_threads, "open thread"));
+        let (state, open) = (node_text::state(node), count_text(node.open_threads, "open thread"));
         let detail = format!("{state}, {open}, at {}", node.address);
         let subject = format!("node {}", node.name);
         match node.alive {

@@ -37,20 +37,23 @@ pub(crate) struct Globals {
 
 impl Globals {
     /// The server that an option or a variable names. An empty variable names none.
-    fn named(&self) -> Option<&str> {
+    fn explicit_url(&self) -> Option<&str> {
         self.url.as_deref().filter(|url| !url.is_empty())
     }
 
     /// Returns the server to talk to: the named one, otherwise this user's, otherwise the default address.
     pub(crate) fn server(&self) -> String {
         let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
-        self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
+        self.explicit_url()
+            .map(str::to_owned)
+            .or_else(users)
+            .unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
     /// Whether a server is named, or this user's runs.
     pub(crate) fn has_server(&self) -> bool {
         let is_running = || Some(start::running(&UserServerDir::of_user().ok()?)?.pid);
-        self.named().is_some() || is_running().is_some()
+        self.explicit_url().is_some() || is_running().is_some()
     }
 
     /// Whether this user's server runs on this machine, and is the one that is meant.
@@ -62,7 +65,7 @@ impl Globals {
     /// The named server, unless it is this user's own.
     pub(crate) fn another_server(&self) -> Option<&str> {
         let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
-        self.named().filter(|url| match users() {
+        self.explicit_url().filter(|url| match users() {
             Some(users) => !is_same(url, &users),
             // It may have ended because it was idle; then it is started again.
             None => !Url::parse(url).is_ok_and(|url| is_local(&url)),
@@ -101,13 +104,13 @@ impl Globals {
 
     /// Whether a server other than the default one is named.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.named().is_some_and(|url| url.trim_end_matches('/') != DEFAULT_URL)
+        self.explicit_url().is_some_and(|url| url.trim_end_matches('/') != DEFAULT_URL)
     }
 
     /// The option with which a suggested command reaches the same server, with a space before it.
-    pub(crate) fn elsewhere(&self) -> String {
+    pub(crate) fn url_option(&self) -> String {
         let from_environment = |url: &str| std::env::var("TRILOGUE_URL").is_ok_and(|it| it == url);
-        match self.named() {
+        match self.explicit_url() {
             Some(url) if !from_environment(url) => {
                 format!(" --url {}", safe::visible(url))
             }
@@ -152,7 +155,7 @@ mod tests {
     fn suggested_commands_name_the_named_server() {
         let elsewhere = |arguments: &[&str]| {
             let all = ["trilogue", "status"].iter().chain(arguments);
-            Arguments::try_parse_from(all).unwrap().globals.elsewhere()
+            Arguments::try_parse_from(all).unwrap().globals.url_option()
         };
         for url in [DEFAULT_URL, "http://127.0.0.1:7879"] {
             assert_eq!(elsewhere(&["--url", url]), format!(" --url {url}"));

@@ -64,7 +64,7 @@ impl InboxCommand {
         })?;
         if self.page.is_table() && !list.items.is_empty() {
             let (elsewhere, which) = (
-                globals.elsewhere(),
+                globals.url_option(),
                 match list.items.len() {
                     1 => "it with `trilogue approve",
                     _ => "one with `trilogue approve INTERRUPT",

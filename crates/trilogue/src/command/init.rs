@@ -48,7 +48,7 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn execute(&self, globals: &Globals) -> Result {
-        let installed = installed();
+        let installed = installed_agents();
         let agent = match (&self.agent, installed.first()) {
             (Some(named), _) => AgentName::parse(named)?.to_string(),
             (None, Some(found)) => found.to_string(),
@@ -99,7 +99,7 @@ impl Init {
 }
 
 /// The known agents whose program is in the search path.
-fn installed() -> Vec<AgentName> {
+fn installed_agents() -> Vec<AgentName> {
     let path = std::env::var("PATH").unwrap_or_default();
     let checkout = Checkout::around_here();
     let found = known_agents::all().iter().filter(|(_, agent)| {

@@ -140,5 +140,5 @@ fn check_name(name: &str) -> Result {
 
 fn unusable(path: &Path, error: &std::io::Error) -> CliError {
     let path = safe::visible(&path.display().to_string());
-    CliError::failed(format!("cannot write {path}: {error}"))
+    CliError::failure(format!("cannot write {path}: {error}"))
 }

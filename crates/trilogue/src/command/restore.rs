@@ -9,7 +9,7 @@ use trilogue::local::token_file;
 use trilogue::local::user_options;
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{Code, Error};
-use trilogue_mapping::agent_client::Originals;
+use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_store::sqlite::{self, RestoreOptions, VerifyReport};
 
 use crate::command::globals::Globals;
@@ -46,7 +46,7 @@ impl Restore {
         let backup = self.backup.clone();
         if self.verify {
             let report = blocking(move || sqlite::verify(&backup)).await?;
-            return tell(&report, globals);
+            return print_report(&report, globals);
         }
         let to = match &self.to {
             Some(to) => to.clone(),
@@ -54,7 +54,7 @@ impl Restore {
                 let dir = user_server_dir()?;
                 let folder = dir.folder();
                 token_file::make_private_dir(folder)
-                    .map_err(|error| CliError::failed(format!("{}: {error}", folder.display())))?;
+                    .map_err(|error| CliError::failure(format!("{}: {error}", folder.display())))?;
                 let url = user_options(&dir)?.store.url;
                 let path = url.strip_prefix("sqlite:").map(PathBuf::from);
                 path.ok_or_else(|| {
@@ -75,7 +75,7 @@ impl Restore {
             Err(_) if has_cancelled => restore_without_runs(backup, target, options).await?,
             restored => restored?,
         };
-        tell(&report, globals)?;
+        print_report(&report, globals)?;
         print::note(&format!("restored: {}", to.display()));
         if has_cancelled {
             print::note(
@@ -122,11 +122,11 @@ async fn restore_without_runs(
     let folder = tempfile::Builder::new()
         .prefix(".restoring-runs-")
         .tempdir_in(folder.unwrap_or_default())
-        .map_err(|error| CliError::failed(format!("cannot write the copy: {error}")))?;
+        .map_err(|error| CliError::failure(format!("cannot write the copy: {error}")))?;
     let copy = folder.path().join("store.db");
     let draft = RestoreOptions { overwrite: false, with_runs: true, ..options };
     let report = restore(backup, copy.clone(), draft).await?;
-    let store = trilogue_store::Options::new(Arc::new(Originals));
+    let store = trilogue_store::Options::new(Arc::new(OriginalReader));
     cancel_open_runs(&format!("sqlite:{}", copy.display()), store).await?;
     // What is left of the tokens is wanted.
     restore(copy, to, RestoreOptions { with_tokens: true, ..options }).await?;
@@ -139,7 +139,7 @@ pub(super) async fn cancel_open_runs(url: &str, options: trilogue_store::Options
     let done = trilogue_runtime::cancel_open_runs(
         Arc::clone(&store),
         Arc::new(SystemClock),
-        Arc::new(Originals),
+        Arc::new(OriginalReader),
     )
     .await;
     store.close().await?;
@@ -147,7 +147,7 @@ pub(super) async fn cancel_open_runs(url: &str, options: trilogue_store::Options
 }
 
 /// Prints the content of a backup; fails if the backup is damaged.
-fn tell(report: &VerifyReport, globals: &Globals) -> Result {
+fn print_report(report: &VerifyReport, globals: &Globals) -> Result {
     if globals.json {
         print::json(&json!({
             "schema_version": report.schema_version,
@@ -172,5 +172,5 @@ fn tell(report: &VerifyReport, globals: &Globals) -> Result {
     if report.is_sound() {
         return Ok(());
     }
-    Err(CliError::failed("the backup is damaged").hint("use an earlier backup"))
+    Err(CliError::failure("the backup is damaged").hint("use an earlier backup"))
 }

@@ -129,7 +129,7 @@ impl Overrides {
         match &log_file {
             Some((file, log)) => {
                 let opened = file.open().map_err(|error| {
-                    CliError::failed(format!("cannot write {}: {error}", file.path().display()))
+                    CliError::failure(format!("cannot write {}: {error}", file.path().display()))
                 })?;
                 trilogue::server::logging::start_with_file(&options.log, log, opened)?;
                 local_listener.set_log(file.path());
@@ -187,10 +187,10 @@ pub(crate) async fn claim(
     match opened {
         Ok(LocalListener::Taken(by)) => Ok(Err(by)),
         Ok(LocalListener::Failed(error)) => {
-            Err(CliError::failed(format!("cannot use {}: {error}", dir.folder().display())))
+            Err(CliError::failure(format!("cannot use {}: {error}", dir.folder().display())))
         }
         Ok(opened) => Ok(Ok(opened)),
-        Err(_) => Err(CliError::failed("cannot read the folder of the user's server")),
+        Err(_) => Err(CliError::failure("cannot read the folder of the user's server")),
     }
 }
 
@@ -264,7 +264,7 @@ fn write_addresses(file: &Path, addresses: &[SocketAddr]) -> Result {
     let draft = file.with_extension("new");
     std::fs::write(&draft, text)
         .and_then(|()| std::fs::rename(&draft, file))
-        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
+        .map_err(|error| CliError::failure(format!("cannot write {}: {error}", file.display())))
 }
 
 // === impl Signals ===
@@ -273,7 +273,7 @@ impl Signals {
     pub(crate) fn listen() -> Result<Self> {
         let listen = |kind| {
             signal(kind)
-                .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))
+                .map_err(|error| CliError::failure(format!("cannot listen for signals: {error}")))
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,

@@ -92,7 +92,7 @@ impl ShowThread {
         let (messages, earlier) = history(&thread.id, self.limit, client).await?;
         if globals.json {
             let mut events = Vec::new();
-            for stretch in stretches(&thread.id, messages.clone(), earlier, client).await? {
+            for stretch in history_stretches(&thread.id, messages.clone(), earlier, client).await? {
                 if let HistoryStretch::Run(run) = stretch {
                     events.extend(run_events(&run, client).await?);
                 }
@@ -101,20 +101,20 @@ impl ShowThread {
         }
         print::out(&heading(&thread))?;
         let mut rendering = ThreadRendering::new(self, &messages);
-        for stretch in stretches(&thread.id, messages, earlier, client).await? {
+        for stretch in history_stretches(&thread.id, messages, earlier, client).await? {
             let events = match stretch {
                 HistoryStretch::Run(run) => run_events(&run, client).await?,
                 HistoryStretch::Message(message) => message_events(message),
             };
             rendering.write(&events)?;
         }
-        self.remarks(&rendering, earlier, globals);
+        self.print_omissions(&rendering, earlier, globals);
         Ok(())
     }
 
     /// Returns notes on the omitted content, and how to see it.
-    fn remarks(&self, rendering: &ThreadRendering, earlier: bool, globals: &Globals) {
-        let hidden = rendering.fold.hidden();
+    fn print_omissions(&self, rendering: &ThreadRendering, earlier: bool, globals: &Globals) {
+        let hidden = rendering.fold.hidden_count();
         if hidden > 0 {
             print::note(&format!("parts that are not meant for the user and not shown: {hidden}"));
             print::hint("show them with --all");
@@ -127,7 +127,7 @@ impl ShowThread {
             print::hint(&format!(
                 "see more with --limit, or everything with `trilogue threads export {}{}`",
                 safe::line(&self.thread),
-                globals.elsewhere()
+                globals.url_option()
             ));
         }
     }
@@ -220,7 +220,7 @@ async fn history(id: &str, limit: u32, client: &Client) -> Result<(Vec<Message>,
 
 /// The history, in order: each run of the thread once, with all that happened in it, and the messages of other runs.
 /// A run without messages has its place by its time, unless earlier messages are left out.
-async fn stretches(
+async fn history_stretches(
     thread: &str,
     messages: Vec<Message>,
     earlier: bool,

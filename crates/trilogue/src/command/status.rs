@@ -48,7 +48,7 @@ impl Status {
         };
         print::report(&overview.render())?;
         if !overview.waiting.items.is_empty() {
-            print::hint(&format!("list what waits with `trilogue inbox{}`", globals.elsewhere()));
+            print::hint(&format!("list what waits with `trilogue inbox{}`", globals.url_option()));
         }
         Ok(())
     }
@@ -67,8 +67,8 @@ impl Overview {
                 format!(
                     "{} ({}, {}, {}, {}, schema {})",
                     safe::line(&store.url),
-                    counted(store.threads, "thread"),
-                    counted(store.runs, "run"),
+                    count_text(store.threads, "thread"),
+                    count_text(store.runs, "run"),
                     size(store.bytes),
                     safe::line(&status.durability),
                     store.schema_version
@@ -80,10 +80,10 @@ impl Overview {
         }
         let names: Vec<_> = agents.items.iter().map(|agent| safe::line(&agent.name)).collect();
         let more = if agents.next.is_some() { ", …" } else { "" };
-        lines.push(("agents", listed(&names) + more));
+        lines.push(("agents", join_or_none(&names) + more));
         if !status.nodes.is_empty() {
             let nodes: Vec<_> = status.nodes.iter().map(node).collect();
-            lines.push(("nodes", listed(&nodes)));
+            lines.push(("nodes", join_or_none(&nodes)));
         }
         let differences: Vec<_> = status
             .agent_differences
@@ -94,20 +94,20 @@ impl Overview {
             lines.push(("agents that differ", differences.join("; ")));
         }
         let clients: Vec<_> = status.clients.iter().map(client).collect();
-        lines.push(("editors", listed(&clients)));
+        lines.push(("editors", join_or_none(&clients)));
         lines.push((
             "at work",
             format!(
                 "{}, {} ({} idle), {}, {}",
-                counted(runtime.running, "run"),
-                counted(status.agents.processes, "agent process"),
+                count_text(runtime.running, "run"),
+                count_text(status.agents.processes, "agent process"),
                 status.agents.idle,
-                counted(status.connections, "HTTP connection"),
-                counted(status.streams, "stream")
+                count_text(status.connections, "HTTP connection"),
+                count_text(status.streams, "stream")
             ),
         ));
         let more = if waiting.next.is_some() { "at least " } else { "" };
-        let waits = counted(waiting.items.len() as u64, "question");
+        let waits = count_text(waiting.items.len() as u64, "question");
         lines.push(("waiting", format!("{more}{waits}")));
         if runtime.draining {
             lines.push(("state", "shutting down".to_owned()));
@@ -119,7 +119,7 @@ impl Overview {
             lines.push(("store damage", lost_commits(store)));
         }
         if store.quarantined > 0 {
-            lines.push(("damaged", counted(store.quarantined, "thread")));
+            lines.push(("damaged", count_text(store.quarantined, "thread")));
         }
         for name in &status.dangerously {
             lines.push(("override in force", safe::line(name)));
@@ -161,7 +161,7 @@ fn size(bytes: u64) -> String {
 }
 
 fn node(node: &Node) -> String {
-    let (name, open) = (safe::line(&node.name), counted(node.open_threads, "open thread"));
+    let (name, open) = (safe::line(&node.name), count_text(node.open_threads, "open thread"));
     match (node.alive && !node.draining, node.this) {
         (true, false) => format!("{name} ({open})"),
         _ => format!("{name} ({}, {open})", node_text::state(node)),
@@ -176,7 +176,7 @@ fn client(client: &ConnectedClient) -> String {
     format!("{name}{version} with {}{cwd}", safe::line(&client.agent))
 }
 
-pub(super) fn counted(count: u64, noun: &str) -> String {
+pub(super) fn count_text(count: u64, noun: &str) -> String {
     let plural = match (count, noun.ends_with('s')) {
         (1, _) => "",
         (_, true) => "es",
@@ -187,10 +187,10 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
 
 /// Formats a count with its noun and the verb.
 pub(super) fn counted_are(count: u64, noun: &str) -> String {
-    format!("{} {}", counted(count, noun), if count == 1 { "is" } else { "are" })
+    format!("{} {}", count_text(count, noun), if count == 1 { "is" } else { "are" })
 }
 
-fn listed(items: &[String]) -> String {
+fn join_or_none(items: &[String]) -> String {
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 

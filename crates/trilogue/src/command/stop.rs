@@ -40,7 +40,7 @@ impl Stop {
         let pid = process(&dir, &record).await?;
         let signal = |signal| {
             kill_process(pid, signal)
-                .map_err(|error| CliError::failed(format!("cannot stop {record}: {error}")))
+                .map_err(|error| CliError::failure(format!("cannot stop {record}: {error}")))
         };
         signal(Signal::TERM)?;
         if self.now {
@@ -54,7 +54,7 @@ impl Stop {
 
 /// Returns the process that listens on the socket. A record can outlive its process, and the number of a process can be reused.
 async fn process(dir: &UserServerDir, record: &ServerRecord) -> Result<Pid> {
-    let cannot = |why: String| CliError::failed(format!("cannot stop {record}: {why}"));
+    let cannot = |why: String| CliError::failure(format!("cannot stop {record}: {why}"));
     let stream = start::connect(dir).await.map_err(|error| cannot(error.to_string()))?;
     let peer = stream.peer_cred().map_err(|error| cannot(error.to_string()))?;
     let pid = peer.pid().or_else(|| i32::try_from(record.pid).ok());

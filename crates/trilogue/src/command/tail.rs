@@ -53,8 +53,8 @@ impl TailCommand {
 
     async fn find(&self, client: &Client) -> Result<(LogKind, String)> {
         match short_id::run_or_thread(client, &self.id).await? {
-            Some(short_id::Named::Run(id)) => Ok((LogKind::Run, id)),
-            Some(short_id::Named::Thread(id)) => Ok((LogKind::Thread, id)),
+            Some(short_id::RunOrThread::Run(id)) => Ok((LogKind::Run, id)),
+            Some(short_id::RunOrThread::Thread(id)) => Ok((LogKind::Thread, id)),
             None => Err(CliError::new(
                 ExitStatus::NotFound,
                 format!("no thread or run has the id '{}'", safe::visible(&self.id)),

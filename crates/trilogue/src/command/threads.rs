@@ -73,7 +73,7 @@ impl Threads {
                 // The end of a piece can be inside a character.
                 let mut begun = Vec::new();
                 while let Some(piece) = body.next().await {
-                    begun.extend(piece.map_err(|error| CliError::failed(error.message))?);
+                    begun.extend(piece.map_err(|error| CliError::failure(error.message))?);
                     let end =
                         begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
                     print::json_lines(begun.get(..end).unwrap_or_default())?;
@@ -100,7 +100,7 @@ impl Threads {
                 let question =
                     format!("Erase the thread {} with everything in it?", safe::visible(&thread));
                 if !yes && !ask::confirm(&question, "--yes").await? {
-                    return Err(CliError::failed("nothing was erased"));
+                    return Err(CliError::failure("nothing was erased"));
                 }
                 client.erase_thread(&thread).await?;
                 print::note(&format!("erased: {}", safe::line(&thread)));

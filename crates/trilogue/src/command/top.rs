@@ -11,7 +11,7 @@ use trilogue_sdk::client::{Client, ClientError, Filter, Page};
 use trilogue_wire::native::{Interrupt, Run, Status, Thread};
 
 use self::panes::{PaneRow, Panes};
-use super::status::counted;
+use super::status::count_text;
 use crate::command::globals::Globals;
 use crate::conversation::closing_reason;
 use crate::conversation::remote;
@@ -115,7 +115,7 @@ impl Watch<'_> {
             });
             let (back, key) = waiting.await.map_err(unreadable)?;
             screen = back;
-            let row = self.panes.selected().cloned();
+            let row = self.panes.selected_row().cloned();
             match (key.map_err(unreadable)?, row) {
                 (None, _) => {}
                 (Some(key), _) if self.cancelling.is_some() => self.confirm(key).await,
@@ -234,7 +234,7 @@ impl Watch<'_> {
         let server = safe::line(&self.globals.server());
         let at_work = self.snapshot.runs.iter().filter(|run| !run.status.is_terminal()).count();
         let open = self.snapshot.questions.len();
-        let count = |count: usize, noun| counted(count as u64, noun);
+        let count = |count: usize, noun| count_text(count as u64, noun);
         let (at_work, open) = (count(at_work, "run"), count(open, "question"));
         let mut text = format!("{server}  {at_work} at work, {open}");
         if let Some(status) = &self.snapshot.status {
@@ -242,8 +242,8 @@ impl Watch<'_> {
             let memory: u64 = processes.iter().map(|process| process.memory_bytes).sum();
             text.push_str(&format!(
                 ", {}, {}",
-                counted(status.streams, "stream"),
-                counted(status.connections, "connection"),
+                count_text(status.streams, "stream"),
+                count_text(status.connections, "connection"),
             ));
             if memory > 0 {
                 text.push_str(&format!(", agents use {}", panes::memory(memory)));
@@ -258,5 +258,5 @@ fn open() -> Result<Screen> {
 }
 
 fn unreadable(error: impl std::fmt::Display) -> CliError {
-    CliError::failed(format!("cannot read the terminal: {error}"))
+    CliError::failure(format!("cannot read the terminal: {error}"))
 }

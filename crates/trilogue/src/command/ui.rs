@@ -48,7 +48,7 @@ impl Ui {
             return Ok(());
         }
         let file = write_link(&link.url).map_err(|error| {
-            CliError::failed(format!("cannot write the link for the browser: {error}"))
+            CliError::failure(format!("cannot write the link for the browser: {error}"))
                 .hint("open the printed link, or use `trilogue ui --no-open`")
         })?;
         if open::that_detached(&file).is_err() {

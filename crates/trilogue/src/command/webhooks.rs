@@ -147,7 +147,7 @@ async fn list(page: &PageArguments, globals: &Globals) -> Result {
         ]
     })?;
     if page.is_table() && !deliveries.items.is_empty() {
-        let elsewhere = globals.elsewhere();
+        let elsewhere = globals.url_option();
         print::hint(&format!(
             "retry one with `trilogue webhooks redeliver DELIVERY{elsewhere}`, or all with --all"
         ));
@@ -162,7 +162,7 @@ impl Redeliver {
         let client = remote::open(globals)?;
         let ids = match &self.id {
             Some(id) => vec![id.clone()],
-            None => failed(&client).await?,
+            None => failed_delivery_ids(&client).await?,
         };
         for id in &ids {
             client.redeliver(id).await?;
@@ -181,7 +181,7 @@ impl Redeliver {
 }
 
 /// The ids of all failed callbacks, read before the first retry: a retried one leaves the list.
-async fn failed(client: &Client) -> Result<Vec<String>> {
+async fn failed_delivery_ids(client: &Client) -> Result<Vec<String>> {
     let (mut ids, mut page) = (Vec::new(), Page::default());
     loop {
         let list = client.deliveries(&page).await?;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use trilogue::local::known_agents;
-use trilogue_wire::native::local::{Attach, Wish};
+use trilogue_wire::native::local::{AgentTarget, Attach};
 
 use crate::command::ad_hoc::{AdHocArguments, AgentSource, known_command, wrap_command};
 use crate::command::connect::ProxyArguments;
@@ -44,14 +44,14 @@ impl Wrap {
                 }
                 AgentSource::Server => {
                     let attach = Attach { agent: name.clone(), cwd: Some(cwd) };
-                    return self.proxy.relay(Wish::Attach(attach), globals).await;
+                    return self.proxy.relay(AgentTarget::Attach(attach), globals).await;
                 }
                 AgentSource::Unknown => return Err(unknown(name)),
             },
             None => wrap_command(self.command.clone(), cwd),
         };
         command.name.clone_from(&self.name);
-        self.proxy.relay(Wish::Wrap(command), globals).await
+        self.proxy.relay(AgentTarget::Wrap(command), globals).await
     }
 }
 

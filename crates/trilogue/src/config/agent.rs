@@ -90,7 +90,7 @@ pub struct Agent {
     pub worktree: Option<String>,
     /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: environment variables for the program. The server never shows their values.
     #[serde(default)]
-    pub env: IndexMap<String, Hidden>,
+    pub env: IndexMap<String, RedactedText>,
     /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: names of more variables that the program inherits from the server. It always inherits `PATH`, `HOME` and a few others for folders and language.
     #[serde(default)]
     pub inherit: List<String>,
@@ -134,10 +134,10 @@ pub struct Agent {
     #[serde(default)]
     pub on_rewind: OnRewind,
     /// `agent-client` only: whether the server gives an id to message chunks that come without one.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub assign_message_ids: bool,
     /// `agent-client` only: whether prompts carry the id of the user's message.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub send_message_id: bool,
     /// `agent-client` only: whether the agent gets the member `_meta` of the client's messages. Some agents read members of it as their own arguments: the server never passes those. `"drop"` removes every `_meta` at every depth of requests, notifications and responses.
     #[serde(default)]
@@ -213,9 +213,9 @@ pub struct Permission {
 
 /// A text that the server never shows.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Hidden(pub String);
+pub struct RedactedText(pub String);
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -338,7 +338,7 @@ impl Agent {
     }
 
     /// The first key that is set and means nothing for this kind.
-    pub(crate) fn misplaced(&self) -> Option<String> {
+    pub(crate) fn misplaced_key(&self) -> Option<String> {
         let mut plain = Self {
             authentication: self.authentication.clone(),
             permissions: self.permissions.clone(),
@@ -421,22 +421,22 @@ impl Agent {
     }
 }
 
-// === impl Hidden ===
+// === impl RedactedText ===
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for RedactedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
 }
 
 /// Says that there is one, and no more.
-impl Serialize for Hidden {
+impl Serialize for RedactedText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("(hidden)")
     }
 }
 
-impl<'de> Deserialize<'de> for Hidden {
+impl<'de> Deserialize<'de> for RedactedText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // A value that is not text may be a secret too, so the message does not repeat it.
         String::deserialize(deserializer)
@@ -445,7 +445,7 @@ impl<'de> Deserialize<'de> for Hidden {
     }
 }
 
-impl JsonSchema for Hidden {
+impl JsonSchema for RedactedText {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "text".into()
     }

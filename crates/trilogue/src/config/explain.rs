@@ -40,7 +40,7 @@ pub fn settings(
     let mut value = serde_json::to_value(options).unwrap_or_default();
     if let Some(url) = value.pointer_mut("/store/url") {
         // It may hold a password.
-        *url = trilogue_store::shown_url(&options.store.url).into();
+        *url = trilogue_store::redacted_url(&options.store.url).into();
     }
     flatten(&value, "", &mut flat);
     flat.into_iter()

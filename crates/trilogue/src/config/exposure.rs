@@ -13,7 +13,7 @@ use super::{Agent, Options, Permission};
 /// A combination of settings that would expose the server.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Exposed {
+pub struct ExposureError {
     message: String,
     /// The fix.
     pub hint: String,
@@ -22,14 +22,14 @@ pub struct Exposed {
 /// Refuses settings with which strangers could reach the server without a token, or tokens would travel unencrypted.
 ///
 /// # Errors
-/// [`Exposed`], with the fix as its hint.
-pub fn check(options: &Options) -> Result<(), Exposed> {
+/// [`ExposureError`], with the fix as its hint.
+pub fn check(options: &Options) -> Result<(), ExposureError> {
     let server = &options.server;
     let Some(public) = server.listen.0.iter().find(|address| !address.ip().is_loopback()) else {
         return Ok(());
     };
     if server.no_auth {
-        return Err(Exposed {
+        return Err(ExposureError {
             message: format!(
                 "the listener {public} is open to other machines, and `server.no_auth` would let anybody on them run agents"
             ),
@@ -40,7 +40,7 @@ pub fn check(options: &Options) -> Result<(), Exposed> {
         });
     }
     if server.trusted_proxies.0.is_empty() && !server.dangerously_plain_http {
-        return Err(Exposed {
+        return Err(ExposureError {
             message: format!(
                 "the listener {public} is open to other machines, and without TLS everybody on the way can read its tokens"
             ),
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(text: &str) -> Result<(), Exposed> {
+    fn verdict(text: &str) -> Result<(), ExposureError> {
         check(&super::super::parse(Path::new("t.toml"), text).unwrap().options)
     }
 

@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The settings of a configuration file, with their lines.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings. Those that the file does not name have their defaults.
     pub options: Options,
     /// The settings that the file names, as dotted keys with their lines, in the file's order.
@@ -40,7 +40,7 @@ pub struct Error {
 ///
 /// # Errors
 /// If the file cannot be read, is not TOML, or has an invalid setting.
-pub fn load(path: &Path) -> Result<Loaded, Error> {
+pub fn load(path: &Path) -> Result<LoadedConfig, Error> {
     let failed = |message: String| Error {
         path: path.to_owned(),
         place: None,
@@ -93,7 +93,7 @@ fn refuse_writable_by_all(path: &Path, metadata: &Metadata) -> Result<(), Error>
 }
 
 /// Parses the text of a file. Errors name `path`.
-pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
+pub fn parse(path: &Path, text: &str) -> Result<LoadedConfig, Error> {
     let at = |span: Option<Range<usize>>, message: String, hint: Option<String>| Error {
         path: path.to_owned(),
         place: span.map(|span| place(text, span.start)),
@@ -109,7 +109,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
         let (message, hint) = explain(error.message(), text, error.span());
         at(error.span(), message, hint)
     })?;
-    Ok(Loaded { options, lines })
+    Ok(LoadedConfig { options, lines })
 }
 
 fn collect(text: &str, table: &DeTable<'_>, prefix: &str, lines: &mut Vec<(String, usize)>) {
@@ -139,7 +139,7 @@ fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Op
         let is_of_agents = message.contains("sequence")
             && line.is_some_and(|line| line.trim_start_matches('[').starts_with("agents"));
         let hint = is_of_agents.then(|| AGENT_TABLES.to_owned());
-        return (misfit(message).unwrap_or_else(|| message.to_owned()), hint);
+        return (wrong_type_message(message).unwrap_or_else(|| message.to_owned()), hint);
     };
     let written = span.and_then(|span| text.get(span)).unwrap_or_default();
     let written = written.trim_matches(['"', '\'']).escape_debug().to_string();
@@ -174,7 +174,7 @@ fn section_of(key: &str) -> Option<String> {
 }
 
 /// A message about a value of the wrong type, with the names of TOML's types.
-fn misfit(message: &str) -> Option<String> {
+fn wrong_type_message(message: &str) -> Option<String> {
     let rest = ["invalid type: ", "invalid value: "].iter().find_map(|it| message.strip_prefix(it));
     let (found, expected) = rest?.split_once(", expected ")?;
     let found = match found {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trilogue_domain::error::{Code, Result};
 use trilogue_domain::{AgentName, Error};
 
-use super::agent::Hidden;
+use super::agent::RedactedText;
 use super::list::List;
 
 /// A server of the Model Context Protocol.
@@ -19,7 +19,7 @@ pub struct McpServer {
     pub command: List<String>,
     /// Environment variables for the program. The server never shows their values.
     #[serde(default)]
-    pub env: IndexMap<String, Hidden>,
+    pub env: IndexMap<String, RedactedText>,
     /// Names of variables of the server that the program gets too.
     #[serde(default)]
     pub inherit: List<String>,
@@ -28,7 +28,7 @@ pub struct McpServer {
     pub url: Option<String>,
     /// Headers for each request to the address. The server never shows their values.
     #[serde(default)]
-    pub headers: IndexMap<String, Hidden>,
+    pub headers: IndexMap<String, RedactedText>,
     /// Whether the address is of the older transport with server-sent events.
     #[serde(default)]
     pub sse: bool,
@@ -47,9 +47,9 @@ impl McpServer {
             Error::new(Code::InvalidRequest, message)
                 .hint("set `command` for a program, or `url` for a server that runs already")
         };
-        let pairs = |pairs: &IndexMap<String, Hidden>| -> Vec<Value> {
+        let pairs = |pairs: &IndexMap<String, RedactedText>| -> Vec<Value> {
             let pair =
-                |(name, value): (&String, &Hidden)| json!({ "name": name, "value": value.0 });
+                |(name, value): (&String, &RedactedText)| json!({ "name": name, "value": value.0 });
             pairs.iter().map(pair).collect()
         };
         match (self.command.0.split_first(), &self.url) {

@@ -43,14 +43,14 @@ pub use trilogue_backends::agent_client::{
 pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
-pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission, StartIn};
+pub use agent::{Agent, AgentKind, AllAgents, Permission, RedactedText, StartIn};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use cluster::{Cluster, is_local};
 pub use explain::{Origin, Setting, settings};
-pub use exposure::{Exposed, check, overrides};
+pub use exposure::{ExposureError, check, overrides};
 pub use inspector::Inspector;
 pub use list::{Item, List};
-pub use load::{Error, Loaded, load, nearest, parse};
+pub use load::{Error, LoadedConfig, load, nearest, parse};
 pub use log::{Log, LogFormat};
 pub use mcp_server::McpServer;
 pub(crate) use mounts::to_gateway;

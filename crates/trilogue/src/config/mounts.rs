@@ -33,7 +33,7 @@ pub struct Mount {
     #[serde(default)]
     pub require_interrupt_id: bool,
     /// Whether the server serves this entry. If a protocol has entries and none is enabled, the server does not serve it.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub enabled: bool,
 }
 
@@ -58,7 +58,7 @@ pub enum ErrorBody {
     String,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -268,31 +268,31 @@ mod tests {
         super::super::parse(Path::new("t.toml"), text).unwrap().options
     }
 
-    fn shown(options: &Options) -> Vec<String> {
+    fn mount_lines(options: &Options) -> Vec<String> {
         let mounts = options.mounts_in_force().unwrap();
         mounts.iter().map(|mount| format!("{mount} {}", mount.strict)).collect()
     }
 
-    fn refused(text: &str) -> String {
+    fn refusal_text(text: &str) -> String {
         options(text).mounts_in_force().unwrap_err().to_string()
     }
 
     #[test]
     fn a_protocol_is_mounted_by_its_name_unless_it_is_listed() {
         let connect = "connect=/connect false";
-        assert_eq!(shown(&options("")), ["communication=/communication false", connect]);
+        assert_eq!(mount_lines(&options("")), ["communication=/communication false", connect]);
         assert_eq!(
-            shown(&options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n")),
+            mount_lines(&options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n")),
             ["communication=/communication true", connect]
         );
         assert_eq!(
-            shown(&options(
+            mount_lines(&options(
                 "[[mounts]]\nprotocol = \"communication\"\nprefix = \"/\"\n[[mounts]]\nprotocol = \"communication\"\nprefix = \"/acp/v0\"\nstrict = true\n"
             )),
             ["communication=/ false", "communication=/acp/v0 true", connect]
         );
         assert_eq!(
-            shown(&options("[[mounts]]\nprotocol = \"communication\"\nenabled = false\n")),
+            mount_lines(&options("[[mounts]]\nprotocol = \"communication\"\nenabled = false\n")),
             [connect]
         );
     }
@@ -301,11 +301,13 @@ mod tests {
     fn mounts_that_collide_are_refused_by_name() {
         let one = "[[mounts]]\nprotocol = \"communication\"\nprefix = \"/a\"\n";
         assert_eq!(
-            refused(&format!("{one}{one}")),
+            refusal_text(&format!("{one}{one}")),
             "the mounts communication=/a and communication=/a have one prefix"
         );
-        assert!(refused(&one.replace("/a", "/api/v1/runs")).contains("the server's own routes"));
-        assert!(refused(&one.replace("/a", "a b")).contains("'a b' is no prefix"));
+        assert!(
+            refusal_text(&one.replace("/a", "/api/v1/runs")).contains("the server's own routes")
+        );
+        assert!(refusal_text(&one.replace("/a", "a b")).contains("'a b' is no prefix"));
     }
 
     #[test]
@@ -322,10 +324,12 @@ mod tests {
         assert_eq!(format!("{:?}", served[0].protocol()), format!("{options:?}"));
         let options = gateway::CommunicationOptions::default();
         assert_eq!(format!("{:?}", served[1].protocol()), format!("{options:?}"));
-        assert!(refused(&connect.replace("connect", "communication")).contains("`as_documented`"));
+        assert!(
+            refusal_text(&connect.replace("connect", "communication")).contains("`as_documented`")
+        );
         let strict = "[[mounts]]\nprotocol = \"connect\"\nstrict = true\n";
         assert_eq!(
-            refused(strict),
+            refusal_text(strict),
             "the mount connect=/connect has the setting `strict`, which is for protocol = \"communication\""
         );
     }
@@ -337,9 +341,9 @@ mod tests {
             options.enforce_documents();
             assert!(options.client.strict);
             assert!(options.mounts.iter().all(|mount| mount.strict));
-            assert!(shown(options).contains(&"connect=/connect false".to_owned()));
+            assert!(mount_lines(options).contains(&"connect=/connect false".to_owned()));
         }
-        assert_eq!(shown(&two), ["connect=/connect false"]);
+        assert_eq!(mount_lines(&two), ["connect=/connect false"]);
     }
 
     #[test]
@@ -358,9 +362,9 @@ mod tests {
     fn the_command_line_moves_a_protocol_and_keeps_its_strictness() {
         let mut options = options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n");
         options.mount_instead(&["communication=/".parse().unwrap()]);
-        assert_eq!(shown(&options), ["communication=/ true", "connect=/connect false"]);
+        assert_eq!(mount_lines(&options), ["communication=/ true", "connect=/connect false"]);
         options.mount_instead(&["connect=/acp".parse().unwrap()]);
-        assert_eq!(shown(&options), ["communication=/ true", "connect=/acp false"]);
+        assert_eq!(mount_lines(&options), ["communication=/ true", "connect=/acp false"]);
         for (bad, why) in [
             ("communication", "names no protocol with a prefix"),
             ("communicaton=/", "there is no protocol 'communicaton'"),

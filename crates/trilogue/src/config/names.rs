@@ -13,7 +13,7 @@ use super::Server;
 pub(crate) fn check_hosts_and_origins(server: &Server) -> Result<()> {
     for host in &server.allowed_hosts.0 {
         if !is_host(host) {
-            return Err(refused("allowed_hosts", host, "a host name").hint(
+            return Err(invalid_entry_error("allowed_hosts", host, "a host name").hint(
                 "write each name in full, with or without a port, such as \"host.example.com\": there are no patterns",
             ));
         }
@@ -21,15 +21,19 @@ pub(crate) fn check_hosts_and_origins(server: &Server) -> Result<()> {
     for origin in &server.allowed_origins.0 {
         let parsed = Url::parse(origin).ok().filter(|url| !origin.contains('*') && is_web(url));
         let Some(url) = parsed else {
-            return Err(refused("allowed_origins", origin, "an origin").hint(
+            return Err(invalid_entry_error("allowed_origins", origin, "an origin").hint(
                 "write scheme, host and port without a path, such as \"https://app.example.com\": there are no patterns",
             ));
         };
         // Browsers write origins in one form, and it is compared as a text.
         let written = url.origin().ascii_serialization();
         if !written.eq_ignore_ascii_case(origin) {
-            return Err(refused("allowed_origins", origin, "an origin as browsers write it")
-                .hint(format!("write \"{written}\"")));
+            return Err(invalid_entry_error(
+                "allowed_origins",
+                origin,
+                "an origin as browsers write it",
+            )
+            .hint(format!("write \"{written}\"")));
         }
     }
     Ok(())
@@ -47,7 +51,7 @@ fn is_web(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host()
 }
 
-fn refused(key: &str, entry: &str, what: &str) -> Error {
+fn invalid_entry_error(key: &str, entry: &str, what: &str) -> Error {
     let entry = entry.escape_debug();
     Error::new(
         Code::InvalidRequest,

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Hidden, Span};
+use super::{RedactedText, Span};
 
 /// Parts of the whole in a [`Ratio`].
 const WHOLE: u32 = 1_000_000;
@@ -27,7 +27,7 @@ pub struct Otlp {
     /// The address of the collector, such as `http://127.0.0.1:4318`; the server adds `/v1/traces`. Not set: the variables `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`, else no traces.
     pub endpoint: Option<String>,
     /// Headers of each request. The server never shows their values. Not set, like the next two: the variable `OTEL_EXPORTER_OTLP_HEADERS`.
-    pub headers: IndexMap<String, Hidden>,
+    pub headers: IndexMap<String, RedactedText>,
     /// Headers whose values are in environment variables of the server: the header, and the variable's name.
     pub header_env: IndexMap<String, String>,
     /// Headers whose values are in files: the header, and the file.

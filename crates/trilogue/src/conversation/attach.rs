@@ -17,7 +17,7 @@ use crate::terminal::exit::{CliError, Result};
 
 /// Makes a message of this text and these attachments. If `mentions` is set, files that the text names as `@path` are attached too, each once.
 pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
-    let mentioned = if mentions { mentioned(&text) } else { Vec::new() };
+    let mentioned = if mentions { mentioned_files(&text) } else { Vec::new() };
     if attached.is_empty() && mentioned.is_empty() {
         return Ok(RunInput::Text(text));
     }
@@ -36,7 +36,7 @@ pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Resu
 }
 
 /// Returns the existing files that a text mentions: `@` at the beginning of a word, then a path, in quotes if it has spaces.
-fn mentioned(text: &str) -> Vec<String> {
+fn mentioned_files(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';
     for (place, c) in text.char_indices() {
@@ -227,7 +227,7 @@ mod tests {
             "see @{plain}, (@{plain}) and @\"{spaced}\"; not me@{plain} nor @/nonexistent nor @{}",
             folder.path().display()
         );
-        assert_eq!(mentioned(&text), [plain.clone(), spaced]);
+        assert_eq!(mentioned_files(&text), [plain.clone(), spaced]);
         let with = message(format!("see @{plain}"), true, &[]).unwrap();
         assert!(matches!(with, RunInput::Messages(messages) if messages[0].parts.len() == 2));
         let parts = |text: String, attached: &[String]| match message(text, true, attached).unwrap()

@@ -201,7 +201,7 @@ fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
         Err(text) => MessagePart::text(text.unwrap_or_default()),
     };
     let answer = Resume::from(part);
-    if interrupt.id.is_empty() { answer } else { answer.to(&interrupt.id) }
+    if interrupt.id.is_empty() { answer } else { answer.for_interrupt(&interrupt.id) }
 }
 
 fn is_invalid(error: &ClientError) -> bool {

@@ -82,7 +82,7 @@ impl RemoteAgent for ConnectAgent {
             }
             Err(error) => return Err(error.into()),
         };
-        let config = target.config.map(wrapped);
+        let config = target.config.map(wrap_config);
         let server = server.clone();
         Ok(Self { server, client, id, descriptor, config, thread: target.thread })
     }
@@ -126,7 +126,7 @@ impl RemoteAgent for ConnectAgent {
 }
 
 /// The configuration in the form of the published document, which keeps the agent's own settings in one member.
-fn wrapped(config: Json) -> Json {
+fn wrap_config(config: Json) -> Json {
     const MEMBERS: [&str; 3] = ["tags", "recursion_limit", "configurable"];
     let settings = config.to_value();
     let is_wrapped = settings.as_object().is_some_and(|members| {
@@ -217,7 +217,11 @@ fn payload_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
     let payload = super::answer_value(answer)
         .unwrap_or_else(|text| Json::from_value(&serde_json::json!({ "message": text })));
     let answer = Resume::from(payload);
-    if interrupt.id.is_empty() { answer } else { answer.to(&interrupt.kind, &interrupt.id) }
+    if interrupt.id.is_empty() {
+        answer
+    } else {
+        answer.for_interrupt(&interrupt.kind, &interrupt.id)
+    }
 }
 
 fn status(error: &ClientError) -> Option<u16> {

@@ -40,10 +40,10 @@ impl DenialTracker {
             EventBody::InterruptResolved(resolved) => {
                 let rejecting = self.rejecting.remove(&resolved.interrupt_id);
                 if rejecting.is_some_and(|ids| is_rejection(&resolved.resolution, &ids)) {
-                    self.denied();
+                    self.record_denial();
                 }
             }
-            EventBody::InterruptRuleApplied(applied) if !applied.allowed => self.denied(),
+            EventBody::InterruptRuleApplied(applied) if !applied.allowed => self.record_denial(),
             EventBody::MessageDelta(delta) if !delta.text.trim().is_empty() => self.is_last = false,
             EventBody::MessagePart(_) | EventBody::ToolStarted(_) | EventBody::RunResult(_) => {
                 self.is_last = false;
@@ -57,7 +57,7 @@ impl DenialTracker {
         }
     }
 
-    fn denied(&mut self) {
+    fn record_denial(&mut self) {
         (self.is_denied, self.is_last) = (true, true);
     }
 }

@@ -17,7 +17,7 @@ const MAX_IMAGE_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Opens the folder for one more image, and removes those that are too old or too many.
 pub(super) fn open() -> Result<Folder> {
     let failed = |error: std::io::Error| {
-        CliError::failed(format!("cannot create a folder for images: {error}"))
+        CliError::failure(format!("cannot create a folder for images: {error}"))
     };
     let path = token_file::state_dir().map_err(failed)?.join("images");
     token_file::make_private_dir(&path).map_err(failed)?;

@@ -80,7 +80,7 @@ impl RemoteAgent for NativeAgent {
     }
 
     fn tail_command(&self, run: &str, globals: &Globals) -> Option<String> {
-        Some(format!("trilogue tail {run} --follow{}", globals.elsewhere()))
+        Some(format!("trilogue tail {run} --follow{}", globals.url_option()))
     }
 
     fn noted_thread(&self, thread: &str) -> String {
@@ -141,7 +141,7 @@ impl RunReader for NativeRunReader {
 
     fn answer_hint(&self, interrupt: &Interrupt, globals: &Globals) -> String {
         let id = table::noted_id(&interrupt.id);
-        format!("answer it with `trilogue approve {id}{}`", globals.elsewhere())
+        format!("answer it with `trilogue approve {id}{}`", globals.url_option())
     }
 
     async fn open(&self, part: &Part) -> Result<Option<ResponseBody>> {

@@ -80,7 +80,7 @@ impl RemoteServer {
             print::note("warning: the token is sent unencrypted; use an https:// address");
         }
         let http =
-            HttpTransport::to(&named).map_err(|error| CliError::failed(error.to_string()))?;
+            HttpTransport::to(&named).map_err(|error| CliError::failure(error.to_string()))?;
         let path = http.path().to_owned();
         let (streaming, listing) = (AtomicBool::new(false), AtomicBool::new(false));
         let http = CliTransport { http, url, token, streaming, listing };
@@ -125,7 +125,7 @@ impl RemoteServer {
             Ok(()) => true,
             // A missing token is refused in the protocol that is served there.
             Err(ClientError::Refused(refusal)) => {
-                !refusal.is_foreign() && is_there(refusal.status.unwrap_or_default())
+                !refusal.is_foreign() && is_existing_path(refusal.status.unwrap_or_default())
             }
             Err(_) => false,
         };
@@ -141,7 +141,9 @@ impl RemoteServer {
         };
         match self.connect().search_agents(&nobody).await {
             Ok(_) => ServerProtocol::Connect,
-            Err(ClientError::Fault(fault)) if !fault.is_foreign() && is_there(fault.status) => {
+            Err(ClientError::Fault(fault))
+                if !fault.is_foreign() && is_existing_path(fault.status) =>
+            {
                 ServerProtocol::Connect
             }
             Err(_) => ServerProtocol::Native,
@@ -168,7 +170,7 @@ impl RemoteServer {
 }
 
 /// Whether a refusal with this status comes from an existing path.
-fn is_there(status: u16) -> bool {
+fn is_existing_path(status: u16) -> bool {
     !matches!(status, 404 | 405)
 }
 

@@ -20,7 +20,7 @@ const MAX_ABOUT_WIDTH: usize = 50;
 
 /// The run or the thread that an id names.
 #[derive(Debug)]
-pub(crate) enum Named {
+pub(crate) enum RunOrThread {
     Run(String),
     Thread(String),
 }
@@ -63,7 +63,8 @@ pub(crate) async fn interrupt(client: &Client, text: &str) -> Result<String> {
     if is_uuid(text) {
         return Ok(text.to_owned());
     }
-    let mut items = found(client.interrupts(&meant(text), &limited())).await?;
+    let mut items =
+        list_if_permitted(client.interrupts(&short_id_filter(text), &limited())).await?;
     if items.iter().filter(|it| it.resolution.is_none()).count() == 1 {
         items.retain(|it| it.resolution.is_none());
     }
@@ -119,7 +120,7 @@ pub(crate) async fn message(client: &Client, thread: &str, text: &str) -> Result
         if items.iter().any(|message| message.id == text) {
             return Ok(text.to_owned());
         }
-        matches.extend(items.into_iter().filter(|message| short.means(&message.id)).map(|it| {
+        matches.extend(items.into_iter().filter(|message| short.matches(&message.id)).map(|it| {
             let words: String = it.parts.iter().filter_map(Part::as_text).collect();
             MatchingId { id: it.id, about: format!("{} {words}", it.role) }
         }));
@@ -137,31 +138,31 @@ pub(crate) async fn token(client: &Client, text: &str) -> Result<String> {
     if is_uuid(text) {
         return Ok(text.to_owned());
     }
-    let items = found(client.find_tokens(&meant(text))).await?;
+    let items = list_if_permitted(client.find_tokens(&short_id_filter(text))).await?;
     let matches = items.into_iter().map(|it: Token| MatchingId { id: it.id, about: it.label });
     let only = one_of(matches.collect(), text, "tokens")?;
     Ok(only.unwrap_or_else(|| text.to_owned()))
 }
 
 /// Returns the run or the thread of this id; `None` if neither exists.
-pub(crate) async fn run_or_thread(client: &Client, text: &str) -> Result<Option<Named>> {
+pub(crate) async fn run_or_thread(client: &Client, text: &str) -> Result<Option<RunOrThread>> {
     let is_whole = |matches: &[MatchingId]| matches.iter().any(|found| found.id == text);
     let runs = runs(client, text).await?;
     if is_whole(&runs) {
-        return Ok(one_of(runs, text, "runs")?.map(Named::Run));
+        return Ok(one_of(runs, text, "runs")?.map(RunOrThread::Run));
     }
     let threads = threads(client, text).await?;
     if is_whole(&threads) {
-        return Ok(one_of(threads, text, "threads")?.map(Named::Thread));
+        return Ok(one_of(threads, text, "threads")?.map(RunOrThread::Thread));
     }
     if !runs.is_empty() && !threads.is_empty() {
         let both = runs.into_iter().chain(threads).collect();
         return one_of(both, text, "runs and threads").map(|_| None);
     }
     if let Some(run) = one_of(runs, text, "runs")? {
-        return Ok(Some(Named::Run(run)));
+        return Ok(Some(RunOrThread::Run(run)));
     }
-    Ok(one_of(threads, text, "threads")?.map(Named::Thread))
+    Ok(one_of(threads, text, "threads")?.map(RunOrThread::Thread))
 }
 
 /// The thread that a short id from a list means, for commands that create a thread of any other name.
@@ -178,7 +179,7 @@ pub(crate) async fn listed_thread(client: &Client, text: &str) -> Result<Option<
 }
 
 async fn threads(client: &Client, text: &str) -> Result<Vec<MatchingId>> {
-    let items = found(client.find_threads(&meant(text), &limited())).await?;
+    let items = list_if_permitted(client.find_threads(&short_id_filter(text), &limited())).await?;
     let matches = items
         .into_iter()
         .map(|it: Thread| MatchingId { id: it.id, about: it.title.unwrap_or_default() });
@@ -186,7 +187,7 @@ async fn threads(client: &Client, text: &str) -> Result<Vec<MatchingId>> {
 }
 
 async fn runs(client: &Client, text: &str) -> Result<Vec<MatchingId>> {
-    let items = found(client.runs(&meant(text), &limited())).await?;
+    let items = list_if_permitted(client.runs(&short_id_filter(text), &limited())).await?;
     let matches = items.into_iter().map(|it: Run| MatchingId {
         about: format!("{} {}", it.agent, it.status.as_str()),
         id: it.id,
@@ -194,7 +195,7 @@ async fn runs(client: &Client, text: &str) -> Result<Vec<MatchingId>> {
     Ok(matches.collect())
 }
 
-fn meant(text: &str) -> Filter {
+fn short_id_filter(text: &str) -> Filter {
     Filter { short_id: Some(text.to_owned()), resolved: true, ..Filter::default() }
 }
 
@@ -208,7 +209,9 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Returns the matches of an abbreviation; empty for a caller without the right to list.
-async fn found<T>(list: impl Future<Output = Result<List<T>, ClientError>>) -> Result<Vec<T>> {
+async fn list_if_permitted<T>(
+    list: impl Future<Output = Result<List<T>, ClientError>>,
+) -> Result<Vec<T>> {
     match list.await {
         Ok(list) => Ok(list.items),
         Err(ClientError::Problem(problem)) if problem.status == FORBIDDEN => Ok(Vec::new()),

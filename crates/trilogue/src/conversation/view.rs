@@ -216,9 +216,9 @@ impl RunView {
     }
 
     /// The run is asked to stop.
-    pub(super) fn cancelling(&mut self) {
+    pub(super) fn show_cancelling(&mut self) {
         if let Renderer::Rich(rich) = &mut self.renderer {
-            rich.cancelling(Instant::now());
+            rich.show_cancelling(Instant::now());
         }
     }
 
@@ -228,7 +228,7 @@ impl RunView {
     }
 
     /// The command's result for a run with this outcome.
-    pub(super) fn ended(&self, outcome: &Outcome, cancelling: bool) -> Result {
+    pub(super) fn command_result(&self, outcome: &Outcome, cancelling: bool) -> Result {
         match outcome.status {
             RunStatus::Completed if self.denial.has_ended_turn() && !cancelling => {
                 Err(CliError::call_denied())
@@ -242,12 +242,12 @@ impl RunView {
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                 Err(CliError::new(ExitStatus::Cancelled, format!("the run was cancelled{reason}")))
             }
-            RunStatus::TimedOut => Err(CliError::failed("the run timed out: nobody answered")),
+            RunStatus::TimedOut => Err(CliError::failure("the run timed out: nobody answered")),
             _ => {
                 let Some(error) = &outcome.error else {
-                    return Err(CliError::failed("the run failed"));
+                    return Err(CliError::failure("the run failed"));
                 };
-                let failed = CliError::failed(format!(
+                let failed = CliError::failure(format!(
                     "the run failed: {} ({})",
                     safe::block(&error.message),
                     safe::line(&error.code)
@@ -297,9 +297,9 @@ async fn bytes(part: &Part, body: Option<ResponseBody>) -> Result<Option<Vec<u8>
     if let Some(mut body) = body {
         let mut bytes = Vec::new();
         while let Some(piece) = body.next().await {
-            let piece = piece.map_err(|error| CliError::failed(error.message))?;
+            let piece = piece.map_err(|error| CliError::failure(error.message))?;
             if bytes.len() + piece.len() > MAX_ARTIFACT_BYTES {
-                return Err(CliError::failed(format!(
+                return Err(CliError::failure(format!(
                     "the artifact has more than {MAX_ARTIFACT_BYTES} bytes"
                 )));
             }
@@ -312,7 +312,7 @@ async fn bytes(part: &Part, body: Option<ResponseBody>) -> Result<Option<Vec<u8>
         return Ok(Some(content.clone().into_bytes()));
     }
     let decoded = STANDARD.decode(content);
-    decoded.map(Some).map_err(|_| CliError::failed("the artifact's base64 is malformed"))
+    decoded.map(Some).map_err(|_| CliError::failure("the artifact's base64 is malformed"))
 }
 
 /// Returns the hint in the details of a failure, if they have one.

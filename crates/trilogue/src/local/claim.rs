@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    fn held(dir: &UserServerDir) -> ServerClaim {
+    fn take_claim(dir: &UserServerDir) -> ServerClaim {
         match ServerClaim::take(dir, StartedBy::Demo).unwrap() {
             ClaimResult::Held(claim) => claim,
             ClaimResult::Taken(by) => panic!("{by:?}"),
@@ -119,7 +119,7 @@ mod tests {
     fn one_server_holds_the_claim_and_a_dead_one_leaves_it_free() {
         let folder = tempfile::tempdir().unwrap();
         let dir = UserServerDir::at(folder.path().join("trilogue"));
-        let mut first = held(&dir);
+        let mut first = take_claim(&dir);
         first.announce(&["127.0.0.1:7".parse().unwrap()], "memory:").unwrap();
         let mode = fs::metadata(&first.record.socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -139,7 +139,7 @@ mod tests {
         // A killed server leaves its files and no listener behind.
         drop(UnixListener::bind(dir.socket()).unwrap());
         by.write(&dir.record()).unwrap();
-        let second = held(&dir);
+        let second = take_claim(&dir);
         assert_ne!(second.record.life, by.life);
         UnixStream::connect(dir.socket()).unwrap();
     }

@@ -94,13 +94,13 @@ impl LogFile {
         loop {
             let log = self.clone();
             // An error cannot be reported here; the next check tries again.
-            let _ = tokio::task::spawn_blocking(move || log.bound(MAX_BYTES)).await;
+            let _ = tokio::task::spawn_blocking(move || log.rotate_if_large(MAX_BYTES)).await;
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
     /// Rotates a large log. Writers append, so they continue at the new end.
-    fn bound(&self, max: u64) -> io::Result<()> {
+    fn rotate_if_large(&self, max: u64) -> io::Result<()> {
         if self.len() <= max {
             return Ok(());
         }
@@ -123,10 +123,10 @@ mod tests {
         let log = LogFile::at(folder.path().join("l"));
         let mut writer = log.open().unwrap();
         writer.write_all(b"one\n").unwrap();
-        log.bound(4).unwrap();
+        log.rotate_if_large(4).unwrap();
         assert_eq!(log.tail(0), "one");
         writer.write_all(b"two\n").unwrap();
-        log.bound(4).unwrap();
+        log.rotate_if_large(4).unwrap();
         writer.write_all(b"three\n").unwrap();
         assert_eq!((log.tail(0), log.len()), ("three".to_owned(), 6));
         assert_eq!(fs::read_to_string(folder.path().join("l.1")).unwrap(), "one\ntwo\n");

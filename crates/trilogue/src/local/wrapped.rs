@@ -203,10 +203,10 @@ mod tests {
     use super::*;
 
     fn name(command: &[&str]) -> String {
-        named(command, "/w")
+        name_in_dir(command, "/w")
     }
 
-    fn named(command: &[&str], cwd: &str) -> String {
+    fn name_in_dir(command: &[&str], cwd: &str) -> String {
         let command: Vec<_> = command.iter().map(|it| (*it).to_owned()).collect();
         name_of(None, &command, cwd).unwrap().as_str().to_owned()
     }
@@ -228,7 +228,7 @@ mod tests {
         let known = name_of(Some("codex"), &["npx".to_owned()], "/w").unwrap();
         assert!(known.as_str().starts_with("codex-"), "{known}");
         assert_ne!(name(&["x", "ab", "c"]), name(&["x", "a", "bc"]));
-        assert_ne!(named(&["x"], "/a"), named(&["x"], "/b"));
+        assert_ne!(name_in_dir(&["x"], "/a"), name_in_dir(&["x"], "/b"));
         assert_eq!(name(&[&"x".repeat(100)]).len(), limits::MAX_AGENT_NAME_BYTES);
     }
 }

@@ -25,7 +25,7 @@ use crate::server::descriptor::Descriptors;
 
 pub(crate) use announcement::{Announcement, announce};
 pub(crate) use refresh::{RefreshSchedule, RefreshTasks};
-pub(crate) use remote::Elsewhere;
+pub(crate) use remote::RemoteAgents;
 
 /// Agents to serve. Collects agents of different types.
 #[derive(Clone, Default)]
@@ -76,20 +76,20 @@ pub(crate) struct ConfiguredAgents {
 }
 
 /// Builds the agents of the configuration, without a request to any of them.
-pub(crate) fn configured(
+pub(crate) fn build_agents(
     options: &config::Options,
     descriptors: &Descriptors,
 ) -> Result<Vec<Arc<dyn Backend>>> {
     let children = Arc::default();
-    let elsewhere = Elsewhere::unasked(options, &children)?;
-    configured_with(options, descriptors, &elsewhere, &children).map(|it| it.agents)
+    let elsewhere = RemoteAgents::build(options, &children)?;
+    build_agents_with(options, descriptors, &elsewhere, &children).map(|it| it.agents)
 }
 
 /// The same, with the processes of agents among these children.
-pub(crate) fn configured_with(
+pub(crate) fn build_agents_with(
     options: &config::Options,
     descriptors: &Descriptors,
-    elsewhere: &Elsewhere,
+    elsewhere: &RemoteAgents,
     children: &Arc<Children>,
 ) -> Result<ConfiguredAgents> {
     options.notify.check()?;
@@ -100,10 +100,10 @@ pub(crate) fn configured_with(
     for (name, agent) in &options.agents {
         check_settings(name, agent)?;
         let (entry, schedule) = match agent.agents {
-            Some(AllAgents::All) => (elsewhere.found(name), None),
+            Some(AllAgents::All) => (elsewhere.agents_of_entry(name), None),
             None => {
                 let described = (descriptors.get(name), elsewhere);
-                let (agent, schedule) = configured_one(name, agent, described, children)?;
+                let (agent, schedule) = build_agent(name, agent, described, children)?;
                 (vec![agent], schedule)
             }
         };
@@ -179,7 +179,7 @@ fn reference(agent: &dyn Backend) -> (String, String) {
 /// Refuses settings that do not apply to this agent.
 fn check_settings(name: &str, agent: &config::Agent) -> Result<()> {
     let name = AgentName::parse(name)?;
-    if let Some(key) = agent.misplaced() {
+    if let Some(key) = agent.misplaced_key() {
         if agent.agents.is_some() {
             let message = format!("`agents.{name}.{key}` is not for all agents of a server");
             return Err(Error::new(Code::InvalidRequest, message)
@@ -203,10 +203,10 @@ fn check_settings(name: &str, agent: &config::Agent) -> Result<()> {
     Ok(())
 }
 
-fn configured_one(
+fn build_agent(
     name: &str,
     agent: &config::Agent,
-    (descriptor, elsewhere): (Option<&Json>, &Elsewhere),
+    (descriptor, elsewhere): (Option<&Json>, &RemoteAgents),
     children: &Arc<Children>,
 ) -> Result<(Arc<dyn Backend>, Option<RefreshSchedule>)> {
     let name = AgentName::parse(name)?;
@@ -220,7 +220,7 @@ fn configured_one(
             let schedule = RefreshSchedule {
                 refresh: Box::new(Arc::clone(&built)),
                 interval: agent.refresh.0,
-                is_known: elsewhere.knows(&name),
+                is_known: elsewhere.has_description(&name),
             };
             Ok((built, Some(schedule)))
         }
@@ -229,7 +229,7 @@ fn configured_one(
             let schedule = RefreshSchedule {
                 refresh: Box::new(Arc::clone(&built)),
                 interval: agent.refresh.0,
-                is_known: elsewhere.knows(&name),
+                is_known: elsewhere.has_description(&name),
             };
             Ok((built, Some(schedule)))
         }
@@ -243,7 +243,7 @@ fn built_in(
 ) -> Result<Arc<dyn Backend>> {
     let rules = hosted::rules(name, agent)?;
     let wanted = agent.builtin.as_deref().unwrap_or(name.as_str());
-    let Some(found) = builtin::named(wanted, builtin::Options::default()) else {
+    let Some(found) = builtin::by_name(wanted, builtin::Options::default()) else {
         let error = Error::new(
             Code::InvalidRequest,
             format!("there is no built-in agent '{}' for `agents.{name}`", wanted.escape_debug()),
@@ -450,8 +450,9 @@ mod tests {
             }
         }"#;
         let parsed = Json::parse(written).unwrap();
-        let described =
-            |json: Json| configured(&options(""), &Descriptors::from([("mail".to_owned(), json)]));
+        let described = |json: Json| {
+            build_agents(&options(""), &Descriptors::from([("mail".to_owned(), json)]))
+        };
         let agents = described(parsed.clone()).unwrap();
         let card = agents[0].card();
         assert_eq!((card.name.as_str(), card.title.as_deref()), ("mail", Some("org.example.mail")));
@@ -474,7 +475,7 @@ mod tests {
         let text =
             entry("zebra", "researcher") + &entry("mole", "mailcomposer") + &entry("ant", "echo");
         let options = config::parse(Path::new("t.toml"), &text).unwrap().options;
-        let agents = configured(&options, &Descriptors::new()).unwrap();
+        let agents = build_agents(&options, &Descriptors::new()).unwrap();
         let names: Vec<_> = agents.iter().map(|agent| agent.card().name.as_str()).collect();
         assert_eq!(names, ["zebra", "mole", "ant"]);
     }
@@ -482,7 +483,7 @@ mod tests {
     #[test]
     fn agents_are_told_apart_by_name_and_version_where_that_is_how_they_are_found() {
         let more = "[agents.post]\nkind = \"builtin\"\nbuiltin = \"mailcomposer\"";
-        let agents = configured(&options(more), &Descriptors::new()).unwrap();
+        let agents = build_agents(&options(more), &Descriptors::new()).unwrap();
         let mounted = |protocol| {
             let mounts: Vec<_> = config::Options::default().mounts_in_force().unwrap();
             let mounts: Vec<_> = mounts.into_iter().filter(|it| it.protocol == protocol).collect();

@@ -16,7 +16,7 @@ use trilogue_gateway::{
     AuditEvent, CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, HistoryFetch,
     Ports, Scheme, Server, TraceExporter,
 };
-use trilogue_mapping::agent_client::Originals;
+use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
@@ -25,11 +25,11 @@ use crate::config::{self, Options, Secret};
 use crate::local::token_file;
 use crate::local::{IDLE_EXIT, IdleExit, LocalListener, StartedBy, WrappedCommands};
 use crate::server::agents::{
-    self, Agents, Announcement, ConfiguredAgents, Elsewhere, RefreshTasks,
+    self, Agents, Announcement, ConfiguredAgents, RefreshTasks, RemoteAgents,
 };
 use crate::server::listen::Listeners;
 use crate::server::otlp::Tracing;
-use crate::server::serve::Serve;
+use crate::server::serve::ServeOptions;
 use crate::server::{callback_secret, descriptor, first_token, logging, notify};
 
 const CALLBACK_CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -78,8 +78,8 @@ pub struct Report {
 ///
 /// # Errors
 /// When the options would expose the server, an address or the store cannot be used, or an agent's name or schema is not valid.
-pub async fn serve(agents: impl Into<Agents>, serve: impl Into<Serve>) -> Result<()> {
-    let Serve { options } = serve.into();
+pub async fn serve(agents: impl Into<Agents>, serve: impl Into<ServeOptions>) -> Result<()> {
+    let ServeOptions { options } = serve.into();
     config::check(&options)
         .map_err(|error| Error::new(Code::InvalidRequest, error.to_string()).hint(error.hint))?;
     logging::start(&options.log)?;
@@ -102,7 +102,7 @@ pub async fn serve(agents: impl Into<Agents>, serve: impl Into<Serve>) -> Result
 pub fn check(options: &Options) -> Result<()> {
     let mounts = options.mounts_in_force()?;
     let descriptors = descriptor::of_files(options)?;
-    agents::check_names(&agents::configured(options, &descriptors)?, &mounts)?;
+    agents::check_names(&agents::build_agents(options, &descriptors)?, &mounts)?;
     agents::schemes(options)?;
     logging::check(&options.log)?;
     Tracing::of(&options.telemetry.otlp)?;
@@ -180,16 +180,16 @@ impl App {
             children.set_node(name);
         }
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
-        let elsewhere = Elsewhere::find(options, children).await?;
+        let elsewhere = RemoteAgents::find(options, children).await?;
         let ConfiguredAgents { agents: mut backends, mut schedules } =
-            agents::configured_with(options, &descriptors, &elsewhere, children)?;
+            agents::build_agents_with(options, &descriptors, &elsewhere, children)?;
         schedules.extend(elsewhere.into_schedules());
         backends.extend(agents.into_backends()?);
         let mounts = options.mounts_in_force()?;
         agents::check_names(&backends, &mounts)?;
         let egress = Client::new(policy.clone(), trilogue_egress::Options::default())
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let originals: Arc<dyn ReadOriginal> = Arc::new(Originals);
+        let originals: Arc<dyn ReadOriginal> = Arc::new(OriginalReader);
         let node = options.cluster.to_node(listeners.addresses.first())?;
         let store_options = trilogue_store::Options {
             reader: Arc::clone(&originals),
@@ -269,7 +269,7 @@ impl App {
                 .collect(),
             agent_schemes,
             callback_secrets: callback_secrets.clone(),
-            store_url: trilogue_store::shown_url(&options.store.url),
+            store_url: trilogue_store::redacted_url(&options.store.url),
             inspector,
             anonymous: takes_anybody.then_some(anonymous),
             ..usual
@@ -291,7 +291,7 @@ impl App {
             CallbackDelivery::new(&gateway, &listeners.addresses, &prefixes, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
         local_listener
-            .announce(&listeners.addresses, &trilogue_store::shown_url(&options.store.url));
+            .announce(&listeners.addresses, &trilogue_store::redacted_url(&options.store.url));
         let idle_exit = idle_exit(&options.server, &local_listener);
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self {

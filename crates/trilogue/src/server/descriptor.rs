@@ -67,21 +67,22 @@ fn sources(options: &config::Options) -> Result<Vec<(&str, DescriptorSource)>> {
 fn source(name: &str, text: &str) -> Result<DescriptorSource> {
     match Url::parse(text) {
         Ok(url) if url.scheme() == "https" && url.has_host() => Ok(DescriptorSource::Address(url)),
-        Ok(url) if text.contains("://") => {
-            Err(refused(name, &format!("names an address with '{}'", url.scheme().escape_debug()))
-                .hint("write the path of a file, or an address that begins with https://"))
-        }
+        Ok(url) if text.contains("://") => Err(descriptor_error(
+            name,
+            &format!("names an address with '{}'", url.scheme().escape_debug()),
+        )
+        .hint("write the path of a file, or an address that begins with https://")),
         _ => Ok(DescriptorSource::File(PathBuf::from(text))),
     }
 }
 
-fn refused(name: &str, why: &str) -> Error {
+fn descriptor_error(name: &str, why: &str) -> Error {
     Error::new(Code::InvalidRequest, format!("`agents.{name}.descriptor` {why}"))
 }
 
 fn read_file(name: &str, path: &Path) -> Result<Json> {
     let shown = path.display();
-    let unread = |why: String| refused(name, &format!("'{shown}' cannot be read: {why}"));
+    let unread = |why: String| descriptor_error(name, &format!("'{shown}' cannot be read: {why}"));
     let length = std::fs::metadata(path).map_err(|error| unread(error.to_string()))?.len();
     if length > MAX_BYTES {
         return Err(unread(format!("it has {length} bytes, at most {MAX_BYTES} fit")));
@@ -116,7 +117,7 @@ async fn read_address(
         return read_file(name, copy);
     }
     let host = address.host_str().unwrap_or_default();
-    let error = refused(name, &format!("at '{host}' cannot be read: {}", why.message()));
+    let error = descriptor_error(name, &format!("at '{host}' cannot be read: {}", why.message()));
     Err(match why.hint_text() {
         Some(hint) => error.hint(hint.to_owned()),
         None => error.hint("no copy of it is kept yet: try again, or write it into a file"),
@@ -129,21 +130,21 @@ async fn fetch(address: &Url, policy: &Policy) -> Result<Json> {
         max_response_bytes: MAX_BYTES,
         ..Options::default()
     };
-    let client = Client::new(policy.clone(), options).map_err(|error| told(&error))?;
+    let client = Client::new(policy.clone(), options).map_err(|error| to_domain_error(&error))?;
     let request = Request::get(address.as_str())
         .header(header::ACCEPT, HeaderValue::from_static("application/json"))
         .body(Bytes::new())
         .map_err(|_| Error::new(Code::InvalidRequest, "the address is malformed"))?;
-    let (status, _, body) = client.send(request).await.map_err(|error| told(&error))?;
+    let (status, _, body) = client.send(request).await.map_err(|error| to_domain_error(&error))?;
     if !status.is_success() {
         let message = format!("it answers with the status {}", status.as_u16());
         return Err(Error::new(Code::PeerUnavailable, message));
     }
-    let bytes = body.collect().await.map_err(|error| told(&error))?;
+    let bytes = body.collect().await.map_err(|error| to_domain_error(&error))?;
     Json::parse(bytes).map_err(|_| Error::new(Code::PeerUnavailable, "it sends what is no JSON"))
 }
 
-fn told(error: &trilogue_egress::Error) -> Error {
+fn to_domain_error(error: &trilogue_egress::Error) -> Error {
     let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);
     let told = Error::new(code, error.to_string());
     match error.hint() {

@@ -29,7 +29,7 @@ pub(crate) async fn ensure(
         // A file that others can read, or that cannot be read, counts as missing: it gets a new
         // token.
         let Ok(Some(secret)) = token_file::read(file) else { continue };
-        if works(tokens, &secret, now).await? {
+        if is_usable(tokens, &secret, now).await? {
             working = Some(secret);
             break;
         }
@@ -54,7 +54,7 @@ pub(crate) fn owner() -> Result<(TenantId, PrincipalId), Error> {
     Ok((TenantId::parse(TENANT)?, PrincipalId::parse(PRINCIPAL)?))
 }
 
-async fn works(tokens: &dyn Tokens, secret: &str, now: Timestamp) -> Result<bool, Error> {
+async fn is_usable(tokens: &dyn Tokens, secret: &str, now: Timestamp) -> Result<bool, Error> {
     let row = tokens.token(&hash_secret(secret.as_bytes())).await?;
     Ok(row.is_some_and(|row| {
         row.rights == Rights::all() && row.expires_at.is_none_or(|end| now < end)

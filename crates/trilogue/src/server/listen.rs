@@ -40,7 +40,7 @@ impl Listeners {
                 Err(error) if !chosen && is_absent(&error) && address.is_ipv6() => {
                     bound.left_out.push((*address, error.to_string()));
                 }
-                Err(error) => return Err(unbound(*address, &error)),
+                Err(error) => return Err(bind_error(*address, &error)),
             }
         }
         if bound.listeners.is_empty() {
@@ -67,7 +67,7 @@ fn is_absent(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
 }
 
-fn unbound(address: SocketAddr, error: &io::Error) -> Error {
+fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::AddrInUse {
         return Error::new(
             Code::AlreadyExists,

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use trilogue_backends::child::{Leader, inherited};
 use trilogue_domain::{DeliveryId, Principal, safe};
 use trilogue_gateway::callback::{Sender, Undelivered};
-use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
+use trilogue_gateway::{AddressNotifier, NoticeDelivery, Notifier, Ports};
 
 use crate::config::Notify;
 
@@ -36,8 +36,10 @@ struct NotifyCommand {
 
 /// Notifies the configured address or command of each new interrupt; what goes to an address is signed as the owner's callbacks are. The runtime's own options must ask for notices too, by [`Notify::is_on`].
 pub fn start(notify: &Notify, ports: &Ports, owner: &Principal, sender: &Sender) {
-    let to: Arc<dyn Tell> = match &notify.url {
-        Some(url) => Arc::new(TellAddress::new(url.clone(), owner.into(), sender.clone(), ports)),
+    let to: Arc<dyn Notifier> = match &notify.url {
+        Some(url) => {
+            Arc::new(AddressNotifier::new(url.clone(), owner.into(), sender.clone(), ports))
+        }
         None if !notify.is_on() => return,
         None => Arc::new(NotifyCommand { command: notify.command.0.clone(), limit: COMMAND_LIMIT }),
     };
@@ -47,8 +49,8 @@ pub fn start(notify: &Notify, ports: &Ports, owner: &Principal, sender: &Sender)
 // === impl NotifyCommand ===
 
 #[async_trait]
-impl Tell for NotifyCommand {
-    async fn tell(&self, _: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
+impl Notifier for NotifyCommand {
+    async fn notify(&self, _: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
         let later = |reason: String| Undelivered { reason, retry: true, after: None };
         let not_run = |error: &io::Error| Undelivered {
             reason: format!("cannot run the command of `notify`: {error}"),
@@ -113,7 +115,7 @@ async fn run_command(
     let work = async { tokio::join!(write, read).1 };
     tokio::pin!(work);
     let mut stderr = None;
-    let ended = leader.exited();
+    let ended = leader.wait_for_exit();
     tokio::pin!(ended);
     let status = loop {
         tokio::select! {
@@ -144,9 +146,9 @@ mod tests {
         NotifyCommand { command: ["sh", "-c", line].map(str::to_owned).into(), limit }
     }
 
-    async fn tell(command: &NotifyCommand) -> Result<(), Undelivered> {
+    async fn notify_once(command: &NotifyCommand) -> Result<(), Undelivered> {
         let notice = Bytes::from_static(b"{\"type\":\"interrupt.raised\"}");
-        command.tell(&DeliveryId::generate(), notice).await
+        command.notify(&DeliveryId::generate(), notice).await
     }
 
     #[tokio::test]
@@ -154,11 +156,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("told");
         let line = format!("cat > {}", path.display());
-        assert_eq!(tell(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
+        assert_eq!(notify_once(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
         let told = std::fs::read_to_string(&path).unwrap();
         assert_eq!(told, "{\"type\":\"interrupt.raised\"}\n");
         // A command that does not read its input still runs.
-        assert_eq!(tell(&sh("exec <&-; exit 0", COMMAND_LIMIT)).await, Ok(()));
+        assert_eq!(notify_once(&sh("exec <&-; exit 0", COMMAND_LIMIT)).await, Ok(()));
     }
 
     #[tokio::test]
@@ -166,7 +168,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("env");
         let line = format!("env > {}", path.display());
-        assert_eq!(tell(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
+        assert_eq!(notify_once(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
         let env = std::fs::read_to_string(&path).unwrap();
         assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
         assert!(env.contains("PATH=") && !env.contains("CARGO"), "{env}");
@@ -177,17 +179,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pid");
         let line = format!("sleep 1000 2>&- & echo $! > {}", path.display());
-        assert_eq!(tell(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
+        assert_eq!(notify_once(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
         is_gone(&path).await;
     }
 
     #[tokio::test]
     async fn a_failed_command_is_retried_and_a_missing_one_is_not() {
-        let failed = tell(&sh("echo no luck >&2; exit 7", COMMAND_LIMIT)).await.unwrap_err();
+        let failed = notify_once(&sh("echo no luck >&2; exit 7", COMMAND_LIMIT)).await.unwrap_err();
         assert!(failed.retry && failed.reason.contains("7"), "{failed:?}");
         let missing =
             NotifyCommand { command: vec!["/no/such/program".to_owned()], limit: COMMAND_LIMIT };
-        let missing = tell(&missing).await.unwrap_err();
+        let missing = notify_once(&missing).await.unwrap_err();
         assert!(!missing.retry && missing.reason.contains("cannot run"), "{missing:?}");
     }
 
@@ -196,7 +198,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pid");
         let line = format!("sleep 1000 & echo $! > {}; wait", path.display());
-        let slow = tell(&sh(&line, Duration::from_secs(3))).await.unwrap_err();
+        let slow = notify_once(&sh(&line, Duration::from_secs(3))).await.unwrap_err();
         assert!(slow.retry && slow.reason.contains("took more than"), "{slow:?}");
         is_gone(&path).await;
     }

@@ -11,7 +11,7 @@ use crate::config::{self, List, Options};
 
 /// How [`serve`](crate::server::serve) runs: [`Options`], or what the program's command line says.
 #[derive(Clone, Debug, Default)]
-pub struct Serve {
+pub struct ServeOptions {
     pub(crate) options: Options,
 }
 
@@ -28,7 +28,7 @@ struct Arguments {
 
 // === impl Serve ===
 
-impl Serve {
+impl ServeOptions {
     /// Reads `--listen ADDRESS` and `--config FILE` from the program's command line. Ends the program with a message for `--help`, and for arguments that it does not know.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Serve {
     }
 }
 
-impl From<Options> for Serve {
+impl From<Options> for ServeOptions {
     fn from(options: Options) -> Self {
         Self { options }
     }
@@ -47,7 +47,7 @@ impl From<Options> for Serve {
 // === impl Arguments ===
 
 impl Arguments {
-    fn into_serve(self) -> Result<Serve> {
+    fn into_serve(self) -> Result<ServeOptions> {
         let mut options = match &self.config {
             None => Options::in_memory(),
             Some(path) => config::load(path).map(|loaded| loaded.options).map_err(|error| {
@@ -69,7 +69,7 @@ impl Arguments {
 mod tests {
     use super::*;
 
-    fn served(arguments: &[&str]) -> Result<Serve> {
+    fn served(arguments: &[&str]) -> Result<ServeOptions> {
         let all = std::iter::once("program").chain(arguments.iter().copied());
         Arguments::try_parse_from(all).unwrap().into_serve()
     }

@@ -12,8 +12,8 @@ use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 use super::choice;
 use super::form::{self, Field, FieldKind};
 use super::keyboard::{Keyboard, Withdrawal};
-use super::menu::{LATER, Menu, Picked};
-use super::prompt::{Entry, Paste, read_line};
+use super::menu::{LATER, Menu, MenuOutcome};
+use super::prompt::{LineInput, Paste, read_line};
 use super::question::{self, QuestionText};
 use super::{print, style};
 use crate::terminal::exit::{CliError, ExitStatus, Result};
@@ -32,7 +32,7 @@ pub(crate) enum TypedReply {
 }
 
 /// What a person did with a field of a form.
-enum Entered {
+enum FieldInput {
     Value(Value),
     /// Enter alone: its default, or nothing.
     Untouched(Option<Value>),
@@ -181,8 +181,8 @@ fn choose(keyboard: &mut Keyboard, interrupt: &Interrupt) -> io::Result<Option<A
         ..Menu::new("choose: ", &choices)
     };
     let chosen = match menu.ask(keyboard)? {
-        Picked::Choices(places) => places.first().and_then(|place| options.get(*place)),
-        Picked::Default(_) | Picked::Nothing | Picked::Later => None,
+        MenuOutcome::Choices(places) => places.first().and_then(|place| options.get(*place)),
+        MenuOutcome::Default(_) | MenuOutcome::Nothing | MenuOutcome::Later => None,
     };
     let option = chosen.map(|option| option.id.clone());
     Ok(option.map(|id| AnswerCreate { option: Some(id), ..AnswerCreate::default() }))
@@ -200,8 +200,8 @@ fn consent(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
 fn decide(keyboard: &mut Keyboard, question: &str) -> io::Result<Option<bool>> {
     let cue = format!("{question}yes, no or later: ");
     match pick_bool(keyboard, &cue, None, false)? {
-        Some(Entered::Value(decision)) => Ok(decision.as_bool()),
-        Some(Entered::Untouched(_)) | None => Ok(None),
+        Some(FieldInput::Value(decision)) => Ok(decision.as_bool()),
+        Some(FieldInput::Untouched(_)) | None => Ok(None),
     }
 }
 
@@ -211,7 +211,7 @@ fn pick_bool(
     cue: &str,
     default: Option<bool>,
     optional: bool,
-) -> io::Result<Option<Entered>> {
+) -> io::Result<Option<FieldInput>> {
     let choices = [(true, "yes"), (false, "no")];
     let choices = choices.map(|(value, name)| Choice::new(Value::Bool(value), Some(name)));
     let menu = Menu {
@@ -224,10 +224,10 @@ fn pick_bool(
     };
     let value = |places: Vec<usize>| Value::Bool(places == [0]);
     Ok(match menu.ask(keyboard)? {
-        Picked::Choices(places) => Some(Entered::Value(value(places))),
-        Picked::Default(places) => Some(Entered::Untouched(Some(value(places)))),
-        Picked::Nothing => Some(Entered::Untouched(None)),
-        Picked::Later => None,
+        MenuOutcome::Choices(places) => Some(FieldInput::Value(value(places))),
+        MenuOutcome::Default(places) => Some(FieldInput::Untouched(Some(value(places)))),
+        MenuOutcome::Nothing => Some(FieldInput::Untouched(None)),
+        MenuOutcome::Later => None,
     })
 }
 
@@ -248,11 +248,11 @@ fn fill(keyboard: &mut Keyboard, fields: Vec<Field>) -> io::Result<Option<Answer
         question::show_field(&field);
         let Some(entered) = fill_one(keyboard, &field)? else { return Ok(None) };
         let value = match entered {
-            Entered::Value(value) => {
+            FieldInput::Value(value) => {
                 is_touched = true;
                 Some(value)
             }
-            Entered::Untouched(value) => value,
+            FieldInput::Untouched(value) => value,
         };
         values.push((field, value));
     }
@@ -275,15 +275,15 @@ fn sends_untouched(keyboard: &mut Keyboard) -> io::Result<bool> {
 }
 
 /// Asks for the value of a field; returns `None` if the question stays open.
-fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Entered>> {
+fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<FieldInput>> {
     let cue = field.cue();
     let several = match &field.kind {
         FieldKind::Text { .. } | FieldKind::Number { .. } => {
             let paste = if field.takes_any_text() { Paste::Insert } else { Paste::Refuse };
             return enter(keyboard, &cue, paste, |text| {
                 Ok(match (Field::is_untouched(text), field.read(text)?) {
-                    (false, Some(value)) => Entered::Value(value),
-                    (_, value) => Entered::Untouched(value),
+                    (false, Some(value)) => FieldInput::Value(value),
+                    (_, value) => FieldInput::Untouched(value),
                 })
             });
         }
@@ -307,11 +307,11 @@ fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Entered
         _ => places.first().and_then(value),
     };
     Ok(match menu.ask(keyboard)? {
-        Picked::Later => None,
-        Picked::Nothing => Some(Entered::Untouched(None)),
-        Picked::Default(places) => Some(Entered::Untouched(values(places))),
-        Picked::Choices(places) => {
-            Some(values(places).map_or(Entered::Untouched(None), Entered::Value))
+        MenuOutcome::Later => None,
+        MenuOutcome::Nothing => Some(FieldInput::Untouched(None)),
+        MenuOutcome::Default(places) => Some(FieldInput::Untouched(values(places))),
+        MenuOutcome::Choices(places) => {
+            Some(values(places).map_or(FieldInput::Untouched(None), FieldInput::Value))
         }
     })
 }
@@ -331,7 +331,7 @@ fn enter<T>(
     read: impl Fn(&str) -> Result<T, String>,
 ) -> io::Result<Option<T>> {
     loop {
-        let Entry::Line(line) = read_line(keyboard, cue, paste)? else { return Ok(None) };
+        let LineInput::Line(line) = read_line(keyboard, cue, paste)? else { return Ok(None) };
         match read(&line) {
             Ok(answer) => return Ok(Some(answer)),
             Err(_) if line.trim().eq_ignore_ascii_case(LATER) => return Ok(None),
@@ -349,7 +349,7 @@ async fn blocking<T: Send + 'static>(
         Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
             Err(CliError::silent(ExitStatus::Interrupted))
         }
-        Ok(Err(error)) => Err(CliError::failed(format!("cannot read the terminal: {error}"))),
-        Err(error) => Err(CliError::failed(format!("cannot read the terminal: {error}"))),
+        Ok(Err(error)) => Err(CliError::failure(format!("cannot read the terminal: {error}"))),
+        Err(error) => Err(CliError::failure(format!("cannot read the terminal: {error}"))),
     }
 }

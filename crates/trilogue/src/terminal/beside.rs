@@ -40,7 +40,7 @@ pub(super) struct ThoughtLines {
 // === impl ToolsAtWork ===
 
 impl ToolsAtWork {
-    pub(super) fn started(&mut self, tool: &ToolStarted) -> String {
+    pub(super) fn start_call(&mut self, tool: &ToolStarted) -> String {
         let title = if tool.title.is_empty() { &tool.tool } else { &tool.title };
         let title = safe::visible(title);
         let input = tool.input.as_ref().map(|input| format!(" {}", inline(input)));
@@ -52,14 +52,14 @@ impl ToolsAtWork {
     }
 
     /// Keeps what a call has produced until it ends: until then it may change.
-    pub(super) fn produced(&mut self, content: ToolContent) {
+    pub(super) fn set_content(&mut self, content: ToolContent) {
         let Some(call) = self.0.iter_mut().find(|call| call.id == content.call_id) else { return };
         call.is_command |= content.is_command;
         call.content = content.items.unwrap_or_else(|| std::mem::take(&mut call.content));
     }
 
     /// Renders the end of a call: its title if other calls are open, and the content that it produced.
-    pub(super) fn ended(&mut self, tool: &ToolEnded) -> String {
+    pub(super) fn end_call(&mut self, tool: &ToolEnded) -> String {
         let place = self.0.iter().position(|call| call.id == tool.call_id);
         let call = place.map(|place| self.0.remove(place));
         let title = call.as_ref().filter(|_| !self.0.is_empty());
@@ -226,7 +226,7 @@ pub(super) fn outcome_line(outcome: &Outcome) -> String {
 }
 
 /// The inline text of a part, artifact or not.
-pub(super) fn written(part: &Part) -> Option<&str> {
+pub(super) fn inline_text(part: &Part) -> Option<&str> {
     let coded = part.content_encoding == Some(ContentEncoding::Base64);
     part.content.as_deref().filter(|_| !coded && part.content_type.starts_with("text/"))
 }

@@ -39,14 +39,14 @@ pub(crate) struct CitedText {
     /// How many characters of it were written.
     written: usize,
     /// Text that counts and is not shown, in order of its place.
-    gaps: Vec<Gap>,
+    gaps: Vec<HiddenSpan>,
     /// Notes whose place is not reached yet, in order of their place.
-    ahead: Vec<Mark>,
-    notes: Vec<Note>,
+    ahead: Vec<FootnoteMark>,
+    notes: Vec<Footnote>,
 }
 
 #[derive(Clone, Debug)]
-struct Gap {
+struct HiddenSpan {
     /// The index of its first character.
     start: usize,
     /// How many characters it has; more than none.
@@ -54,7 +54,7 @@ struct Gap {
 }
 
 #[derive(Clone, Debug)]
-struct Mark {
+struct FootnoteMark {
     /// After how many characters of the message.
     place: usize,
     /// The note's number, from 1.
@@ -63,7 +63,7 @@ struct Mark {
 
 /// An entry of the list below a message.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct Footnote {
     pub(crate) source: CitedSource,
     /// The quoted passage, if the note is not in the text.
     pub(crate) quote: Option<String>,
@@ -122,7 +122,7 @@ impl CitedText {
     pub(crate) fn skip(&mut self, text: &str) {
         let (start, length) = (self.characters(), text.chars().count());
         if length > 0 {
-            self.gaps.push(Gap { start, length });
+            self.gaps.push(HiddenSpan { start, length });
         }
     }
 
@@ -131,7 +131,7 @@ impl CitedText {
         let place = source.place().unwrap_or(self.characters());
         let start = source.start_index;
         let number = self.note(source);
-        if self.shown(place) < self.written {
+        if self.visible_chars_before(place) < self.written {
             let quote = self.quote(start, place);
             if let Some(note) = self.notes.get_mut(number - 1) {
                 note.quote.get_or_insert(quote);
@@ -139,7 +139,7 @@ impl CitedText {
             return String::new();
         }
         let after = self.ahead.partition_point(|mark| mark.place <= place);
-        self.ahead.insert(after, Mark { place, number });
+        self.ahead.insert(after, FootnoteMark { place, number });
         if self.live { self.flush() } else { String::new() }
     }
 
@@ -153,7 +153,7 @@ impl CitedText {
         if let Some(index) = known {
             return index + 1;
         }
-        self.notes.push(Note { source, quote: None });
+        self.notes.push(Footnote { source, quote: None });
         self.notes.len()
     }
 
@@ -163,7 +163,7 @@ impl CitedText {
     }
 
     /// Returns the whole text that was not returned yet, without notes.
-    pub(crate) fn held(&self) -> String {
+    pub(crate) fn unwritten_text(&self) -> String {
         self.raw.iter().skip(self.written).collect()
     }
 
@@ -186,13 +186,15 @@ impl CitedText {
     /// Returns the text up to this index of the displayed text.
     fn take(&mut self, until: usize) -> String {
         let reached = self.characters();
-        let is_due = |mark: &Mark| mark.place <= reached && self.shown(mark.place) <= until;
+        let is_due = |mark: &FootnoteMark| {
+            mark.place <= reached && self.visible_chars_before(mark.place) <= until
+        };
         let due = self.ahead.partition_point(is_due);
         let due: Vec<_> = self.ahead.drain(..due).collect();
         self.advance(&due, until)
     }
 
-    fn advance(&mut self, marks: &[Mark], until: usize) -> String {
+    fn advance(&mut self, marks: &[FootnoteMark], until: usize) -> String {
         let mut stripper = self.stripper.take();
         let out = self.render(marks, until, &mut stripper);
         self.stripper = stripper;
@@ -201,10 +203,17 @@ impl CitedText {
     }
 
     /// The text that was not returned, up to this index, with these notes.
-    fn render(&self, marks: &[Mark], until: usize, stripper: &mut Option<Stripper>) -> String {
+    fn render(
+        &self,
+        marks: &[FootnoteMark],
+        until: usize,
+        stripper: &mut Option<Stripper>,
+    ) -> String {
         let mut out = String::new();
         let mut written = self.written;
-        let ends = marks.iter().map(|mark| (self.shown(mark.place).min(until), Some(mark.number)));
+        let ends = marks
+            .iter()
+            .map(|mark| (self.visible_chars_before(mark.place).min(until), Some(mark.number)));
         for (end, number) in ends.chain([(until, None)]) {
             let piece: String = self.raw.get(written..end).unwrap_or_default().iter().collect();
             match stripper {
@@ -222,7 +231,7 @@ impl CitedText {
     }
 
     /// The notes, by their numbers.
-    pub(crate) fn into_sources(self) -> Vec<(usize, Note)> {
+    pub(crate) fn into_sources(self) -> Vec<(usize, Footnote)> {
         (1..).zip(self.notes).collect()
     }
 
@@ -235,7 +244,7 @@ impl CitedText {
     }
 
     /// How many shown characters precede this place.
-    fn shown(&self, place: usize) -> usize {
+    fn visible_chars_before(&self, place: usize) -> usize {
         let hidden = self.gaps.iter().take_while(|gap| gap.start < place);
         let hidden: usize = hidden.map(|gap| gap.length.min(place - gap.start)).sum();
         place.saturating_sub(hidden)
@@ -243,9 +252,9 @@ impl CitedText {
 
     /// The shown text from this index to this place.
     fn quote(&self, start: Option<i64>, place: usize) -> String {
-        let end = self.shown(place);
+        let end = self.visible_chars_before(place);
         let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(0);
-        let passage = self.raw.get(self.shown(start)..end).unwrap_or_default();
+        let passage = self.raw.get(self.visible_chars_before(start)..end).unwrap_or_default();
         let mut text: String = passage.iter().take(MAX_QUOTE_CHARS).collect();
         if passage.len() > MAX_QUOTE_CHARS {
             text.push('…');
@@ -254,9 +263,9 @@ impl CitedText {
     }
 }
 
-// === impl Note ===
+// === impl Footnote ===
 
-impl Note {
+impl Footnote {
     fn line(&self, number: usize) -> String {
         let mut line = format!("[{number}]");
         if let Some(quote) = self.quote.as_ref().filter(|quote| !quote.is_empty()) {

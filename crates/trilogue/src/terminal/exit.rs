@@ -74,7 +74,7 @@ impl CliError {
         Self::new(ExitStatus::Usage, message)
     }
 
-    pub(crate) fn failed(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn failure(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ExitStatus::Failed, message)
     }
 
@@ -122,8 +122,8 @@ impl From<trilogue::config::Error> for CliError {
     }
 }
 
-impl From<trilogue::config::Exposed> for CliError {
-    fn from(error: trilogue::config::Exposed) -> Self {
+impl From<trilogue::config::ExposureError> for CliError {
+    fn from(error: trilogue::config::ExposureError) -> Self {
         let hint = Some(Cow::Owned(error.hint.clone()));
         Self { exit: ExitStatus::Usage, message: Cow::Owned(error.to_string()), hint }
     }

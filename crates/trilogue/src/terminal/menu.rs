@@ -7,7 +7,7 @@ use std::io;
 use trilogue_mapping::choice::Choice;
 
 use super::keyboard::{self, KeyPress, Keyboard};
-use super::prompt::{Entry, Paste, read_line};
+use super::prompt::{LineInput, Paste, read_line};
 use super::question::fold;
 use super::{choice, print, safe, style};
 
@@ -42,7 +42,7 @@ pub(super) struct Menu<'a> {
 
 /// What the person chose.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Picked {
+pub(super) enum MenuOutcome {
     Choices(Vec<usize>),
     /// Enter alone, which takes the entries that are marked or selected at first.
     Default(Vec<usize>),
@@ -71,7 +71,7 @@ enum KeyOutcome {
     Again,
     /// A line for the person, then the menu again.
     Say(String),
-    Done(Picked),
+    Done(MenuOutcome),
     Interrupted,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Menu<'a> {
     ///
     /// # Errors
     /// `Interrupted` for Ctrl-C.
-    pub(super) fn ask(&self, keyboard: &mut Keyboard) -> io::Result<Picked> {
+    pub(super) fn ask(&self, keyboard: &mut Keyboard) -> io::Result<MenuOutcome> {
         let mut selection = Selection {
             marked: self.default,
             taken: self.several.clone().unwrap_or_default(),
@@ -135,11 +135,11 @@ impl<'a> Menu<'a> {
     }
 
     /// The same on a terminal without control sequences, on which each answer is a line.
-    fn ask_by_line(&self, keyboard: &mut Keyboard, first: &Selection) -> io::Result<Picked> {
+    fn ask_by_line(&self, keyboard: &mut Keyboard, first: &Selection) -> io::Result<MenuOutcome> {
         self.rows(first).iter().for_each(|row| print::note(row));
         loop {
-            let Entry::Line(typed) = read_line(keyboard, self.cue, Paste::Refuse)? else {
-                return Ok(Picked::Later);
+            let LineInput::Line(typed) = read_line(keyboard, self.cue, Paste::Refuse)? else {
+                return Ok(MenuOutcome::Later);
             };
             let marked = if typed.is_empty() { first.marked } else { self.find(&typed).ok() };
             let is_touched = !typed.is_empty();
@@ -223,7 +223,7 @@ impl<'a> Menu<'a> {
                 selection.marked = self.find(&selection.typed).ok();
             }
             KeyPress::DeleteLine | KeyPress::DeleteWord => selection.mark(None),
-            KeyPress::Esc | KeyPress::End => return KeyOutcome::Done(Picked::Later),
+            KeyPress::Esc | KeyPress::End => return KeyOutcome::Done(MenuOutcome::Later),
             KeyPress::CtrlC => return KeyOutcome::Interrupted,
             KeyPress::Paste(_) => {
                 selection.mark(None);
@@ -252,24 +252,24 @@ impl<'a> Menu<'a> {
     fn enter(&self, selection: &mut Selection) -> KeyOutcome {
         let later = self.choices.len();
         if selection.marked == Some(later) {
-            return KeyOutcome::Done(Picked::Later);
+            return KeyOutcome::Done(MenuOutcome::Later);
         }
         if self.several.is_some() && (selection.typed.is_empty() || selection.typed.contains(',')) {
             return self.enter_several(selection);
         }
         match (selection.marked, self.find(&selection.typed)) {
             (Some(marked), _) if !selection.is_touched => {
-                KeyOutcome::Done(Picked::Default(vec![marked]))
+                KeyOutcome::Done(MenuOutcome::Default(vec![marked]))
             }
-            (Some(marked), _) => KeyOutcome::Done(Picked::Choices(vec![marked])),
+            (Some(marked), _) => KeyOutcome::Done(MenuOutcome::Choices(vec![marked])),
             (None, _) if selection.typed.is_empty() && self.optional => {
-                KeyOutcome::Done(Picked::Nothing)
+                KeyOutcome::Done(MenuOutcome::Nothing)
             }
             (None, Err(why)) => {
                 selection.mark(None);
                 KeyOutcome::Say(why)
             }
-            (None, Ok(found)) => KeyOutcome::Done(Picked::Choices(vec![found])),
+            (None, Ok(found)) => KeyOutcome::Done(MenuOutcome::Choices(vec![found])),
         }
     }
 
@@ -278,12 +278,12 @@ impl<'a> Menu<'a> {
         let names = selection.typed.split(',').map(str::trim).filter(|name| !name.is_empty());
         let named: Result<Vec<usize>, String> = names.map(|name| self.find(name)).collect();
         match named {
-            Ok(named) if !named.is_empty() => KeyOutcome::Done(Picked::Choices(named)),
+            Ok(named) if !named.is_empty() => KeyOutcome::Done(MenuOutcome::Choices(named)),
             // Who marks one and sends it means that one.
             Ok(_) if !selection.is_toggled && selection.taken.is_empty() => {
                 match selection.marked {
-                    Some(marked) => KeyOutcome::Done(Picked::Choices(vec![marked])),
-                    None if self.optional => KeyOutcome::Done(Picked::Nothing),
+                    Some(marked) => KeyOutcome::Done(MenuOutcome::Choices(vec![marked])),
+                    None if self.optional => KeyOutcome::Done(MenuOutcome::Nothing),
                     None => KeyOutcome::Say(
                         "choose first: the space key takes the marked one, and takes it back"
                             .to_owned(),
@@ -291,12 +291,12 @@ impl<'a> Menu<'a> {
                 }
             }
             Ok(_) if !selection.is_touched => {
-                KeyOutcome::Done(Picked::Default(selection.taken.clone()))
+                KeyOutcome::Done(MenuOutcome::Default(selection.taken.clone()))
             }
             Ok(_) => {
                 let mut taken = selection.taken.clone();
                 taken.sort_unstable();
-                KeyOutcome::Done(Picked::Choices(taken))
+                KeyOutcome::Done(MenuOutcome::Choices(taken))
             }
             Err(why) => {
                 selection.mark(None);
@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    fn named(names: &[&str]) -> Vec<Choice> {
+    fn choices_with_names(names: &[&str]) -> Vec<Choice> {
         names.iter().map(|name| Choice::new(json!(name.to_lowercase()), Some(name))).collect()
     }
 
@@ -403,12 +403,12 @@ mod tests {
     }
 
     fn one(place: usize) -> KeyOutcome {
-        KeyOutcome::Done(Picked::Choices(vec![place]))
+        KeyOutcome::Done(MenuOutcome::Choices(vec![place]))
     }
 
     #[test]
     fn arrows_letters_and_numbers_choose_and_enter_alone_does_not() {
-        let choices = named(&["Allow once", "Allow all", "Reject"]);
+        let choices = choices_with_names(&["Allow once", "Allow all", "Reject"]);
         let menu = Menu { yes: Some(0), no: Some(2), ..menu(&choices) };
         for (keys, place) in [
             ("v.", 0),
@@ -424,11 +424,11 @@ mod tests {
             ("x<r.", 2),
             ("rv.", 3),
         ] {
-            let wanted = if place == 3 { KeyOutcome::Done(Picked::Later) } else { one(place) };
+            let wanted = if place == 3 { KeyOutcome::Done(MenuOutcome::Later) } else { one(place) };
             assert_eq!(press(&menu, keys), wanted, "{keys}");
         }
         for later in ["later.", "l.", "^."] {
-            assert_eq!(press(&menu, later), KeyOutcome::Done(Picked::Later), "{later}");
+            assert_eq!(press(&menu, later), KeyOutcome::Done(MenuOutcome::Later), "{later}");
         }
         for unclear in [".", "a.", "z.", "4.", "0.", "yep."] {
             assert!(matches!(press(&menu, unclear), KeyOutcome::Say(_)), "{unclear}");
@@ -437,17 +437,17 @@ mod tests {
 
     #[test]
     fn a_name_cannot_pose_as_the_number_of_another_choice() {
-        let choices = named(&["2", "Reject"]);
+        let choices = choices_with_names(&["2", "Reject"]);
         assert!(matches!(press(&menu(&choices), "2."), KeyOutcome::Say(_)));
         assert_eq!(press(&menu(&choices), "#2."), one(1));
     }
 
     #[test]
     fn several_are_taken_with_the_space_key_or_by_names() {
-        let choices = named(&["Ada", "Bob", "Eve"]);
+        let choices = choices_with_names(&["Ada", "Bob", "Eve"]);
         let menu = Menu { several: Some(vec![2]), ..menu(&choices) };
-        let taken = |places: &[usize]| KeyOutcome::Done(Picked::Choices(places.to_vec()));
-        assert_eq!(press(&menu, "."), KeyOutcome::Done(Picked::Default(vec![2])));
+        let taken = |places: &[usize]| KeyOutcome::Done(MenuOutcome::Choices(places.to_vec()));
+        assert_eq!(press(&menu, "."), KeyOutcome::Done(MenuOutcome::Default(vec![2])));
         assert_eq!(press(&menu, "v ."), taken(&[0, 2]));
         assert_eq!(press(&menu, "^^ ."), taken(&[]));
         assert_eq!(press(&menu, "bob,1."), taken(&[1, 0]));
@@ -460,11 +460,11 @@ mod tests {
 
     #[test]
     fn a_default_is_marked_and_what_is_optional_may_be_left_out() {
-        let choices = named(&["Dry", "Warm"]);
+        let choices = choices_with_names(&["Dry", "Warm"]);
         let with_default = Menu { default: Some(1), ..menu(&choices) };
-        assert_eq!(press(&with_default, "."), KeyOutcome::Done(Picked::Default(vec![1])));
+        assert_eq!(press(&with_default, "."), KeyOutcome::Done(MenuOutcome::Default(vec![1])));
         assert_eq!(press(&with_default, "^v."), one(1));
         let optional = Menu { optional: true, ..menu(&choices) };
-        assert_eq!(press(&optional, "."), KeyOutcome::Done(Picked::Nothing));
+        assert_eq!(press(&optional, "."), KeyOutcome::Done(MenuOutcome::Nothing));
     }
 }

@@ -23,20 +23,20 @@ static LIVE: Mutex<LiveRows> = Mutex::new(LiveRows::new());
 /// # Errors
 /// A silent success when the reader has closed the pipe, as in `trilogue threads | head -1`.
 pub(crate) fn out(text: &str) -> Result {
-    let _live = push_away();
+    let _live = erase_live_rows();
     let mut out = anstream::stdout().lock();
     settle(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Writes bytes to standard output as they are.
 pub(crate) fn raw(bytes: &[u8]) -> Result {
-    let _live = push_away();
+    let _live = erase_live_rows();
     let mut out = io::stdout().lock();
     settle(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 pub(crate) fn aside(text: &str) {
-    let _live = push_away();
+    let _live = erase_live_rows();
     // There is nowhere left to report that standard error cannot be written.
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
@@ -56,7 +56,7 @@ pub(crate) fn frame(frame: Frame, canvas: Canvas) -> Result {
 }
 
 /// Removes the drawn frame, and blocks further frames until the result is dropped.
-fn push_away() -> MutexGuard<'static, LiveRows> {
+fn erase_live_rows() -> MutexGuard<'static, LiveRows> {
     let mut rows = live();
     let erase = rows.erase(canvas().columns);
     if !erase.is_empty() {
@@ -176,14 +176,15 @@ fn settle(written: io::Result<()>) -> Result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             Err(CliError::silent(ExitStatus::Success))
         }
-        Err(error) => Err(CliError::failed(format!("cannot write to standard output: {error}"))),
+        Err(error) => Err(CliError::failure(format!("cannot write to standard output: {error}"))),
     }
 }
 
 /// Writes one of the server's objects as a line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result {
-    let mut line = serde_json::to_vec(value)
-        .map_err(|error| CliError::failed(format!("cannot write the response as JSON: {error}")))?;
+    let mut line = serde_json::to_vec(value).map_err(|error| {
+        CliError::failure(format!("cannot write the response as JSON: {error}"))
+    })?;
     line.push(b'\n');
     json_lines(&line)
 }

@@ -12,7 +12,7 @@ const MAX_LINE_CHARS: usize = 64 * 1024;
 
 /// What the person did.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Entry {
+pub(super) enum LineInput {
     Line(String),
     /// Esc or Ctrl-D: the question stays open.
     Later,
@@ -31,15 +31,15 @@ pub(super) enum Paste {
 ///
 /// # Errors
 /// `Interrupted` for Ctrl-C.
-pub(super) fn read_line(keyboard: &mut Keyboard, cue: &str, paste: Paste) -> io::Result<Entry> {
+pub(super) fn read_line(keyboard: &mut Keyboard, cue: &str, paste: Paste) -> io::Result<LineInput> {
     keyboard.settle()?;
     print::aside(&style::bold(cue));
     let mut line: Vec<char> = Vec::new();
     let entry = loop {
         match keyboard.next()? {
-            KeyPress::Enter => break Entry::Line(line.into_iter().collect()),
-            KeyPress::Esc => break Entry::Later,
-            KeyPress::End if line.is_empty() => break Entry::Later,
+            KeyPress::Enter => break LineInput::Line(line.into_iter().collect()),
+            KeyPress::Esc => break LineInput::Later,
+            KeyPress::End if line.is_empty() => break LineInput::Later,
             KeyPress::CtrlC => {
                 print::note("");
                 return Err(io::ErrorKind::Interrupted.into());
@@ -72,17 +72,17 @@ pub(super) fn read_line(keyboard: &mut Keyboard, cue: &str, paste: Paste) -> io:
 fn insert(line: &mut Vec<char>, char: char) {
     if line.len() < MAX_LINE_CHARS {
         line.push(char);
-        print::aside(&shown(char));
+        print::aside(&echo_text(char));
     }
 }
 
 fn erase(line: &mut Vec<char>, count: usize) {
     for char in line.drain(line.len().saturating_sub(count)..) {
-        print::aside(&"\u{8} \u{8}".repeat(shown(char).width()));
+        print::aside(&"\u{8} \u{8}".repeat(echo_text(char).width()));
     }
 }
 
 /// A typed character as it is echoed: an invisible one as its code.
-fn shown(char: char) -> String {
+fn echo_text(char: char) -> String {
     safe::visible(char.encode_utf8(&mut [0; 4]))
 }

@@ -127,7 +127,7 @@ impl QuestionText {
 
     fn add_part(&mut self, part: &Part) {
         let json = || beside::json(part);
-        let text = part.as_text().or_else(|| beside::written(part)).map(str::to_owned);
+        let text = part.as_text().or_else(|| beside::inline_text(part)).map(str::to_owned);
         match text.or_else(json) {
             Some(text) => self.quote(&text),
             None => self.add_line(&format!("content: {}", safe::visible(&beside::summary(part)))),

@@ -110,7 +110,7 @@ impl PieceFold {
         &self.artifacts
     }
 
-    pub(crate) fn hidden(&self) -> usize {
+    pub(crate) fn hidden_count(&self) -> usize {
         self.hidden
     }
 
@@ -133,7 +133,7 @@ impl PieceFold {
                 self.part(&part.part, &mut pieces);
             }
             EventBody::MessageCompleted(completed) => {
-                self.completed(&completed.message_id, &mut pieces);
+                self.complete_message(&completed.message_id, &mut pieces);
             }
             EventBody::InterruptRaised(raised) => {
                 pieces.push(RunPiece::Question(&raised.interrupt))
@@ -158,7 +158,7 @@ impl PieceFold {
                     EventBody::ToolEnded(_) => (content, None),
                     _ => (None, content),
                 };
-                pieces.extend(before.into_iter().chain(self.beside(event)).chain(after));
+                pieces.extend(before.into_iter().chain(self.side_note(event)).chain(after));
             }
             _ => {}
         }
@@ -166,7 +166,7 @@ impl PieceFold {
     }
 
     /// Returns the piece of an event outside of the answer.
-    fn beside<'e>(&self, event: &'e Event) -> Option<RunPiece<'e>> {
+    fn side_note<'e>(&self, event: &'e Event) -> Option<RunPiece<'e>> {
         Some(match &event.body {
             EventBody::RunCreated(created) => RunPiece::Created { agent: &created.agent },
             EventBody::RunStarted(_) => RunPiece::Started,
@@ -205,7 +205,7 @@ impl PieceFold {
     }
 
     /// Finishes a message, unless another one has taken its place.
-    fn completed(&mut self, message: &str, pieces: &mut Vec<RunPiece<'_>>) {
+    fn complete_message(&mut self, message: &str, pieces: &mut Vec<RunPiece<'_>>) {
         if self.message.as_deref().is_none_or(|open| open == message) {
             self.message = None;
             pieces.push(RunPiece::MessageEnds);

@@ -36,7 +36,7 @@ impl Folder {
     /// Opens a folder, and creates it if it is missing.
     pub(crate) fn open(path: &Path, force: bool) -> Result<Self> {
         fs::create_dir_all(path).map_err(|error| {
-            CliError::failed(format!("cannot create the folder {}: {error}", path.display()))
+            CliError::failure(format!("cannot create the folder {}: {error}", path.display()))
         })?;
         Ok(Self { path: path.to_owned(), force })
     }
@@ -50,11 +50,11 @@ impl Folder {
         match written {
             Ok(()) => Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(CliError::failed(format!("{} exists and was not replaced", path.display()))
+                Err(CliError::failure(format!("{} exists and was not replaced", path.display()))
                     .hint("pass --force to replace it, or save into another folder"))
             }
             Err(error) => {
-                Err(CliError::failed(format!("cannot write {}: {error}", path.display())))
+                Err(CliError::failure(format!("cannot write {}: {error}", path.display())))
             }
         }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{Event, EventBody, Json, Part};
 
-use super::beside::{summary, written};
+use super::beside::{inline_text, summary};
 use super::file_change::{DiffLine, DiffLineKind, FileChange, cut};
 use super::safe;
 
@@ -150,7 +150,7 @@ fn item_of_protocol(item: &str) -> Option<ToolItem> {
 fn item_of_part(part: &Part) -> ToolItem {
     let is_json = part.content_type == "application/json";
     let item = part.content.as_deref().filter(|_| is_json).and_then(item_of_protocol);
-    item.or_else(|| written(part).map(item_of_text))
+    item.or_else(|| inline_text(part).map(item_of_text))
         .unwrap_or_else(|| ToolItem::Other(summary(part)))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::connect_editor::OnDemand;
-use crate::harness::{BINARY, Ended, Home, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
 /// The path of an example: in the folder `TRILOGUE_EXAMPLES`, or built with the tests' settings, so that a build of all tests already has it.
 pub(crate) fn example(name: &'static str) -> PathBuf {
@@ -34,7 +34,7 @@ pub(crate) fn example(name: &'static str) -> PathBuf {
     profile.join("examples").join(name)
 }
 
-fn prompt(home: &Home, arguments: &[&str], agent: &[&str]) -> Ended {
+fn prompt(home: &Home, arguments: &[&str], agent: &[&str]) -> ProgramOutput {
     let mut command = home.program(example("agent_client_client"));
     command.args(arguments).arg("--").args(agent);
     finish(command, "")

@@ -26,7 +26,7 @@ fn record(home: &Home) -> PathBuf {
 }
 
 /// The params of all requests of this method that the agent received.
-fn got(home: &Home, method: &str) -> Vec<Value> {
+fn received_params(home: &Home, method: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(record(home)).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["method"] == method).map(|line| line["params"].clone()).collect()
@@ -39,8 +39,8 @@ fn sessions_begin_with_the_mode_the_model_and_the_options_of_the_configuration()
         "mode = [\"careful\", \"code\"]\nmodel = \"large\"\noptions = { verbose = true }\n";
     let server = serve(&home, ", \"--modes\", \"--config\"", settings);
     server.run(&["run", "reviewer", "say:hi"]).expect(0);
-    assert_eq!(got(&home, "session/set_mode")[0]["modeId"], "code");
-    let options = got(&home, "session/set_config_option");
+    assert_eq!(received_params(&home, "session/set_mode")[0]["modeId"], "code");
+    let options = received_params(&home, "session/set_config_option");
     assert_eq!((&options[0]["configId"], &options[0]["value"]), (&"model".into(), &"large".into()));
     assert_eq!(
         (&options[1]["configId"], &options[1]["value"]),
@@ -49,8 +49,8 @@ fn sessions_begin_with_the_mode_the_model_and_the_options_of_the_configuration()
     // A run's own options take precedence.
     let ran = ["run", "reviewer", "say:hi", "--mode", "ask", "--model", "small"];
     server.run(&[&ran[..], &["--option", "verbose=false"]].concat()).expect(0);
-    assert_eq!(got(&home, "session/set_mode").last().unwrap()["modeId"], "ask");
-    let options = got(&home, "session/set_config_option");
+    assert_eq!(received_params(&home, "session/set_mode").last().unwrap()["modeId"], "ask");
+    let options = received_params(&home, "session/set_config_option");
     assert_eq!(options.last().unwrap()["value"], false);
     let refused = server.run(&["run", "reviewer", "say:hi", "--mode", "none"]);
     refused.complains(1, "the agent has: mode (ask, code)");
@@ -63,7 +63,7 @@ fn a_session_that_cannot_have_its_mode_is_not_used() {
     let refused = server.run(&["run", "reviewer", "say:hi"]).expect(1);
     assert!(refused.err.contains("it offers no mode 'careful'"), "{}", refused.err);
     assert!(refused.err.contains("mode (ask, code)"), "{}", refused.err);
-    assert!(got(&home, "session/prompt").is_empty());
+    assert!(received_params(&home, "session/prompt").is_empty());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn every_session_gets_the_servers_of_the_configuration() {
     let settings = "[agents.reviewer.mcp_servers.files]\ncommand = [\"mcp-files\", \"--here\"]\nenv = { TOKEN = \"secret-word\" }\ninherit = [\"HOME\"]\n";
     let server = serve(&home, "", settings);
     server.run(&["run", "reviewer", "say:hi"]).expect(0);
-    let servers = got(&home, "session/new")[0]["mcpServers"].clone();
+    let servers = received_params(&home, "session/new")[0]["mcpServers"].clone();
     assert_eq!(servers[0]["name"], "files");
     assert_eq!(servers[0]["command"], "mcp-files");
     assert_eq!(servers[0]["args"][0], "--here");
@@ -109,14 +109,14 @@ fn a_run_works_in_the_folder_of_its_caller() {
     std::fs::create_dir(&inner).unwrap();
     let ran = server.run(&["run", "reviewer", "say:hi", "--thread", "t", "--cwd", "inner"]);
     ran.expect(0);
-    assert_eq!(got(&home, "session/new")[0]["cwd"], inner.to_str().unwrap());
+    assert_eq!(received_params(&home, "session/new")[0]["cwd"], inner.to_str().unwrap());
     // A thread keeps the folder in which it began.
     server.run(&["run", "reviewer", "say:hi", "--thread", "t"]).expect(0);
-    assert_eq!(got(&home, "session/new").len(), 1);
+    assert_eq!(received_params(&home, "session/new").len(), 1);
     let mut command = server.command(&["run", "reviewer", "say:hi"]);
     command.current_dir(&inner);
     crate::harness::finish(command, "").expect(0);
-    assert_eq!(got(&home, "session/new")[1]["cwd"], inner.to_str().unwrap());
+    assert_eq!(received_params(&home, "session/new")[1]["cwd"], inner.to_str().unwrap());
     server
         .run(&["run", "echo", "hi", "--cwd", "inner"])
         .complains(2, "does not work in a folder of its caller");
@@ -168,7 +168,7 @@ fn an_agent_that_wants_a_sign_in_says_so_at_once() {
     assert!(refused.err.contains("wants you to sign in"), "{}", refused.err);
     assert!(refused.err.contains("trilogue agents login reviewer"), "{}", refused.err);
     assert!(refused.err.contains("key, other"), "{}", refused.err);
-    assert!(got(&home, "authenticate").is_empty());
+    assert!(received_params(&home, "authenticate").is_empty());
     let listed = server.run(&["agents"]).expect(0).out;
     assert!(listed.contains("unavailable"), "{listed}");
     let shown = server.run(&["agents", "reviewer"]).expect(0).out;

@@ -6,7 +6,7 @@ use crate::agent_client_examples::example;
 use crate::cli_protocols::MAIL;
 use crate::harness::{Home, Server, demo};
 
-pub(crate) fn waiting(server: &Server) -> (String, String) {
+pub(crate) fn start_waiting_run(server: &Server) -> (String, String) {
     let ended = server.run(&["run", "mailcomposer", MAIL, "--json"]).expect(3);
     let events = ended.lines();
     let raised = events.iter().find(|event| event["type"] == "interrupt.raised").unwrap();
@@ -39,7 +39,7 @@ fn a_run_that_waits_names_the_command_that_answers_it() {
 #[test]
 fn an_answer_from_another_process_lets_the_run_go_on() {
     let (_home, server) = demo();
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let resolved = server.run(&["approve", &interrupt, "--yes", "--json"]).expect(0).json();
     assert_eq!(resolved["resolution"]["answer"]["value"], json!({"approved": true}));
     let events = server.run(&["tail", &run, "--follow", "--json"]).expect(0).lines();
@@ -49,7 +49,7 @@ fn an_answer_from_another_process_lets_the_run_go_on() {
 #[test]
 fn a_rejection_carries_its_reason() {
     let (_home, server) = demo();
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     server.run(&["approve", &interrupt, "--value", "{\"approved\": 3}"]).expect(2);
     // A reason alone neither approves nor rejects.
     let refused = server.run(&["approve", &interrupt, "--message", "no, never"]).expect(2);

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::agent_client_examples::example;
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::connect_editor::Editor;
 use crate::harness::{BINARY, Home, audits, finish, until};
 use crate::terminal::Screen;
@@ -30,7 +30,7 @@ fn who_did_what_is_in_the_log_in_one_form() {
     let create = ["token", "create", "--label", "a", "--right", "read", "--right", "answer"];
     let made = server.run(&[&create[..], &["--json"]].concat()).expect(0).json();
     let (id, secret) = (made["token"]["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let answer = ["approve", interrupt.as_str(), "--yes", "--token", secret];
     server.run(&answer).expect(0);
     server.run(&["token", "revoke", id]).expect(0);

@@ -60,7 +60,7 @@ async fn start(settings: &str, agents: Agents) -> Running {
 }
 
 /// Serves the calling agent together with the others, and calls `use_it` with the server's address.
-async fn served(use_it: impl FnOnce(Home, String) + Send + 'static) {
+async fn with_server(use_it: impl FnOnce(Home, String) + Send + 'static) {
     let far = Agents::new().with(agent_fn("shout", "Says it louder.", shout)).with(agent_fn(
         "asker",
         "Asks for a word.",
@@ -101,7 +101,7 @@ name = "asker"
     }
 }
 
-fn run(home: &Home, url: &str, prompt: &str) -> crate::harness::Ended {
+fn run(home: &Home, url: &str, prompt: &str) -> crate::harness::ProgramOutput {
     home.run(&["run", "caller", prompt, "--url", url])
 }
 
@@ -114,7 +114,7 @@ fn get(home: &Home, url: &str, path: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_calls_agents_of_every_kind() {
-    served(|home, url| {
+    with_server(|home, url| {
         for (prompt, said) in
             [("near hello", "HELLO\n"), ("hosted say:hello", "hello\n"), ("far hello", "HELLO\n")]
         {
@@ -147,7 +147,7 @@ async fn an_agent_calls_agents_of_every_kind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_question_of_a_called_agent_is_asked_by_the_run_that_the_client_knows() {
-    served(|home, url| {
+    with_server(|home, url| {
         for (prompt, answer, said) in [
             ("hosted permission:edit:/x", &["--yes"][..], "permission: once"),
             ("far_asker x", &["--message", "blue"][..], "blue"),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::{BINARY, Ended, Home, Server, demo, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, Server, demo, finish};
 use crate::terminal::{DECISION, REASON, Screen};
 
 pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
@@ -24,7 +24,7 @@ impl Face {
         command
     }
 
-    pub(crate) fn run(self, home: &Home, server: &Server, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(self, home: &Home, server: &Server, arguments: &[&str]) -> ProgramOutput {
         finish(self.command(home, server, arguments), "")
     }
 

@@ -7,14 +7,14 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::foreign::{
-    Foreign, RUN, Reply, SESSION, awaiting, begun, message, now, part, run, said,
+    Foreign, RUN, Reply, SESSION, awaiting, message, message_events, now, part, run, start_events,
 };
 use crate::harness::{BINARY, Home, finish, pid, until};
 use crate::terminal::Screen;
 
 /// The events of a run that sends this text and completes.
 fn whole(text: &str) -> Vec<Value> {
-    [begun(), said(text), vec![now("completed")]].concat()
+    [start_events(), message_events(text), vec![now("completed")]].concat()
 }
 
 fn events_line() -> String {
@@ -27,7 +27,7 @@ fn an_answer_is_shown_and_the_protocol_found_out() {
     server.on_run([Reply::stream(&whole("Grüße"))]);
     let ended = server.run(&home, &["run", "echo", "Hello"]).expect(0);
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("Grüße\n", ""));
-    let sent = server.sent("POST /runs");
+    let sent = server.request_body("POST /runs");
     assert_eq!((&sent["agent_name"], &sent["mode"]), (&json!("echo"), &json!("stream")));
     assert_eq!(sent["input"][0]["parts"][0]["content"], "Hello");
     assert_eq!((&sent["session_id"], &sent["session"]), (&Value::Null, &Value::Null));
@@ -66,7 +66,7 @@ fn each_part_is_printed_once_wherever_the_server_sends_it() {
             "one\n\none\n",
         ),
     ] {
-        let stream = [begun(), events.clone(), vec![now("completed")]].concat();
+        let stream = [start_events(), events.clone(), vec![now("completed")]].concat();
         server.on_run([Reply::stream(&stream)]);
         let ended = server.run(&home, &["run", "echo", "x"]).expect(0);
         assert_eq!(ended.out, printed, "{events:?}");
@@ -113,7 +113,7 @@ fn a_thread_is_a_session_and_must_be_a_uuid() {
     server.on_run([Reply::stream(&whole("x"))]);
     let simple = SESSION.replace('-', "").to_uppercase();
     server.run(&home, &["run", "echo", "x", "--thread", &simple]).expect(0);
-    assert_eq!(server.sent("POST /runs")["session_id"], SESSION);
+    assert_eq!(server.request_body("POST /runs")["session_id"], SESSION);
     let ended = server.run(&home, &["run", "echo", "x", "--thread", "mail"]).expect(2);
     assert!(ended.err.contains("--thread mail") && ended.err.contains("UUID"), "{}", ended.err);
     server.run(&home, &["run", "echo", "x", "--ephemeral"]).complains(2, "--ephemeral");
@@ -150,7 +150,7 @@ fn settings_values_and_attachments_are_sent_as_the_protocol_has_them() {
     let arguments =
         [&["run", "echo", "look"][..], &attaching, &["--config", r#"{"a":1}"#]].concat();
     server.run(&home, &arguments).expect(0);
-    let sent = server.sent("POST /runs");
+    let sent = server.request_body("POST /runs");
     assert_eq!(sent["config"], json!({ "a": 1 }));
     assert_eq!(sent["input"].as_array().unwrap().len(), 1);
     let expected = [
@@ -172,7 +172,7 @@ fn a_broken_stream_goes_on_where_the_server_has_no_ids() {
     let (home, server) = (Home::new(), Foreign::start());
     let words = |text: &str| part(&json!({ "content": text }));
     let all = [
-        begun(),
+        start_events(),
         vec![message("created"), words("one "), words("two "), words("three")],
         vec![message("completed"), now("completed")],
     ]
@@ -193,7 +193,9 @@ fn how_a_run_ends_is_how_the_command_ends() {
     let ends = |status: &str, error: &Value| {
         let run = run(status, &json!({ "error": error }));
         let ended = json!({ "type": format!("run.{status}"), "run": run });
-        server.on_run([Reply::stream(&[begun(), said("so far"), vec![ended]].concat())]);
+        server.on_run([Reply::stream(
+            &[start_events(), message_events("so far"), vec![ended]].concat(),
+        )]);
         server.run(&home, &["run", "echo", "x"])
     };
     let error = json!({ "code": "invalid_input", "message": "no \u{1b}[2Jsuch", "data": null });
@@ -204,7 +206,7 @@ fn how_a_run_ends_is_how_the_command_ends() {
     ends("completed", &Value::Null).expect(0);
 
     let error = json!({ "type": "error", "error": { "code": "server_error", "message": "gone", "data": null } });
-    server.on_run([Reply::stream(&[begun(), vec![error]].concat())]);
+    server.on_run([Reply::stream(&[start_events(), vec![error]].concat())]);
     server.run(&home, &["run", "echo", "x"]).complains(1, "gone");
     for (status, code, exit) in [
         (404, "not_found", 4),
@@ -230,7 +232,7 @@ fn citations_steps_and_updates_are_shown_by_the_rules() {
         "tool_input": { "q": 1 }, "tool_output": null } });
     let update = json!({ "type": "generic", "generic": { "progress": 5 } });
     let events = [
-        begun(),
+        start_events(),
         vec![message("created"), part(&step), part(&cited), update, message("completed")],
         vec![now("completed")],
     ]
@@ -251,7 +253,7 @@ fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
     let here = format!("{}{stored}", server.url());
     let beside = server.url().replace("127.0.0.1", "localhost");
     let events = [
-        begun(),
+        start_events(),
         vec![message("created")],
         [
             json!({ "name": "a.txt", "content": "inline" }),
@@ -284,7 +286,7 @@ fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
 fn a_question_nobody_can_answer_here_is_shown() {
     let (home, server) = (Home::new(), Foreign::start());
     let question = awaiting(&json!([{ "content": "What is \u{1b}[2Jyour name?" }]));
-    let events = [begun(), said("Hello."), vec![question]].concat();
+    let events = [start_events(), message_events("Hello."), vec![question]].concat();
     server.on_run([Reply::stream(&events)]);
     let ended = server.run(&home, &["run", "awaiter", "x"]).expect(3);
     assert_eq!(ended.out, "Hello.\n");
@@ -298,7 +300,7 @@ fn a_question_nobody_can_answer_here_is_shown() {
 fn a_question_is_asked_answered_and_gone_on_with() {
     let (home, server) = (Home::new(), Foreign::start());
     let asked = awaiting(&json!([{ "content": "Your name?" }]));
-    let first = [begun(), vec![message("created"), asked]].concat();
+    let first = [start_events(), vec![message("created"), asked]].concat();
     // The open message stays open across the question.
     let rest = [
         vec![now("in-progress"), part(&json!({ "content": "Hello Bob" }))],
@@ -324,8 +326,9 @@ fn a_question_is_asked_answered_and_gone_on_with() {
 #[test]
 fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
     let (home, server) = (Home::new(), Foreign::start());
-    let first = [begun(), vec![awaiting(&json!([{ "content": "Your name?" }]))]].concat();
-    let rest = [vec![now("in-progress")], said("Hello Ada"), vec![now("completed")]].concat();
+    let first = [start_events(), vec![awaiting(&json!([{ "content": "Your name?" }]))]].concat();
+    let rest =
+        [vec![now("in-progress")], message_events("Hello Ada"), vec![now("completed")]].concat();
     server.on_run([Reply::stream(&first)]);
     server.on(&format!("POST /runs/{RUN}"), [Reply::refusal(403, "server_error", "answered")]);
     server.on(&events_line(), [Reply::list(&first), Reply::list(&[first, rest].concat())]);
@@ -340,7 +343,7 @@ fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
 #[test]
 fn ctrl_c_cancels_the_run() {
     let (home, server) = (Home::new(), Foreign::start());
-    let events = [begun(), said("so far")].concat();
+    let events = [start_events(), message_events("so far")].concat();
     let cancel = format!("POST /runs/{RUN}/cancel");
     server.on(&cancel, [Reply::json(202, &run("cancelling", &Value::Null))]);
     let all = [&events[..], &[now("cancelled")]].concat();

@@ -121,8 +121,8 @@ async fn every_call_does_what_it_says() {
     let said = Message { role: Role::Named("history_echo".to_owned()), extension, ..said };
     assert_eq!(*answer, said);
 
-    let started = client.run_async(NewRun::new("counts", "3").once("k")).await.unwrap();
-    let again = client.run_async(NewRun::new("counts", "3").once("k")).await.unwrap();
+    let started = client.run_async(NewRun::new("counts", "3").idempotency_key("k")).await.unwrap();
+    let again = client.run_async(NewRun::new("counts", "3").idempotency_key("k")).await.unwrap();
     assert_eq!(started.run_id, again.run_id);
     let events = all(&mut client.follow(started.run_id, None)).await;
     assert_eq!(client.events(started.run_id).await.unwrap().events, events);

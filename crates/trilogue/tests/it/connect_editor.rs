@@ -116,7 +116,7 @@ impl Editor {
         Self { child, stdin, lines, notes, ids: 0, conversation }
     }
 
-    pub(crate) fn met(home: &Home, arguments: &[&str]) -> Self {
+    pub(crate) fn launch_initialized(home: &Home, arguments: &[&str]) -> Self {
         let mut editor = Self::launch(home, arguments);
         let met =
             editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
@@ -125,8 +125,8 @@ impl Editor {
     }
 
     /// Launches an editor and opens a session.
-    pub(crate) fn opened(home: &Home, arguments: &[&str]) -> (Self, String) {
-        let mut editor = Self::met(home, arguments);
+    pub(crate) fn launch_with_session(home: &Home, arguments: &[&str]) -> (Self, String) {
+        let mut editor = Self::launch_initialized(home, arguments);
         let session = editor.session();
         (editor, session)
     }
@@ -293,7 +293,7 @@ pub(crate) fn agents(lines: &[String]) -> Vec<&String> {
 fn a_server_is_started_where_none_runs_and_found_by_the_next() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     let told = editor.turn(&session, "hello");
     assert_eq!(told.len(), 1, "{told:?}");
     let record = demand.record().unwrap();
@@ -303,7 +303,7 @@ fn a_server_is_started_where_none_runs_and_found_by_the_next() {
     // The exit does not wait: a wait for last responses would take longer than this.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // The session lives in the server, which keeps running.
-    let mut other = Editor::met(&home, &["connect", "echo"]);
+    let mut other = Editor::launch_initialized(&home, &["connect", "echo"]);
     let replayed = other.load(&session);
     assert!(is_users(&replayed[0]), "{replayed:?}");
     assert_eq!(agents(&replayed), told.iter().collect::<Vec<_>>());
@@ -381,7 +381,7 @@ fn a_line_that_is_no_message_is_answered_before_anything_else_is_said() {
 fn lines_that_are_no_messages_are_answered_and_the_session_lives_on() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    let mut editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     for (line, code) in [
         ("{not json", -32700),
         ("\u{feff}[]", -32600),
@@ -409,12 +409,12 @@ fn lines_that_are_no_messages_are_answered_and_the_session_lives_on() {
 fn the_editors_death_ends_no_turn() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "researcher"]);
     editor.prompt(&session, "bees");
     editor.line();
     kill_process(editor.pid(), Signal::KILL).unwrap();
     drop(editor);
-    let mut other = Editor::met(&home, &["connect", "researcher"]);
+    let mut other = Editor::launch_initialized(&home, &["connect", "researcher"]);
     let seen = other.load(&session);
     // The turn continues, and the client that is attached now sees it.
     let mut all = seen.clone();
@@ -429,7 +429,7 @@ fn the_editors_death_ends_no_turn() {
 fn a_second_server_says_that_it_is_not_the_one_that_is_found() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let _editor = Editor::met(&home, &["connect", "echo"]);
+    let _editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     let settings = "[store]\nurl = \"memory:\"\n[log]\nformat = \"text\"\n";
     home.write("second.toml", settings);
     let second = home.start(&["serve", "--config", "second.toml", "--listen", "127.0.0.1:0"]);
@@ -450,7 +450,7 @@ fn a_demo_is_what_connect_finds_and_says_how_an_editor_is_set_up() {
         until(|| Some(home.log()).filter(|log| log.contains("Ctrl-C")))
             .contains("\"args\": [\"connect\", \"echo\"]")
     );
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     editor.turn(&session, "hello");
     let shown = server.run(&["threads", "-q"]).expect(0).out;
     assert_eq!(shown.trim(), session);
@@ -460,7 +460,7 @@ fn a_demo_is_what_connect_finds_and_says_how_an_editor_is_set_up() {
 fn a_server_that_nobody_needs_ends() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "[server]\nidle_exit = \"300ms\"");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "mailcomposer"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "mailcomposer"]);
     let pid = demand.pid().unwrap();
     editor.silence(Duration::from_millis(900));
     assert_eq!(demand.pid(), Some(pid));
@@ -468,7 +468,7 @@ fn a_server_that_nobody_needs_ends() {
     while editor.message()["method"] != "session/request_permission" {}
     drop(editor);
     // A run that waits for an answer keeps the server running.
-    let mut other = Editor::met(&home, &["connect", "mailcomposer"]);
+    let mut other = Editor::launch_initialized(&home, &["connect", "mailcomposer"]);
     other.silence(Duration::from_millis(900));
     assert_eq!(demand.pid(), Some(pid));
     other.load(&session);
@@ -485,5 +485,5 @@ fn a_server_that_nobody_needs_ends() {
     until(|| demand.record().is_none().then_some(()));
     assert!(!home.state().join("server.sock").exists());
     assert!(demand.log().contains("the server is idle and stops"), "{}", demand.log());
-    assert!(Editor::met(&home, &["connect", "echo"]).close().success());
+    assert!(Editor::launch_initialized(&home, &["connect", "echo"]).close().success());
 }

@@ -15,9 +15,9 @@ const MAIL: &str = "Write to ada@example.com: we meet on Friday";
 
 /// An editor on a new session whose turn has stopped at a question. Returns the session, the prompt's id and the question.
 fn ask(home: &Home, arguments: &[&str], text: &str) -> (Editor, String, u64, Value) {
-    let (mut editor, session) = Editor::opened(home, arguments);
+    let (mut editor, session) = Editor::launch_with_session(home, arguments);
     let id = editor.prompt(&session, text);
-    let question = asked(&mut editor);
+    let question = next_permission_request(&mut editor);
     (editor, session, id, question)
 }
 
@@ -25,7 +25,7 @@ fn assert_ended(answer: &Value) {
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
 }
 
-fn asked(editor: &mut Editor) -> Value {
+fn next_permission_request(editor: &mut Editor) -> Value {
     loop {
         let message = editor.message();
         if message["method"] == "session/request_permission" {
@@ -45,7 +45,7 @@ fn choose(editor: &mut Editor, asked: &Value, kind: &str) {
 fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "researcher"]);
     let mut told = Vec::new();
     for round in 0..ROUNDS {
         let id = editor.prompt(&session, "honey bees");
@@ -67,7 +67,7 @@ fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
     let (answer, before) = editor.answer(id);
     told.extend(before);
     assert_ended(&answer);
-    let mut other = Editor::met(&home, &["connect", "researcher"]);
+    let mut other = Editor::launch_initialized(&home, &["connect", "researcher"]);
     let replayed = other.load(&session);
     assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), ROUNDS + 1);
     let (seen, logged) = (agents(&told), agents(&replayed));
@@ -108,12 +108,12 @@ fn a_turn_that_is_cancelled_while_there_is_no_server_names_its_message() {
     let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
     let mut server = home.start(&serve);
     for (agent, text) in [("mailcomposer", MAIL), ("hosted", "permission")] {
-        let (mut editor, session) = Editor::opened(&home, &["connect", agent]);
+        let (mut editor, session) = Editor::launch_with_session(&home, &["connect", agent]);
         let message = "4f9a3a52-6a0b-4a55-8f0e-3f7f1f3a9c11";
         let prompt = json!([{ "type": "text", "text": text }]);
         let params = json!({ "sessionId": session, "prompt": prompt, "messageId": message });
         let id = editor.request("session/prompt", params);
-        asked(&mut editor);
+        next_permission_request(&mut editor);
         server.stop(Signal::KILL);
         editor.note("lost");
         let params = json!({ "sessionId": session });
@@ -174,7 +174,7 @@ fn a_question_that_was_answered_elsewhere_is_taken_back() {
 fn a_stop_lets_the_turn_end_and_the_next_one_begins_on_the_next_server() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "researcher"]);
     let id = editor.prompt(&session, "bees");
     editor.line();
     let stopped = demand.signal(Signal::TERM);
@@ -216,10 +216,10 @@ fn what_is_open_fails_with_a_reason_when_no_server_comes_back() {
 fn sessions_of_one_editor_are_all_taken_up_again() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    let mut editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     let sessions: Vec<_> = (0..8).map(|_| editor.session()).collect();
     // Another client follows them too.
-    let mut other = Editor::met(&home, &["connect", "echo"]);
+    let mut other = Editor::launch_initialized(&home, &["connect", "echo"]);
     for session in &sessions {
         other.load(session);
     }

@@ -28,11 +28,11 @@ fn number(line: &str) -> String {
 fn a_history_that_restarts_cut_is_told_once() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     for turn in 0..TURNS {
         editor.turn(&session, &format!("{turn}.{}", "x".repeat(MESSAGE_BYTES)));
     }
-    let mut other = Editor::met(&home, &["connect", "echo"]);
+    let mut other = Editor::launch_initialized(&home, &["connect", "echo"]);
     let id = other.request("session/load", load(&session));
     let mut told = Vec::new();
     for cut in 0..CUTS {
@@ -65,7 +65,7 @@ fn a_history_that_restarts_cut_is_told_once() {
 fn a_line_may_be_as_long_as_the_configuration_says() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "[client]\nmax_line = \"20MiB\"\n");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    let mut editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     let long = |bytes: usize| json!({ "_meta": { "x": "x".repeat(bytes) } });
     let listed = editor.ask("session/list", long(17 * 1024 * 1024));
     assert!(listed["result"]["sessions"].is_array(), "{:?}", listed.get("error"));
@@ -79,7 +79,7 @@ fn a_line_may_be_as_long_as_the_configuration_says() {
 fn what_a_native_agent_does_not_have_is_refused_through_the_proxy() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     let logout = editor.ask("logout", json!({}));
     assert_eq!(logout["error"]["code"], -32601, "{logout}");
     let mode = json!({ "sessionId": session, "modeId": "no-such-mode" });
@@ -90,7 +90,7 @@ fn what_a_native_agent_does_not_have_is_refused_through_the_proxy() {
     assert_eq!(option["error"]["code"], -32602, "{option}");
 }
 
-fn wrapped(home: &Home, more: &[&str]) -> Editor {
+fn launch_wrapped(home: &Home, more: &[&str]) -> Editor {
     let mut command = home.program(BINARY);
     command.args(["wrap", "--name", "scripted", "--"]).arg(example("scripted_agent")).args(more);
     let mut editor = Editor::of(command);
@@ -111,7 +111,7 @@ fn calls(lines: &[String]) -> Vec<(String, String)> {
 fn a_tool_call_does_not_stay_at_work_when_the_server_dies() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = wrapped(&home, &["--load"]);
+    let mut editor = launch_wrapped(&home, &["--load"]);
     let session = editor.session();
     let id = editor.prompt(&session, "tool-open\nslow");
     let mut told = vec![editor.line()];
@@ -125,7 +125,7 @@ fn a_tool_call_does_not_stay_at_work_when_the_server_dies() {
     let live = calls(&told);
     assert_eq!(live.len(), 2, "{told:?}");
     assert_eq!((&live[0].0, &*live[1].1), (&live[1].0, "failed"), "{told:?}");
-    let mut other = wrapped(&home, &["--load"]);
+    let mut other = launch_wrapped(&home, &["--load"]);
     assert_eq!(calls(&other.load(&session)), live);
 }
 
@@ -133,7 +133,7 @@ fn a_tool_call_does_not_stay_at_work_when_the_server_dies() {
 fn a_turn_that_ends_with_the_server_is_told_of_when_no_editor_is_there() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = wrapped(&home, &["--load"]);
+    let mut editor = launch_wrapped(&home, &["--load"]);
     let session = editor.session();
     editor.prompt(&session, "permission");
     until(|| editor.line().contains("session/request_permission").then_some(()));
@@ -145,7 +145,7 @@ fn a_turn_that_ends_with_the_server_is_told_of_when_no_editor_is_there() {
     assert_eq!(asked.lines().count(), 1, "{asked}");
     // Then the server is killed: the next client starts a new one.
     let killed = demand.signal(Signal::KILL);
-    let _native = Editor::met(&home, &["connect", "echo"]);
+    let _native = Editor::launch_initialized(&home, &["connect", "echo"]);
     demand.another(killed);
     let url = demand.url();
     assert_eq!(home.run(&["inbox", "-q", "--url", &url]).expect(0).out.trim(), "");
@@ -154,7 +154,7 @@ fn a_turn_that_ends_with_the_server_is_told_of_when_no_editor_is_there() {
     let runs = home.run(&["runs", "--thread", &session, "--json", "--url", &url]).expect(0).out;
     assert!(runs.contains("\"failed\"") && runs.contains("agent_lost"), "{runs}");
     // The session continues once a client starts the command again.
-    let mut again = wrapped(&home, &["--load"]);
+    let mut again = launch_wrapped(&home, &["--load"]);
     let replayed = again.load(&session);
     assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), 1, "{replayed:?}");
     again.turn(&session, "say:back");
@@ -171,13 +171,13 @@ fn messages_without_ids_stay_without_where_none_are_to_be_given() {
     let settings = settings("given", "") + &settings("plain", "assign_message_ids = false\n");
     let _demand = OnDemand::of(&home, &settings);
     for (name, has_ids) in [("given", true), ("plain", false)] {
-        let (mut editor, session) = Editor::opened(&home, &["connect", name]);
+        let (mut editor, session) = Editor::launch_with_session(&home, &["connect", name]);
         let live = editor.turn(&session, "two\nthink:hm");
         let live: Vec<_> =
             live.into_iter().filter(|line| line.contains("agent_message_chunk")).collect();
         assert!(live.len() > 1, "{live:?}");
         assert!(live.iter().all(|line| line.contains("messageId") == has_ids), "{name}: {live:?}");
-        let replayed = Editor::met(&home, &["connect", name]).load(&session);
+        let replayed = Editor::launch_initialized(&home, &["connect", name]).load(&session);
         let again: Vec<_> = agents(&replayed)
             .into_iter()
             .filter(|line| line.contains("agent_message_chunk"))

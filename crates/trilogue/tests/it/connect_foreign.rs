@@ -132,8 +132,8 @@ fn a_question_is_asked_by_the_descriptor_and_answered_as_it_is() {
     screen.answer("answer: ", "yes\r");
     let seen = screen.end_well();
     assert!(seen.contains("went on"), "{seen}");
-    assert_eq!(server.sent(&at), json!({ "answer": "yes" }));
-    let made = server.sent("POST /threads");
+    assert_eq!(server.request_body(&at), json!({ "answer": "yes" }));
+    let made = server.request_body("POST /threads");
     assert_eq!((&made["metadata"], &made["if_exists"]), (&json!({}), &json!("do_nothing")));
 }
 

@@ -175,7 +175,7 @@ async fn runs_are_created_waited_for_found_and_removed() {
     };
     assert_eq!(ids(client.search_runs(&found).await.unwrap()), [run.run_id.as_str()]);
 
-    let again = count("1").once("k");
+    let again = count("1").idempotency_key("k");
     let first = client.create_run(again.clone()).await.unwrap();
     assert_eq!(first.status, RunStatus::Pending);
     assert_eq!(client.create_run(again).await.unwrap().run_id, first.run_id);
@@ -208,11 +208,11 @@ async fn a_run_that_asks_is_resumed_in_every_form() {
     let run = waited.run.unwrap().run_id;
     let Some(RunOutput::Interrupt(asked)) = waited.output else { panic!("it asks") };
     assert_eq!(asked.interrupt.to_value(), json!({ "approval": { "number": 1 } }));
-    let wrong = client.resume(run.as_str(), Resume::with(json!({ "ok": 7 }))).await.unwrap_err();
+    let wrong = client.resume(run.as_str(), Resume::new(json!({ "ok": 7 }))).await.unwrap_err();
     assert_eq!(wrong.code(), Some("resume_schema_violation"));
-    let yes = || Resume::with(json!({ "ok": true }));
+    let yes = || Resume::new(json!({ "ok": true }));
     let id = asked.interrupt_id.unwrap();
-    client.resume(run.as_str(), yes().to("approval", id)).await.unwrap();
+    client.resume(run.as_str(), yes().for_interrupt("approval", id)).await.unwrap();
     client.wait(run.as_str()).await.unwrap();
     let mut stream = client.resume_stream(run.as_str(), yes().of_type("approval")).await.unwrap();
     let mut last = None;
@@ -244,7 +244,7 @@ async fn threads_keep_what_runs_leave() {
     assert_eq!(client.create_thread(&twice).await.unwrap_err().code(), Some("thread_exists"));
     let waited = client.run_and_wait(count("2").on_thread(id)).await.unwrap();
     let run = waited.run.unwrap().run_id;
-    let at = RunAt::on(id, run.as_str());
+    let at = RunAt::on_thread(id, run.as_str());
     assert_eq!(client.run(at.clone()).await.unwrap().thread_id.as_deref(), Some(id));
     assert_eq!(updates_of(&mut client.join(at.clone(), None)).await.2, RunStatus::Success);
     assert_eq!(client.thread_runs(id, Some(1), Some(0)).await.unwrap()[0].run_id, run);

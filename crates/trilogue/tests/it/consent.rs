@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent_client_cli::serve;
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::cli_protocols::{COMMUNICATION, CONNECT, MAIL, NATIVE};
 use crate::harness::{Home, Server, demo, until};
 use crate::terminal::{DECISION, REASON, Screen};
@@ -52,7 +52,7 @@ fn keys_that_were_pressed_before_a_question_do_not_answer_it() {
     screen.end_well();
     assert_eq!(answers(&server, "chat"), [rejected]);
 
-    let (_, interrupt) = waiting(&server);
+    let (_, interrupt) = start_waiting_run(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.press("y\r\r");
     reject(&mut screen, &server);
@@ -183,7 +183,7 @@ fn a_long_command_is_not_approved_before_all_of_it_was_shown() {
 #[test]
 fn a_question_that_fits_the_screen_needs_no_key_more() {
     let (_home, server) = demo();
-    let (_, interrupt) = waiting(&server);
+    let (_, interrupt) = start_waiting_run(&server);
     let mut screen = Screen::of_columns(server.command(&["approve", &interrupt]), 80);
     screen.wait_for(DECISION);
     assert!(!screen.seen().contains("hidden"), "{}", screen.seen());
@@ -195,7 +195,7 @@ fn a_question_that_fits_the_screen_needs_no_key_more() {
 #[test]
 fn a_decision_needs_the_enter_key() {
     let (_home, server) = demo();
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.answer(DECISION, "y");
     // The echo shows that the key has arrived; the test then deletes it.
@@ -210,7 +210,7 @@ fn a_decision_needs_the_enter_key() {
 #[test]
 fn pasted_text_decides_nothing() {
     let (_home, server) = demo();
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.wait_for("\u{1b}[?2004h");
     for pasted in [
@@ -317,7 +317,7 @@ fn a_question_that_is_answered_elsewhere_lets_go_of_the_terminal() {
         assert!(!seen.contains("waiting: "), "{face:?}: {seen}");
         assert_eq!(open(&server), 0);
     }
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.wait_for(DECISION);
     server.run(&["approve", &interrupt, "--reject"]).expect(0);

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use trilogue_testkit::services::{new_schema, service};
 
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::harness::{Home, lasting_address};
 
 /// A new schema in the tests' private PostgreSQL, with a password that no output may show.
@@ -21,7 +21,7 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     let address = lasting_address();
     let server = home.start(&["demo", "--listen", &address]);
     server.run(&["run", "echo", "remember", "--thread", "t"]).expect(0);
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let threads = server.run(&["threads", "-q"]).expect(0).out;
     let conversation = server.run(&["threads", "show", "t", "--json"]).expect(0).json();
     let from = format!("sqlite:{}", home.state().join("trilogue.db").display());

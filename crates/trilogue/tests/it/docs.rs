@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use crate::harness::{Ended, Home, Server, lasting_address};
+use crate::harness::{Home, ProgramOutput, Server, lasting_address};
 use crate::screens;
 use crate::shell::{Answer, Shell, ShellTerminal, is_open};
 use crate::terminal::{DECISION, REASON};
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Runs a command like the page's reader would, with the ports that are free here.
-    fn run(&mut self, command: &str) -> Ended {
+    fn run(&mut self, command: &str) -> ProgramOutput {
         let command = self.here(command);
         self.shell.run(&command)
     }

@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{BINARY, Ended, Home, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
 pub(crate) const RUN: &str = "2a4496e1-b907-4b65-9cec-2ae5658024fe";
 pub(crate) const SESSION: &str = "87cd7dc0-0000-4000-8000-000000000001";
@@ -94,7 +94,7 @@ impl Foreign {
         command
     }
 
-    pub(crate) fn run(&self, home: &Home, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, home: &Home, arguments: &[&str]) -> ProgramOutput {
         finish(self.command(home, arguments), "")
     }
 
@@ -110,7 +110,7 @@ impl Foreign {
     }
 
     /// The body of the first request of this line.
-    pub(crate) fn sent(&self, line: &str) -> Value {
+    pub(crate) fn request_body(&self, line: &str) -> Value {
         let requests = self.requests();
         let request = requests.iter().find(|request| request.line == line).unwrap();
         serde_json::from_str(&request.body).unwrap()
@@ -232,7 +232,7 @@ pub(crate) fn awaiting(parts: &Value) -> Value {
     json!({ "type": "run.awaiting", "run": run("awaiting", &request) })
 }
 
-pub(crate) fn begun() -> Vec<Value> {
+pub(crate) fn start_events() -> Vec<Value> {
     vec![now("created"), now("in-progress")]
 }
 
@@ -252,6 +252,6 @@ pub(crate) fn part(members: &Value) -> Value {
     json!({ "type": "message.part", "part": part })
 }
 
-pub(crate) fn said(text: &str) -> Vec<Value> {
+pub(crate) fn message_events(text: &str) -> Vec<Value> {
     vec![message("created"), part(&json!({ "content": text })), message("completed")]
 }

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -85,7 +85,7 @@ impl Home {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> ProgramOutput {
         let mut command = self.program(BINARY);
         command.args(arguments);
         finish(command, "")
@@ -142,11 +142,11 @@ pub(crate) fn audits(log: &str, event: &str) -> Vec<Value> {
 // === impl Server ===
 
 impl Server {
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> ProgramOutput {
         self.run_with(arguments, "")
     }
 
-    pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> Ended {
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> ProgramOutput {
         finish(self.command(arguments), input)
     }
 
@@ -182,9 +182,9 @@ impl Drop for Server {
     }
 }
 
-// === impl Ended ===
+// === impl ProgramOutput ===
 
-impl Ended {
+impl ProgramOutput {
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "\n-- out:\n{}\n-- err:\n{}", self.out, self.err);
         self
@@ -210,7 +210,7 @@ impl Ended {
     }
 }
 
-pub(crate) fn finish(mut command: Command, input: &str) -> Ended {
+pub(crate) fn finish(mut command: Command, input: &str) -> ProgramOutput {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let pid = pid(&child);
@@ -226,7 +226,7 @@ pub(crate) fn finish(mut command: Command, input: &str) -> Ended {
         panic!("the command did not end: {command:?}: {seen:?}");
     };
     let output = output.unwrap();
-    Ended {
+    ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),

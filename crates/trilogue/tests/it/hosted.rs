@@ -142,7 +142,7 @@ fn what_it_does_and_asks_reaches_a_client_of_runs() {
 fn an_editor_sees_what_a_rule_decided_and_is_not_asked() {
     let home = Home::new();
     let server = serve(&home);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "reviewer"]);
     let before = editor.turn(&session, "permission:execute:/bin/rm");
     assert!(!before.iter().any(|line| line.contains("request_permission")), "{before:?}");
     let failed = before.iter().any(|line| {
@@ -157,7 +157,7 @@ fn an_editor_sees_what_a_rule_decided_and_is_not_asked() {
 fn what_an_editor_answers_beyond_its_choice_comes_to_the_agent() {
     let home = Home::new();
     let _server = serve(&home);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "reviewer"]);
     let id = editor.prompt(&session, "permission:edit:/elsewhere");
     let asked = loop {
         let message = editor.message();
@@ -199,10 +199,10 @@ fn an_editor_gets_the_standard_error_of_an_agent_that_refuses_and_what_the_agent
         let hint = error["data"]["hint"].as_str().unwrap_or_else(|| panic!("{error}"));
         assert!(hint.contains("OPENAI_API_KEY") && hint.contains("`inherit`"), "{hint}");
     };
-    let mut editor = Editor::met(&home, &["connect", "locked"]);
+    let mut editor = Editor::launch_initialized(&home, &["connect", "locked"]);
     let params = json!({ "cwd": home.work(), "mcpServers": [] });
     explained(&editor.ask("session/new", params)["error"]);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "open"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "open"]);
     let error = json!({ "code": -32603, "message": "Internal error", "data": { "details": "no" } });
     let id = editor.prompt(&session, &format!("stderr:{COMPLAINT}\nfail:{error}"));
     let (refused, _) = editor.answer(id);

@@ -20,7 +20,7 @@ fn coder(home: &Home, flags: &[&str]) -> String {
 }
 
 /// The params of all requests of a method that the agent received, in order.
-fn heard(home: &Home, method: &str) -> Vec<Value> {
+fn received_params(home: &Home, method: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(home.work().join("heard")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["method"] == method).map(|mut line| line["params"].take()).collect()
@@ -31,13 +31,13 @@ fn updates(lines: &[String]) -> Vec<Value> {
     lines.map(|mut line| line["params"]["update"].take()).filter(|it| !it.is_null()).collect()
 }
 
-fn said(editor: &mut Editor, session: &str, text: &str) -> (Value, Vec<Value>) {
+fn run_prompt(editor: &mut Editor, session: &str, text: &str) -> (Value, Vec<Value>) {
     let id = editor.prompt(session, text);
     let (answer, before) = editor.answer(id);
     (answer, updates(&before))
 }
 
-fn loaded(editor: &mut Editor, session: &str) -> Value {
+fn load_session(editor: &mut Editor, session: &str) -> Value {
     let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
     editor.ask("session/load", params)["result"].take()
 }
@@ -54,31 +54,31 @@ const SETTINGS: [&str; 7] =
 fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
     let home = Home::new();
     let demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
-    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "coder"]);
     let mode = json!({ "sessionId": session, "modeId": "code" });
     assert!(editor.ask("session/set_mode", mode)["error"].is_null());
     let model = json!({ "sessionId": session, "configId": "model", "value": "large" });
     assert!(editor.ask("session/set_config_option", model)["error"].is_null());
 
-    let (crashed, _) = said(&mut editor, &session, "crash");
+    let (crashed, _) = run_prompt(&mut editor, &session, "crash");
     assert!(crashed["error"].is_object(), "{crashed}");
     for times in [2, 3] {
-        let (answer, told) = said(&mut editor, &session, "say:back");
+        let (answer, told) = run_prompt(&mut editor, &session, "say:back");
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
         assert!(modes(&told).iter().all(|mode| **mode == "code"), "{told:?}");
-        let chosen = heard(&home, "session/set_mode");
+        let chosen = received_params(&home, "session/set_mode");
         assert_eq!(chosen.len(), times, "{chosen:?}");
         assert!(chosen.iter().all(|params| params["modeId"] == "code"), "{chosen:?}");
-        let chosen = heard(&home, "session/set_config_option");
+        let chosen = received_params(&home, "session/set_config_option");
         assert_eq!(chosen.len(), times, "{chosen:?}");
         assert!(chosen.iter().all(|params| params["value"] == "large"), "{chosen:?}");
         // A second client opens it too, which changes nothing.
         for arguments in [["connect", "coder"]; 2] {
-            let mut other = Editor::met(&home, &arguments);
-            let shown = loaded(&mut other, &session);
+            let mut other = Editor::launch_initialized(&home, &arguments);
+            let shown = load_session(&mut other, &session);
             assert_eq!(shown["modes"]["currentModeId"], "code", "{shown}");
             assert_eq!(shown["configOptions"][0]["currentValue"], "large", "{shown}");
-            let (answer, _) = said(&mut other, &session, "say:me too");
+            let (answer, _) = run_prompt(&mut other, &session, "say:me too");
             assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
         }
         if times == 2 {
@@ -93,17 +93,17 @@ fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
 fn a_mode_that_the_agents_next_process_is_not_in_is_told() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
-    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "coder"]);
     // The agent itself switched to this mode; no client chose it.
     let moved = "raw:{\"sessionUpdate\":\"current_mode_update\",\"currentModeId\":\"code\"}";
-    let (_, told) = said(&mut editor, &session, moved);
+    let (_, told) = run_prompt(&mut editor, &session, moved);
     assert_eq!(modes(&told), ["code"]);
-    said(&mut editor, &session, "crash");
-    let (answer, told) = said(&mut editor, &session, "say:back");
+    run_prompt(&mut editor, &session, "crash");
+    let (answer, told) = run_prompt(&mut editor, &session, "say:back");
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert_eq!(modes(&told), ["ask"], "{told:?}");
-    assert_eq!(heard(&home, "session/set_mode"), [Value::Null; 0]);
-    assert_eq!(loaded(&mut editor, &session)["modes"]["currentModeId"], "ask");
+    assert_eq!(received_params(&home, "session/set_mode"), [Value::Null; 0]);
+    assert_eq!(load_session(&mut editor, &session)["modes"]["currentModeId"], "ask");
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn an_agent_that_was_signed_in_to_is_signed_in_to_again_when_the_server_was_kill
     let home = Home::new();
     let flags = ["--load", "--store", "{store}", "--auth", "key"];
     let demand = OnDemand::of(&home, &coder(&home, &flags));
-    let mut editor = Editor::met(&home, &["connect", "coder"]);
+    let mut editor = Editor::launch_initialized(&home, &["connect", "coder"]);
     let refused = editor.ask("session/new", json!({ "cwd": "/", "mcpServers": [] }));
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
     assert!(editor.ask("authenticate", json!({ "methodId": "key" }))["error"].is_null());
     let session = editor.session();
     for _ in 0..2 {
-        let (answer, _) = said(&mut editor, &session, "say:hi");
+        let (answer, _) = run_prompt(&mut editor, &session, "say:hi");
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
         let killed = demand.signal(Signal::KILL);
         editor.note("again");
@@ -133,10 +133,10 @@ fn an_agent_that_was_signed_in_to_is_signed_in_to_again_when_the_server_was_kill
 fn an_editor_is_told_that_an_agent_does_not_remember_its_session() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, &coder(&home, &[]));
-    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
-    said(&mut editor, &session, "say:before");
-    said(&mut editor, &session, "crash");
-    let (answer, told) = said(&mut editor, &session, "say:after");
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "coder"]);
+    run_prompt(&mut editor, &session, "say:before");
+    run_prompt(&mut editor, &session, "crash");
+    let (answer, told) = run_prompt(&mut editor, &session, "say:after");
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     let messages: Vec<_> =
         told.iter().filter(|it| it["sessionUpdate"] == "agent_message_chunk").collect();
@@ -164,10 +164,10 @@ fn a_message_is_found_by_the_id_that_editors_are_shown() {
     let settings = "[client]\nmessage_id_format = \"uuid\"\n";
     let coder = coder(&home, &["--ids", "counter"]);
     let demand = OnDemand::of(&home, &format!("{settings}{coder}"));
-    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "coder"]);
     // The second turn has the same ids as the first.
     for _ in 0..2 {
-        let (_, told) = said(&mut editor, &session, "two");
+        let (_, told) = run_prompt(&mut editor, &session, "two");
         let mut ids: Vec<_> = told.iter().filter_map(|it| it["messageId"].as_str()).collect();
         ids.dedup();
         assert_eq!(ids.len(), 2, "{told:?}");
@@ -228,7 +228,7 @@ fn a_sound_whose_bytes_are_characters_is_a_sound() {
     let deaf = coder(&home, &[]).replace("agents.coder", "agents.deaf");
     let demand = OnDemand::of(&home, &format!("{}{deaf}", coder(&home, &["--media"])));
     // Its first client starts the server.
-    let _editor = Editor::met(&home, &["connect", "echo"]);
+    let _editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     let url = demand.url();
     let run = |agent: &str, file: &str| {
         home.run(&["run", agent, "prompt", "--attach", file, "--url", &url])

@@ -13,7 +13,7 @@ use trilogue::local::known_agents::{self, KnownAgent};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};
-use crate::harness::{BINARY, Ended, Home, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
 /// The project settings that package runners, version managers and agents read.
 const SETTINGS: [(&str, &str); 11] = [
@@ -34,7 +34,7 @@ const PROGRAMS: [&str; 9] =
     ["npx", "npm", "uvx", "uv", "node", "python", "sh", "git", "interpreter"];
 
 /// A home with stand-ins, and a stranger's checkout in it.
-struct Trap {
+struct HostileCheckout {
     home: Home,
     known: &'static KnownAgent,
 }
@@ -47,9 +47,9 @@ enum Installed {
     NotYet,
 }
 
-// === impl Trap ===
+// === impl HostileCheckout ===
 
-impl Trap {
+impl HostileCheckout {
     fn of(known: &'static KnownAgent, installed: Installed) -> Self {
         let trap = Self { home: Home::new(), known };
         let stand_ins = trap.root().join("programs");
@@ -137,7 +137,7 @@ impl Trap {
         command
     }
 
-    fn run(&self, folder: &str, arguments: &[&str]) -> Ended {
+    fn run(&self, folder: &str, arguments: &[&str]) -> ProgramOutput {
         finish(self.command(folder, arguments), "")
     }
 
@@ -196,7 +196,7 @@ fn a_known_agent_takes_no_program_and_no_settings_from_a_checkout() {
             // In the checkout itself, and in a folder below it.
             let folder = if installed == Installed::AsProgram { "." } else { "inner" };
             let case = format!("{name}, {installed:?}, {folder}");
-            let trap = Trap::of(known, installed);
+            let trap = HostileCheckout::of(known, installed);
             let _demand = OnDemand::unconfigured(&trap.home);
             let ran = trap.run(folder, &["run", name, "session"]);
             let record = trap.is_untouched(&case);
@@ -244,7 +244,7 @@ fn unwrapped(text: &str) -> String {
 fn an_editor_and_a_configuration_start_a_known_agent_apart_from_a_checkout() {
     let known = known_agents::find("gemini").unwrap();
     for installed in [Installed::AsProgram, Installed::NotYet] {
-        let trap = Trap::of(known, installed);
+        let trap = HostileCheckout::of(known, installed);
         let _demand = OnDemand::of(&trap.home, "");
         let mut editor = Editor::of(trap.command(".", &["wrap", "gemini"]));
         let params = serde_json::json!({ "protocolVersion": 1, "clientCapabilities": {} });
@@ -266,7 +266,7 @@ fn an_editor_and_a_configuration_start_a_known_agent_apart_from_a_checkout() {
 #[test]
 fn a_sign_in_and_the_doctor_run_nothing_of_a_checkout() {
     for (name, known) in known_agents::all() {
-        let trap = Trap::of(known, Installed::AsProgram);
+        let trap = HostileCheckout::of(known, Installed::AsProgram);
         let _demand = OnDemand::unconfigured(&trap.home);
         let login = known.login.as_ref().and_then(|login| login.command.first());
         if let Some(program) = login.filter(|program| *program != trap.program()) {
@@ -307,7 +307,7 @@ fn empty_registry() -> (String, mpsc::Receiver<()>) {
 #[test]
 fn the_real_npx_asks_the_registry_of_its_user_and_not_that_of_a_checkout() {
     let known = known_agents::find("gemini").unwrap();
-    let trap = Trap::of(known, Installed::NotYet);
+    let trap = HostileCheckout::of(known, Installed::NotYet);
     let _demand = OnDemand::unconfigured(&trap.home);
     // Of the checkout, only npm's settings are left.
     fs::remove_dir_all(trap.home.work().join("node_modules")).unwrap();

@@ -20,10 +20,10 @@ fn scripts() -> PathBuf {
 }
 
 /// An address to which nothing may connect.
-struct Elsewhere(TcpListener);
+struct ForbiddenAddress(TcpListener);
 
 /// Starts a server with an agent that does what its prompts say.
-fn serve(home: &Home, elsewhere: &Elsewhere) -> Server {
+fn serve(home: &Home, elsewhere: &ForbiddenAddress) -> Server {
     let address = lasting_address();
     let agent = scripts().join("agent.mjs");
     let elsewhere = elsewhere.url();
@@ -39,7 +39,7 @@ fn serve(home: &Home, elsewhere: &Elsewhere) -> Server {
     home.start(&["serve", "--config", "trilogue.toml"])
 }
 
-fn script(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) -> Command {
+fn script(home: &Home, server: &Server, elsewhere: &ForbiddenAddress, name: &str) -> Command {
     let token = fs::read_to_string(server.token_file()).unwrap();
     let mut command = home.program("node");
     command
@@ -58,14 +58,14 @@ fn passes(name: &str) {
 
 /// Runs every check of a script in a home; the script may leave files in the folder `made`.
 fn passes_in(home: &Home, name: &str) {
-    let elsewhere = Elsewhere::listen();
+    let elsewhere = ForbiddenAddress::listen();
     let server = serve(home, &elsewhere);
     passes_on(home, &server, &elsewhere, name);
     elsewhere.was_left_alone();
 }
 
 /// Runs every check of a script on a server.
-fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
+fn passes_on(home: &Home, server: &Server, elsewhere: &ForbiddenAddress, name: &str) {
     let mut command = script(home, server, elsewhere, name);
     command.arg("--folder").arg(home.work().join("made"));
     let ended = command.stdin(Stdio::null()).output().unwrap();
@@ -76,7 +76,7 @@ fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
 
 /// Runs a script that prints orders. For each one, the server is killed, the order is carried out, and the server is started again.
 fn passes_with_restarts(name: &str, orders: &[&str], carry_out: impl Fn(&Home, &str)) {
-    let (home, elsewhere) = (Home::new(), Elsewhere::listen());
+    let (home, elsewhere) = (Home::new(), ForbiddenAddress::listen());
     let server = serve(&home, &elsewhere);
     let mut command = script(&home, &server, &elsewhere, name);
     let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -127,7 +127,7 @@ fn a_question_on_two_pages_and_in_an_editor_is_answered_in_one() {
 
 #[test]
 fn servers_that_share_a_store_are_shown_with_their_threads_and_differences() {
-    let (nodes, elsewhere) = (Nodes::start(), Elsewhere::listen());
+    let (nodes, elsewhere) = (Nodes::start(), ForbiddenAddress::listen());
     passes_on(&nodes.home, nodes.first(), &elsewhere, "cluster");
     elsewhere.was_left_alone();
 }
@@ -207,7 +207,7 @@ fn png_size(picture: &[u8]) -> [&[u8]; 2] {
     [&picture[16..20], &picture[20..24]]
 }
 
-impl Elsewhere {
+impl ForbiddenAddress {
     fn listen() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();

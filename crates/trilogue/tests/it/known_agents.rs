@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};
-use crate::harness::{BINARY, Ended, Home, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
 /// A home with its own programs, which are found before the machine's.
 pub(crate) struct Programs {
@@ -48,7 +48,7 @@ impl Programs {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> ProgramOutput {
         finish(self.command(arguments), "")
     }
 }
@@ -124,7 +124,7 @@ fn an_agent_of_the_server_comes_before_a_known_one() {
     );
     let demand = OnDemand::of(&programs.home, &settings);
     programs.add("goose", "");
-    let mut editor = Editor::met(&programs.home, &["connect", "echo"]);
+    let mut editor = Editor::launch_initialized(&programs.home, &["connect", "echo"]);
     editor.session();
     assert!(demand.record().is_some());
     let ran = programs.run(&["run", "goose", "env:GOOSE_MODE"]).expect(0);
@@ -174,7 +174,7 @@ fn a_configured_agent_that_the_running_server_does_not_have_is_not_replaced() {
     let programs = Programs::new();
     let _demand = OnDemand::of(&programs.home, "");
     programs.add("goose", "");
-    let _editor = Editor::met(&programs.home, &["connect", "echo"]);
+    let _editor = Editor::launch_initialized(&programs.home, &["connect", "echo"]);
     let _later = OnDemand::of(&programs.home, &configured_goose());
     programs.run(&["run", "goose", "hi"]).complains(7, "`trilogue stop`");
     // An unreadable configuration could have rules for the agent.

@@ -16,7 +16,7 @@ async fn shout(turn: Turn, context: Context) -> Result<(), AgentError> {
 }
 
 async fn fails(_: Turn, _: Context) -> Result<(), AgentError> {
-    Err(AgentError::failed("no \u{1b}[2Jluck\u{202e}"))
+    Err(AgentError::agent_failed("no \u{1b}[2Jluck\u{202e}"))
 }
 
 async fn deaf(_: Turn, _: Context) -> Result<(), AgentError> {
@@ -50,7 +50,7 @@ fn options() -> Options {
 }
 
 /// Serves the agents above, calls `use_it` with the server's address, and stops.
-async fn served(use_it: impl FnOnce(Home, String) + Send + 'static) -> trilogue::Report {
+async fn with_server(use_it: impl FnOnce(Home, String) + Send + 'static) -> trilogue::Report {
     let options = options();
     let listeners = Listeners::bind(&options.server).await.unwrap();
     let agents = Agents::new()
@@ -69,7 +69,7 @@ async fn served(use_it: impl FnOnce(Home, String) + Send + 'static) -> trilogue:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_serves_its_own_agents_until_it_says_stop() {
-    let report = served(|home, url| {
+    let report = with_server(|home, url| {
         let ended = home.run(&["run", "shout", "hello", "--url", &url]).expect(0);
         assert_eq!(ended.out, "HELLO\n");
         home.run(&["run", "echo", "hello", "--url", &url]).expect(4);
@@ -80,7 +80,7 @@ async fn a_program_serves_its_own_agents_until_it_says_stop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_fails_says_why_and_writes_nothing_that_a_terminal_obeys() {
-    served(|home, url| {
+    with_server(|home, url| {
         let ended = home.run(&["run", "fails", "x", "--url", &url]).expect(1);
         assert_eq!(ended.out, "");
         assert_eq!(ended.err, "error: the run failed: no luck\\u{202e} (agent_failed)\n");
@@ -125,7 +125,7 @@ fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_decided_by_effect_or_by_option() {
-    served(|home, url| {
+    with_server(|home, url| {
         assert_eq!(decided(&home, &url, &["--yes"]), "once: plum");
         // By id, by name, and by number.
         for option in ["always", "Always", "1"] {
@@ -138,7 +138,7 @@ async fn permissions_are_decided_by_effect_or_by_option() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_ctrl_c_leaves_at_once() {
-    let report = served(|home, url| {
+    let report = with_server(|home, url| {
         let mut command = home.program(crate::harness::BINARY);
         command.args(["run", "deaf", "x", "--thread", "t", "--json", "--url", &url]);
         let (out, err) = (home.work().join("out"), home.work().join("err"));

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::harness::{BINARY, Home, Server, demo, finish, lasting_address, pid, until};
 
 const CONFIG: &str = "[store]\nurl = \"sqlite:t.db\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.writer]\nkind = \"builtin\"\nbuiltin = \"researcher\"\n";
@@ -38,7 +38,7 @@ fn the_token_is_private_and_used_again() {
 fn a_kill_loses_nothing_and_waiting_runs_can_be_answered_after_it() {
     let (home, server) = demo();
     server.run(&["run", "echo", "remember", "--thread", "t"]).expect(0);
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     server.stop(Signal::KILL);
     let server = home.demo();
     let shown = server.run(&["threads", "show", "t"]).expect(0).out;
@@ -51,7 +51,7 @@ fn a_kill_loses_nothing_and_waiting_runs_can_be_answered_after_it() {
 #[test]
 fn a_stop_says_what_keeps_waiting() {
     let (home, server) = demo();
-    let (run, _) = waiting(&server);
+    let (run, _) = start_waiting_run(&server);
     assert!(server.stop(Signal::TERM).success());
     let log = home.log();
     assert!(log.contains(&format!("still waiting for an answer: {run}")), "{log}");
@@ -288,7 +288,7 @@ fn a_stream_goes_on_after_the_server_was_away() {
     let home = Home::new();
     let address = lasting_address();
     let server = home.start(&["demo", "--listen", &address]);
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let mut tail = server.command(&["tail", &run, "--follow", "--json"]);
     let out = home.work().join("tail.out");
     let err = home.work().join("tail.err");

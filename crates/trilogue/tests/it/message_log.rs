@@ -10,7 +10,7 @@ const CONFIG: &str = "[agents.echo]\nkind = \"builtin\"\n[log]\nlevel = \"info,t
 const GIVEN: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
 
 /// The roles and ids of a thread's messages in the log.
-fn named(home: &Home, thread: &str) -> Vec<(String, String)> {
+fn logged_messages(home: &Home, thread: &str) -> Vec<(String, String)> {
     let log = home.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let of_thread = lines.filter(|line| line["thread"] == thread && line["run"].is_string());
@@ -43,7 +43,7 @@ fn the_log_names_the_messages_of_both_sides_over_every_protocol() {
     let thread = thread["thread_id"].as_str().unwrap();
     let run = json!({ "agent_id": "echo", "input": { "message": "Hello" } });
     post(&format!("/connect/threads/{thread}/runs/wait"), &run);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     let prompt = json!([{ "type": "text", "text": "Hello" }]);
     let prompt = json!({ "sessionId": session, "messageId": GIVEN, "prompt": prompt });
     assert_eq!(editor.ask("session/prompt", prompt)["result"]["userMessageId"], GIVEN);
@@ -53,7 +53,8 @@ fn the_log_names_the_messages_of_both_sides_over_every_protocol() {
         ("connect", thread),
         ("client", &session),
     ] {
-        let messages = until(|| Some(named(&home, thread)).filter(|them| them.len() >= 2));
+        let messages =
+            until(|| Some(logged_messages(&home, thread)).filter(|them| them.len() >= 2));
         let roles: Vec<_> = messages.iter().map(|(role, _)| role.as_str()).collect();
         assert_eq!(roles, ["user", "agent/echo"], "{protocol}: {messages:?}");
         assert_ne!(messages[0].1, messages[1].1, "{protocol}");

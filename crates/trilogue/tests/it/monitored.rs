@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use trilogue_gateway::metric_names::{METRICS, MetricKind};
 
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::cli_protocols::MAIL;
 use crate::harness::{Home, Server, until};
 use crate::messages::ask;
@@ -46,7 +46,7 @@ fn value(metrics: &str, series: &str) -> f64 {
 fn the_log_has_a_line_for_each_step_of_a_run() {
     let (home, server) = monitored("");
     server.run(&["run", "echo", "Hello"]).expect(0);
-    let (run, question) = waiting(&server);
+    let (run, question) = start_waiting_run(&server);
     server.run(&["approve", &question, "--yes"]).expect(0);
     server.run(&["run", "broken", "Hello"]).expect(1);
     let failed = until(|| lines(&home, "run failed").pop());
@@ -93,7 +93,7 @@ fn requests_are_logged_at_debug_only() {
 fn metrics_tell_of_runs_questions_agents_and_the_store() {
     let (home, server) = monitored("");
     server.run(&["run", "echo", "Hello"]).expect(0);
-    let (_, question) = waiting(&server);
+    let (_, question) = start_waiting_run(&server);
     server.run(&["run", "broken", "Hello"]).expect(1);
     let metrics = ask(&home, &server, "/metrics", None);
     for (series, expected) in [
@@ -153,7 +153,7 @@ fn a_question_that_waits_is_counted_by_the_next_server_too() {
 #[test]
 fn every_metric_is_in_the_reference_and_no_label_holds_an_id() {
     let (home, server) = monitored("");
-    let (run, question) = waiting(&server);
+    let (run, question) = start_waiting_run(&server);
     let metrics = ask(&home, &server, "/metrics", None);
     assert!(!metrics.contains(&run) && !metrics.contains(&question), "{metrics}");
     let known: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();

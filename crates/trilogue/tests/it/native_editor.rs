@@ -14,7 +14,7 @@ use crate::harness::{BINARY, Home, finish, until};
 struct Serving(Child);
 
 /// An editor's state: the files on the disk, unsaved changes, and terminals.
-struct Desk {
+struct EditorState {
     cwd: std::path::PathBuf,
     /// The unsaved content of open files.
     unsaved: HashMap<String, String>,
@@ -32,9 +32,9 @@ impl Drop for Serving {
     }
 }
 
-// === impl Desk ===
+// === impl EditorState ===
 
-impl Desk {
+impl EditorState {
     fn at(cwd: &Path) -> Self {
         Self {
             cwd: cwd.to_owned(),
@@ -94,7 +94,7 @@ fn serve(home: &Home) -> Serving {
 }
 
 /// The agent's text in a turn with this prompt, while an editor answers its requests.
-fn lint(editor: &mut Editor, desk: &mut Desk, session: &str, path: &str) -> (Value, String) {
+fn lint(editor: &mut Editor, desk: &mut EditorState, session: &str, path: &str) -> (Value, String) {
     let id = editor.prompt(session, path);
     let mut said = String::new();
     loop {
@@ -126,7 +126,7 @@ fn an_agent_in_rust_works_with_the_editors_own_files_and_terminals() {
         command.args(git);
         finish(command, "").expect(0);
     }
-    let mut desk = Desk::at(&home.work());
+    let mut desk = EditorState::at(&home.work());
     // The agent works with the unsaved content.
     desk.unsaved.insert(path.to_owned(), "one  \nthree\t\n".to_owned());
     let mut editor = Editor::launch(&home, &["connect", "linter"]);
@@ -155,7 +155,7 @@ fn an_agent_in_rust_works_with_the_editors_own_files_and_terminals() {
     let can = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
     other.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": can }));
     let second = other.session();
-    let mut desk = Desk::at(&home.work());
+    let mut desk = EditorState::at(&home.work());
     std::fs::write(&file, "x \n").unwrap();
     let (answer, _) = lint(&mut other, &mut desk, &second, path);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
@@ -172,8 +172,8 @@ fn without_an_editor_there_are_none() {
     let said = finish(run, "").expect(0);
     assert!(said.out.contains("There is no editor here"), "{said:?}");
     // An editor that offers nothing gets no requests.
-    let (mut editor, session) = Editor::opened(&home, &["connect", "linter"]);
-    let mut desk = Desk::at(&home.work());
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "linter"]);
+    let mut desk = EditorState::at(&home.work());
     let (answer, _) = lint(&mut editor, &mut desk, &session, "/notes.md");
     assert!(desk.called.is_empty(), "{answer}");
 }

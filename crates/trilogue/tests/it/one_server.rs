@@ -45,7 +45,7 @@ fn demo_and_the_server_of_editors_are_one_and_keep_one_store() {
     assert_eq!(self::record(&home), None);
 
     let _on_demand = OnDemand::unconfigured(&home);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     editor.turn(&session, "from an editor");
     let threads = home.run(&["threads", "-q"]).expect(0).out;
     assert!(threads.contains(&session) && threads.lines().count() == 2, "{threads}");

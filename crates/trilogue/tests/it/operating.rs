@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::agent_client_examples::example;
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::harness::{BINARY, Home, Server, lasting_address, until};
 use crate::messages::ask;
 use crate::monitored::CONFIG;
@@ -277,7 +277,7 @@ fn a_server_has_every_metric_that_the_dashboard_and_the_alerts_ask_for() {
     server.run(&["run", "echo", "Hello"]).expect(0);
     server.run(&["run", "hosted", "say:hello"]).expect(0);
     server.run(&["run", "broken", "Hello"]).expect(1);
-    let (run, question) = waiting(&server);
+    let (run, question) = start_waiting_run(&server);
     server.run(&["approve", &question, "--yes"]).expect(0);
     server.run(&["tail", &run, "--follow"]).expect(0);
     home.run(&["agents", "--url", &server.url(), "--token", "wrong"]);

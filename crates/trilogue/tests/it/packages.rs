@@ -11,7 +11,7 @@ use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 use trilogue_testkit::{cargo, cyclonedx_schema, xtask};
 
-use crate::harness::{BINARY, Ended, Home, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -65,7 +65,7 @@ fn run(command: &mut Command) -> String {
 fn serves(program: &Path) {
     assert!(program.is_file(), "{} is missing", program.display());
     let home = Home::new();
-    let ended = |arguments: &[&str]| -> Ended {
+    let ended = |arguments: &[&str]| -> ProgramOutput {
         let mut command = home.program(program);
         command.args(arguments);
         finish(command, "").expect(0)

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Stdio};
 
 use tempfile::TempDir;
 
-use crate::harness::{BINARY, Ended, Home, until};
+use crate::harness::{BINARY, Home, ProgramOutput, until};
 use crate::terminal::{Tty, display};
 
 /// The number of rows of a terminal, enough for all output of one command.
@@ -91,7 +91,7 @@ impl Shell {
     }
 
     /// Runs a command to its end; its background processes keep running.
-    pub(crate) fn run(&mut self, command: &str) -> Ended {
+    pub(crate) fn run(&mut self, command: &str) -> ProgramOutput {
         self.commands += 1;
         let file = |what: &str| self.results.path().join(format!("{what}.{}", self.commands));
         let (out, err, code) = (file("out"), file("err"), file("code"));
@@ -106,7 +106,7 @@ impl Shell {
             fs::read_to_string(&code).ok()
         });
         let text = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-        Ended { code: ended.trim().parse().unwrap(), out: text(out), err: text(err) }
+        ProgramOutput { code: ended.trim().parse().unwrap(), out: text(out), err: text(err) }
     }
 }
 

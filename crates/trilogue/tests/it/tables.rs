@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::harness::{Server, demo};
 use crate::terminal::Screen;
 
@@ -25,7 +25,7 @@ fn tables_fit_the_terminal_and_show_what_a_person_needs() {
     let title = "Summarise the minutes of the last meeting and name everybody who promised anything, with dates and places";
     server.run(&["run", "echo", title]).expect(0);
     server.run(&["run", "echo", "短い題", "--thread", "kurz"]).expect(0);
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let threads = server.run(&["threads", "-q"]).expect(0).out;
     let titled = threads.lines().last().unwrap();
     for columns in [80, 120, 40, 12] {
@@ -86,7 +86,7 @@ fn what_is_not_found_says_what_lists_it() {
 #[test]
 fn an_id_is_named_by_what_its_table_shows() {
     let (_home, server) = demo();
-    let (run, interrupt) = waiting(&server);
+    let (run, interrupt) = start_waiting_run(&server);
     let thread = server.run(&["threads", "-q"]).expect(0).out.trim().to_owned();
     let shown = server.run(&["runs", "show", short(&run)]).expect(0).out;
     assert!(shown.contains(&format!("run: {run}\n")), "{shown}");
@@ -167,10 +167,10 @@ fn what_is_ambiguous_is_named() {
 fn the_only_question_needs_no_name() {
     let (_home, server) = demo();
     server.run(&["approve", "--yes"]).complains(4, "no question is open");
-    let (run, _) = waiting(&server);
+    let (run, _) = start_waiting_run(&server);
     server.run(&["approve", "--yes"]).expect(0);
     server.run(&["tail", &run, "--follow"]).expect(0);
-    let (first, second) = (waiting(&server).1, waiting(&server).1);
+    let (first, second) = (start_waiting_run(&server).1, start_waiting_run(&server).1);
     let refused = server.run(&["approve", "--yes"]).expect(2).err;
     assert!(refused.contains(&first) && refused.contains(&second), "{refused}");
     assert!(refused.contains("mailcomposer mail_send_approval"), "{refused}");

@@ -6,7 +6,7 @@ use std::process::Command;
 use trilogue_testkit::model::Model;
 
 use crate::connect_editor::OnDemand;
-use crate::harness::{BINARY, Ended, Home, finish};
+use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
 /// The path of a file below the folder of `scripts/foreign`.
 fn foreign(path: &str) -> PathBuf {
@@ -21,7 +21,7 @@ fn new_agent(home: &Home, language: &str) -> PathBuf {
     home.work().join("my-agent")
 }
 
-fn run(home: &Home, agent: &[&str], variables: &[(&str, &str)]) -> Ended {
+fn run(home: &Home, agent: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
     let mut command = home.program(BINARY);
     command.args(["run", "Hello", "--"]).args(agent).envs(variables.iter().copied());
     finish(command, "")
@@ -54,7 +54,7 @@ fn the_python_template_with_a_model_answers() {
     let words = [python.to_str().unwrap(), agent.to_str().unwrap()];
     let ran = run(&home, &words, &variables).expect(0);
     assert!(ran.out.contains("It is done."), "{}", ran.out);
-    let asked = model.asked();
+    let asked = model.requests();
     assert_eq!(asked[0]["model"], "fake-model");
     assert!(asked[0]["messages"].to_string().contains("Hello"), "{asked:?}");
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::cli_protocols::MAIL;
 use crate::harness::{demo, until};
 
@@ -211,7 +211,7 @@ impl Drop for Screen {
 #[test]
 fn approve_asks_where_somebody_can_be_asked() {
     let (_home, server) = demo();
-    let (_, interrupt) = waiting(&server);
+    let (_, interrupt) = start_waiting_run(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.wait_for("the agent mailcomposer asks (mail_send_approval):");
     screen.wait_for("| Approval Decision");

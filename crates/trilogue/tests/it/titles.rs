@@ -24,7 +24,7 @@ fn call(title: &Value) -> String {
 
 /// The session in the list of a new editor.
 fn listed(home: &Home, session: &str) -> Value {
-    let mut editor = Editor::met(home, &["connect", "reviewer"]);
+    let mut editor = Editor::launch_initialized(home, &["connect", "reviewer"]);
     let answer = editor.ask("session/list", json!({}));
     let sessions = answer["result"]["sessions"].as_array().unwrap();
     sessions.iter().find(|it| it["sessionId"] == session).unwrap().clone()
@@ -34,7 +34,7 @@ fn listed(home: &Home, session: &str) -> Value {
 fn a_session_is_listed_as_its_agent_calls_it_after_a_crash_too() {
     let home = Home::new();
     let server = serve(&home);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "reviewer"]);
     let new = listed(&home, &session);
     assert_eq!(new.get("title"), None, "{new}");
     editor.turn(&session, &call(&json!("A title")));
@@ -58,7 +58,7 @@ fn a_session_is_listed_as_its_agent_calls_it_after_a_crash_too() {
 fn a_title_is_the_first_line_of_the_first_message_and_never_made_of_the_servers_own_words() {
     let home = Home::new();
     let server = serve(&home);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "reviewer"]);
     editor.turn(&session, "\n say:Mend the  build\nsay:and more");
     let first = "say:Mend the build";
     assert_eq!(listed(&home, &session)["title"], first);

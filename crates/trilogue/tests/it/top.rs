@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::approval::waiting;
+use crate::approval::start_waiting_run;
 use crate::harness::{demo, until};
 use crate::nodes::Nodes;
 use crate::terminal::{DECISION, REASON, Screen};
@@ -18,7 +18,7 @@ fn picture(seen: &str) -> Vec<String> {
 fn the_screen_fits_and_answers_cancels_and_opens() {
     let (_home, server) = demo();
     server.run(&["run", "echo", &"Minutes of the meeting ".repeat(9), "--thread", "m"]).expect(0);
-    let (run, question) = waiting(&server);
+    let (run, question) = start_waiting_run(&server);
     for columns in [80, 120] {
         let mut command = server.command(&["top", "--every", "1s"]);
         command.env("NO_COLOR", "1");
@@ -56,7 +56,7 @@ fn the_screen_fits_and_answers_cancels_and_opens() {
     screen.answer(REASON, "\r");
     screen.wait_for("answered");
     until(|| server.run(&["runs", "show", &run]).out.contains("completed").then_some(()));
-    let (second, _) = waiting(&server);
+    let (second, _) = start_waiting_run(&server);
     screen.wait_for("Questions (1)");
     // The list of runs begins with the running one; the mark stays on its run.
     screen.press("\t\u{1b}[Ac");

@@ -13,7 +13,7 @@ use crate::harness::{BINARY, Home, finish, lasting_address, until};
 fn without_a_configuration_it_has_the_built_in_agents() {
     let home = Home::new();
     let server = OnDemand::unconfigured(&home);
-    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "researcher"]);
     assert!(home.state().join("trilogue.db").is_file());
     let agents = home.run(&["agents", "-q"]).expect(0).out;
     let built_in = ["echo", "greeter", "mailcomposer", "researcher"];
@@ -30,7 +30,7 @@ fn without_a_configuration_it_has_the_built_in_agents() {
 fn commands_find_it_wherever_it_listens_unless_they_are_told() {
     let home = Home::new();
     let server = OnDemand::of(&home, "");
-    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     editor.turn(&session, "hello");
     let url = server.url();
     assert!(!url.ends_with(":7878"), "{url}");
@@ -73,7 +73,7 @@ fn its_log_begins_anew_where_it_is_large() {
     let large = std::fs::metadata(&log).unwrap().len();
     assert!(large > 8 * 1024 * 1024);
     let server = OnDemand::of(&home, "");
-    let editor = Editor::met(&home, &["connect", "echo"]);
+    let editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     let old = home.state().join("server.log.1");
     until(|| std::fs::metadata(&log).ok().filter(|it| it.len() < large));
     assert!(std::fs::metadata(&old).unwrap().len() >= large);
@@ -114,7 +114,7 @@ fn a_turn_that_a_file_asks_for_goes_on_although_the_input_has_ended() {
     let server = OnDemand::of(&home, "");
     let agent = example("scripted_agent");
     let wrap = ["wrap", "--name", "mine", "--", agent.to_str().unwrap(), "--load"];
-    let (mut editor, session) = Editor::opened(&home, &wrap);
+    let (mut editor, session) = Editor::launch_with_session(&home, &wrap);
     editor.turn(&session, "say:the first");
     let before = server.signal(Signal::KILL);
     drop(editor);

@@ -13,7 +13,7 @@ use crate::connect_editor::{Editor, OnDemand, agents, is_users};
 use crate::harness::{BINARY, Home, demo};
 use crate::hosted::over_http;
 
-fn wrapped(home: &Home, more: &[&str]) -> Editor {
+fn launch_wrapped(home: &Home, more: &[&str]) -> Editor {
     let agent = example("scripted_agent");
     let mut command = home.program(BINARY);
     command.args(["wrap", "--"]).arg(agent).args(more).env("SECRET_WORD", "opensesame-opensesame");
@@ -34,7 +34,7 @@ fn text(lines: &[String]) -> String {
 fn a_command_is_an_agent_that_outlives_its_editor_and_its_server() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = wrapped(&home, &["--load"]);
+    let mut editor = launch_wrapped(&home, &["--load"]);
     let session = editor.session();
     let mut told = Vec::new();
     for _ in 0..3 {
@@ -49,7 +49,7 @@ fn a_command_is_an_agent_that_outlives_its_editor_and_its_server() {
     told.extend(before);
     kill_process(editor.pid(), Signal::KILL).unwrap();
     drop(editor);
-    let mut other = wrapped(&home, &["--load"]);
+    let mut other = launch_wrapped(&home, &["--load"]);
     let listed = other.ask("session/list", json!({}));
     assert_eq!(listed["result"]["sessions"][0]["sessionId"], session, "{listed}");
     let replayed = other.load(&session);
@@ -73,7 +73,7 @@ fn a_command_is_an_agent_that_outlives_its_editor_and_its_server() {
 fn a_turn_of_a_command_that_dies_with_the_server_ends_with_a_reason() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = wrapped(&home, &["--load"]);
+    let mut editor = launch_wrapped(&home, &["--load"]);
     let session = editor.session();
     let id = editor.prompt(&session, "permission");
     let question = loop {
@@ -102,16 +102,17 @@ fn a_name_is_kept_and_another_agents_is_not_taken() {
     let mut taken = Editor::launch(&home, &["wrap", "--name", "echo", "--", agent]);
     assert_eq!(taken.wait().code(), Some(7));
     assert!(taken.last_notes().contains("another name with --name"));
-    let (mut editor, session) = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent]);
+    let (mut editor, session) =
+        Editor::launch_with_session(&home, &["wrap", "--name", "mine", "--", agent]);
     editor.turn(&session, "say:x");
     // Another command does not get its sessions; the same command does, from any folder.
     let mut taken = Editor::launch(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
     assert_eq!(taken.wait().code(), Some(7));
     assert!(taken.last_notes().contains("another name, or restart the server"));
-    let mut other = Editor::met(&home, &["wrap", "--name", "mine", "--", agent]);
+    let mut other = Editor::launch_initialized(&home, &["wrap", "--name", "mine", "--", agent]);
     let listed = other.ask("session/list", json!({}));
     assert_eq!(listed["result"]["sessions"][0]["sessionId"], session, "{listed}");
-    let mut third = Editor::met(&home, &["connect", "mine"]);
+    let mut third = Editor::launch_initialized(&home, &["connect", "mine"]);
     third.load(&session);
     let shown = home.run(&["agents", "-q", "--url", &demand.url()]).expect(0).out;
     assert!(shown.lines().any(|line| line == "mine"), "{shown}");
@@ -132,7 +133,7 @@ fn as_many_commands_are_agents_as_a_server_has_room_for() {
     const MOST: usize = 1_024;
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let _editor = Editor::met(&home, &["connect", "echo"]);
+    let _editor = Editor::launch_initialized(&home, &["connect", "echo"]);
     let socket = demand.record().unwrap()["socket"].as_str().unwrap().to_owned();
     let wrap = |number: usize| register(Path::new(&socket), &format!("agent-{number}"));
     // Three others are configured.
@@ -177,7 +178,10 @@ fn a_command_that_is_not_there_is_named_and_no_agent_of_any_list() {
     assert!(hint.contains("mailcomposer") && !hint.contains("no-such-agent"), "{hint}");
     // An agent's command is available on every protocol.
     let agent = example("scripted_agent");
-    let _editor = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent.to_str().unwrap()]);
+    let _editor = Editor::launch_with_session(
+        &home,
+        &["wrap", "--name", "mine", "--", agent.to_str().unwrap()],
+    );
     for listed in lists() {
         assert!(listed.contains("\"mine\""), "{listed}");
     }

@@ -67,9 +67,9 @@ pub const METHODS: &[Method] = &[
     to_agent("session/set_mode", Gate::Modes),
     to_agent("session/set_config_option", Gate::ConfigOptions),
     to_agent("session/prompt", Gate::Open),
-    told("session/cancel", Side::Agent, Gate::Open),
+    notification("session/cancel", Side::Agent, Gate::Open),
     to_client("session/request_permission", Gate::Open),
-    told("session/update", Side::Client, Gate::Open),
+    notification("session/update", Side::Client, Gate::Open),
     to_client("fs/read_text_file", Gate::Client(ClientGate::ReadTextFile)),
     to_client("fs/write_text_file", Gate::Client(ClientGate::WriteTextFile)),
     to_client("terminal/create", Gate::Client(ClientGate::Terminal)),
@@ -78,8 +78,8 @@ pub const METHODS: &[Method] = &[
     to_client("terminal/kill", Gate::Client(ClientGate::Terminal)),
     to_client("terminal/release", Gate::Client(ClientGate::Terminal)),
     to_client("elicitation/create", Gate::Client(ClientGate::Elicitation)),
-    told("elicitation/complete", Side::Client, Gate::Client(ClientGate::ElicitationUrl)),
-    told("$/cancel_request", Side::Both, Gate::Open),
+    notification("elicitation/complete", Side::Client, Gate::Client(ClientGate::ElicitationUrl)),
+    notification("$/cancel_request", Side::Both, Gate::Open),
 ];
 
 const fn to_agent(name: &'static str, gate: Gate) -> Method {
@@ -90,7 +90,7 @@ const fn to_client(name: &'static str, gate: Gate) -> Method {
     Method { name, to: Side::Client, kind: Kind::Request, gate }
 }
 
-const fn told(name: &'static str, to: Side, gate: Gate) -> Method {
+const fn notification(name: &'static str, to: Side, gate: Gate) -> Method {
     Method { name, to, kind: Kind::Notification, gate }
 }
 

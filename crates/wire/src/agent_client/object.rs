@@ -34,7 +34,7 @@ macro_rules! object {
     (@mode $default:ident) => { $default };
     (@mode $default:ident $mode:ident) => { $mode };
     (@optional $o:ident $ow:literal $at:ident $unknown:ident) => { lenient($o, &$at.key($ow)) };
-    (@optional $o:ident $ow:literal $at:ident $unknown:ident kept) => { kept($o, $at, $ow, &mut $unknown) };
+    (@optional $o:ident $ow:literal $at:ident $unknown:ident kept) => { optional_or_unknown($o, $at, $ow, &mut $unknown) };
     (@optional $o:ident $ow:literal $at:ident $unknown:ident $mode:ident) => { $mode($o, &$at.key($ow)) };
     () => {};
     ($(#[$attr:meta])* pub struct $name:ident; $($rest:tt)*) => {

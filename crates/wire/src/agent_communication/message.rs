@@ -2,7 +2,7 @@ use super::metadata::json_object;
 use super::object::object;
 use super::part::check;
 use super::time::when;
-use super::{Json, MessagePart, Role, When};
+use super::{Json, MessagePart, OptionalTime, Role};
 use crate::json::member::{defaulted, required};
 use crate::json::{Path, Rules, Style, Violation, scan};
 
@@ -13,11 +13,11 @@ object! {
         role: Role = stated_role;
         /// In the order in which they are shown; may be empty.
         parts: Vec<MessagePart> = required;
-        #[serde(skip_serializing_if = "When::is_absent")]
-        created_at: When = when;
+        #[serde(skip_serializing_if = "OptionalTime::is_absent")]
+        created_at: OptionalTime = when;
         /// `null` while the message grows.
-        #[serde(skip_serializing_if = "When::is_absent")]
-        completed_at: When = when;
+        #[serde(skip_serializing_if = "OptionalTime::is_absent")]
+        completed_at: OptionalTime = when;
         /// The message's id, a Trilogue extension. Other implementations ignore it, like every unknown member of a message.
         #[serde(skip_serializing_if = "Option::is_none")]
         extension as "x_trilogue": Option<Json> = json_object;

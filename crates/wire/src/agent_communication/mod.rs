@@ -43,7 +43,7 @@ pub use request::{AwaitRequest, AwaitResume, RunCreateRequest, RunResumeRequest}
 pub use role::Role;
 pub use run::{Run, RunMode, RunStatus};
 pub use session::Session;
-pub use time::When;
+pub use time::OptionalTime;
 
 use serde::{Deserialize, Deserializer, de};
 

@@ -87,7 +87,7 @@ macro_rules! object {
                 } else member => unknown.push((member.key, member.value)));
                 let read = Self {
                     $( $member: $mode($member, &at.key(object!(@key $member $($key)?)))?, )*
-                    $( $kept: $crate::json::member::kept($kept, at, stringify!($kept), &mut unknown)?, )*
+                    $( $kept: $crate::json::member::optional_or_unknown($kept, at, stringify!($kept), &mut unknown)?, )*
                     $( $flag: false, )*
                     extra: $crate::json::object::unknown(unknown, at)?,
                 };

@@ -17,7 +17,7 @@ pub enum Role {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a role is \"user\", \"agent\" or \"agent/NAME\" with letters, digits, _ and - in NAME")]
-pub struct NotARole;
+pub struct InvalidRole;
 
 // === impl Role ===
 
@@ -29,7 +29,7 @@ impl Role {
     }
 
     pub(super) fn parse_at(text: &str, at: &Path<'_>) -> Result<Self, Violation> {
-        text.parse().map_err(|NotARole| {
+        text.parse().map_err(|InvalidRole| {
             at.violation(format!(
                 "must be \"user\", \"agent\" or \"agent/NAME\" with letters, digits, _ and - in NAME, not {}",
                 quoted(text)
@@ -45,9 +45,9 @@ impl Read for Role {
 }
 
 impl FromStr for Role {
-    type Err = NotARole;
+    type Err = InvalidRole;
 
-    fn from_str(text: &str) -> Result<Self, NotARole> {
+    fn from_str(text: &str) -> Result<Self, InvalidRole> {
         match text {
             "user" => Ok(Self::User),
             "agent" => Ok(Self::Agent),
@@ -55,7 +55,7 @@ impl FromStr for Role {
                 .strip_prefix("agent/")
                 .filter(|name| Self::is_name(name))
                 .map(|name| Self::Named(name.to_owned()))
-                .ok_or(NotARole),
+                .ok_or(InvalidRole),
         }
     }
 }

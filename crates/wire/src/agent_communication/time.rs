@@ -11,7 +11,7 @@ const FORMS: &str = "a time like 2026-01-31T12:00:00Z, or a unix time";
 
 /// A moment as a sender states it. The receiver may fill in an absent one, but not `null`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum When {
+pub enum OptionalTime {
     /// The field was absent, and is not written.
     #[default]
     Absent,
@@ -58,9 +58,9 @@ pub(super) fn short_or_null<S: Serializer>(time: &Option<Time>, to: S) -> Result
     }
 }
 
-// === impl When ===
+// === impl OptionalTime ===
 
-impl When {
+impl OptionalTime {
     pub const fn time(self) -> Option<Time> {
         match self {
             Self::At(time) => Some(time),
@@ -83,27 +83,27 @@ impl When {
 }
 
 /// Reads a member of this type.
-pub(super) fn when(json: Option<&str>, at: &Path<'_>) -> Result<When, Violation> {
+pub(super) fn when(json: Option<&str>, at: &Path<'_>) -> Result<OptionalTime, Violation> {
     match json {
-        None => Ok(When::Absent),
-        Some("null") => Ok(When::Null),
-        Some(json) => Time::read(json, at).map(When::At),
+        None => Ok(OptionalTime::Absent),
+        Some("null") => Ok(OptionalTime::Null),
+        Some(json) => Time::read(json, at).map(OptionalTime::At),
     }
 }
 
-impl From<Option<Time>> for When {
+impl From<Option<Time>> for OptionalTime {
     fn from(time: Option<Time>) -> Self {
         time.map_or(Self::Null, Self::At)
     }
 }
 
-impl From<Time> for When {
+impl From<Time> for OptionalTime {
     fn from(time: Time) -> Self {
         Self::At(time)
     }
 }
 
-impl Serialize for When {
+impl Serialize for OptionalTime {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         short_or_null(&self.time(), to)
     }

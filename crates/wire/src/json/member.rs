@@ -48,7 +48,7 @@ pub(crate) fn defaulted<T: Read + Default>(
 }
 
 /// Reads like [`optional`], but keeps a peer's invalid value among the unknown members.
-pub(crate) fn kept<'j, T: Read + Default>(
+pub(crate) fn optional_or_unknown<'j, T: Read + Default>(
     json: Option<&'j str>,
     object: &Path<'_>,
     name: &'static str,

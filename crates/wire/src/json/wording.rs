@@ -9,7 +9,7 @@ pub(super) fn plain(message: &str) -> String {
     if let Some(rest) = kinds.iter().find_map(|kind| message.strip_prefix(kind))
         && let Some((found, expected)) = rest.rsplit_once(", expected ")
     {
-        return format!("must be {}, not {}", wanted(expected), sent(found));
+        return format!("must be {}, not {}", describe_expected(expected), describe_found(found));
     }
     if let Some(rest) = message.strip_prefix("unknown variant `")
         && let Some((found, expected)) = rest.rsplit_once("`, expected ")
@@ -34,7 +34,7 @@ pub(super) fn plain(message: &str) -> String {
     }
 }
 
-fn wanted(expected: &str) -> &str {
+fn describe_expected(expected: &str) -> &str {
     match expected {
         "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",
         "f32" | "f64" => "a number",
@@ -47,7 +47,7 @@ fn wanted(expected: &str) -> &str {
     }
 }
 
-fn sent(found: &str) -> String {
+fn describe_found(found: &str) -> String {
     let quoted = |kind: &str| found.strip_prefix(kind)?.strip_prefix('`')?.strip_suffix('`');
     if let Some(number) = quoted("integer ").or_else(|| quoted("floating point ")) {
         return format!("the number {}", cut(number));

@@ -123,7 +123,7 @@ fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
             });
         }
         None => Reason::BadMethod,
-        Some(method) => return called(envelope, method),
+        Some(method) => return request_or_notification(envelope, method),
     };
     Err(Invalid::nameless(reason))
 }
@@ -134,7 +134,10 @@ fn unclear<'a>(envelope: &Envelope<'a>, reason: Reason) -> Invalid<'a> {
     Invalid { reason, about: id.map_or(About::Nothing, About::Unclear) }
 }
 
-fn called<'a>(envelope: &Envelope<'a>, method: Cow<'a, str>) -> Result<Incoming<'a>, Invalid<'a>> {
+fn request_or_notification<'a>(
+    envelope: &Envelope<'a>,
+    method: Cow<'a, str>,
+) -> Result<Incoming<'a>, Invalid<'a>> {
     let id = match envelope.id {
         Some(raw) => Some(Id::of(raw.get()).ok_or(Invalid::nameless(Reason::BadId))?),
         None => None,

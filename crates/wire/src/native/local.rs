@@ -1,6 +1,6 @@
 //! The protocol of the server's local socket: the handshake, and the control lines between messages.
 //!
-//! A program connects to the server's socket, sends one [`Hello`] as a line and gets one [`Welcome`]. Then both sides speak the
+//! A program connects to the server's socket, sends one [`Hello`] as a line and gets one [`HelloReply`]. Then both sides speak the
 //! Agent Client Protocol, one message a line. If the hello requests numbers, the server writes a [`Control`] line after every batch of
 //! messages. Messages without a control line after them may arrive again on the next connection and must not be passed on.
 
@@ -28,7 +28,7 @@ pub struct Hello {
     pub trilogue: u32,
     /// The requested agent.
     #[serde(flatten)]
-    pub wish: Wish,
+    pub target: AgentTarget,
     /// Whether the client requests control lines.
     #[serde(default)]
     pub numbered: bool,
@@ -40,7 +40,7 @@ pub struct Hello {
 /// The requested agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wish {
+pub enum AgentTarget {
     /// An agent of the server.
     Attach(Attach),
     /// A command that is an agent. The server adds it to its agents.
@@ -87,17 +87,17 @@ pub struct WrapCommand {
 /// The response to the first line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Welcome {
+pub enum HelloReply {
     /// The connection is open; messages follow.
-    Open(Opened),
+    Open(HelloAccepted),
     /// The connection is refused and ends.
-    Refused(Refused),
+    Refused(HelloRejected),
 }
 
 record! {
     /// The response of an open connection.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-    pub struct Opened {
+    pub struct HelloAccepted {
         /// [`VERSION`].
         trilogue: u32,
         /// The agent's name on the server.
@@ -115,7 +115,7 @@ record! {
 
 /// The response of a refused connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Refused {
+pub struct HelloRejected {
     /// [`VERSION`].
     pub trilogue: u32,
     /// The reason.
@@ -189,21 +189,21 @@ pub struct AttachParams {
 // === impl Hello ===
 
 impl Hello {
-    pub const fn new(wish: Wish, numbered: bool) -> Self {
-        Self { trilogue: VERSION, wish, numbered, client: None }
+    pub const fn new(wish: AgentTarget, numbered: bool) -> Self {
+        Self { trilogue: VERSION, target: wish, numbered, client: None }
     }
 }
 
-// === impl Welcome ===
+// === impl HelloReply ===
 
-impl Welcome {
-    pub fn refused(problem: &Problem) -> Self {
+impl HelloReply {
+    pub fn from_problem(problem: &Problem) -> Self {
         let error = LocalError {
             code: problem.code.clone(),
             message: problem.detail.clone(),
             hint: problem.hint.clone(),
         };
-        Self::Refused(Refused { trilogue: VERSION, error })
+        Self::Refused(HelloRejected { trilogue: VERSION, error })
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
         let attach = r#"{"trilogue":1,"attach":{"agent":"echo"},"numbered":true}"#;
         let hello: Hello = serde_json::from_str(attach).unwrap();
         let wish = |cwd: Option<&str>| {
-            Wish::Attach(Attach { agent: "echo".to_owned(), cwd: cwd.map(str::to_owned) })
+            AgentTarget::Attach(Attach { agent: "echo".to_owned(), cwd: cwd.map(str::to_owned) })
         };
         assert_eq!(hello, Hello::new(wish(None), true));
         assert_eq!(serde_json::to_string(&hello).unwrap(), attach);
@@ -301,13 +301,13 @@ mod tests {
         assert_eq!(serde_json::to_string(&hello).unwrap(), there);
         let wrap = r#"{"trilogue":1,"wrap":{"command":["x","--acp"],"cwd":"/w","env":{"K":"V"}}}"#;
         let hello: Hello = serde_json::from_str(wrap).unwrap();
-        let Wish::Wrap(command) = hello.wish else { panic!("{hello:?}") };
+        let AgentTarget::Wrap(command) = hello.target else { panic!("{hello:?}") };
         assert_eq!((command.name, command.command.len(), hello.numbered), (None, 2, false));
         for bad in ["{}", r#"{"trilogue":1}"#, r#"{"attach":{"agent":"x"}}"#, "[]"] {
             assert!(serde_json::from_str::<Hello>(bad).is_err(), "{bad}");
         }
         let refused = r#"{"trilogue":1,"error":{"code":"agent_not_found","message":"no"}}"#;
-        let Ok(Welcome::Refused(refused)) = serde_json::from_str(refused) else {
+        let Ok(HelloReply::Refused(refused)) = serde_json::from_str(refused) else {
             panic!("{refused}")
         };
         assert_eq!(refused.error.code, "agent_not_found");

@@ -6,17 +6,17 @@ use trilogue_wire::agent_client::*;
 use trilogue_wire::jsonrpc::Payload;
 
 /// Parses a text and writes the value again.
-fn understood<T: Read + Payload>(value: &Value) -> Result<Value, String> {
+fn read_and_write<T: Read + Payload>(value: &Value) -> Result<Value, String> {
     let read = read::<T>(value.to_string().as_bytes(), Rules::Lenient);
     read.map(|read| serde_json::to_value(read).unwrap()).map_err(|violation| violation.to_string())
 }
 
-fn becomes<T: Read + Payload>(from: &Value, to: Value) {
-    assert_eq!(understood::<T>(from), Ok(to), "{from}");
+fn assert_becomes<T: Read + Payload>(from: &Value, to: Value) {
+    assert_eq!(read_and_write::<T>(from), Ok(to), "{from}");
 }
 
-fn refused<T: Read + Payload>(from: &Value, why: &str) {
-    assert_eq!(understood::<T>(from), Err(why.to_owned()), "{from}");
+fn assert_refused<T: Read + Payload>(from: &Value, why: &str) {
+    assert_eq!(read_and_write::<T>(from), Err(why.to_owned()), "{from}");
 }
 
 fn raw(json: &str) -> Box<RawValue> {
@@ -26,37 +26,37 @@ fn raw(json: &str) -> Box<RawValue> {
 #[test]
 fn what_may_be_absent_and_does_not_fit_counts_as_absent() {
     for odd in [json!("x"), json!(7), json!(null), json!([1])] {
-        becomes::<ContentBlock>(
+        assert_becomes::<ContentBlock>(
             &json!({ "type": "text", "text": "a", "_meta": odd }),
             json!({ "type": "text", "text": "a" }),
         );
-        becomes::<InitializeRequest>(
+        assert_becomes::<InitializeRequest>(
             &json!({ "protocolVersion": 1, "clientCapabilities": odd, "clientInfo": odd }),
             json!({ "protocolVersion": 1 }),
         );
-        becomes::<InitializeResponse>(
+        assert_becomes::<InitializeResponse>(
             &json!({ "protocolVersion": 1, "agentCapabilities": odd, "authMethods": odd, "agentInfo": odd }),
             json!({ "protocolVersion": 1 }),
         );
-        becomes::<NewSessionResponse>(
+        assert_becomes::<NewSessionResponse>(
             &json!({ "sessionId": "s", "modes": odd, "configOptions": if odd.is_array() { json!("x") } else { odd.clone() } }),
             json!({ "sessionId": "s" }),
         );
         let id = if odd.is_string() { json!(null) } else { odd.clone() };
-        becomes::<SessionUpdate>(
+        assert_becomes::<SessionUpdate>(
             &json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "a" }, "messageId": id }),
             json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "a" } }),
         );
-        becomes::<SessionUpdate>(
+        assert_becomes::<SessionUpdate>(
             &json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "kind": odd, "status": odd, "locations": odd, "content": odd }),
             json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t" }),
         );
-        becomes::<PromptResponse>(
+        assert_becomes::<PromptResponse>(
             &json!({ "stopReason": "end_turn", "userMessageId": if odd.is_string() { json!({}) } else { odd } }),
             json!({ "stopReason": "end_turn" }),
         );
     }
-    becomes::<AgentCapabilities>(
+    assert_becomes::<AgentCapabilities>(
         &json!({ "loadSession": "true", "sessionCapabilities": { "list": true, "close": {}, "resume": null } }),
         json!({ "sessionCapabilities": { "close": {} } }),
     );
@@ -84,12 +84,12 @@ fn optional_members_of_content_that_do_not_fit_are_kept_as_they_came_and_strict_
         (link("annotations", json!({ "lastModified": 7 })), "/annotations/lastModified"),
         (json!({ "type": "image", "data": "AAAA", "mimeType": "image/png", "uri": 7 }), "/uri"),
     ] {
-        becomes::<ContentBlock>(&block, block.clone());
+        assert_becomes::<ContentBlock>(&block, block.clone());
         let strict = read::<ContentBlock>(block.to_string().as_bytes(), Rules::Strict).unwrap_err();
         assert_eq!(strict.path, path, "{block}: {strict}");
     }
     let absent = json!({ "type": "resource_link", "uri": "file:///a", "name": "a" });
-    becomes::<ContentBlock>(&link("annotations", json!(null)), absent);
+    assert_becomes::<ContentBlock>(&link("annotations", json!(null)), absent);
     // An unknown audience hides nothing.
     let robot = json!({ "audience": ["robot"] }).to_string();
     let annotations: Annotations = read(robot.as_bytes(), Rules::Lenient).unwrap();
@@ -98,7 +98,7 @@ fn optional_members_of_content_that_do_not_fit_are_kept_as_they_came_and_strict_
 
 #[test]
 fn items_that_do_not_fit_are_left_out_where_the_schema_says_so() {
-    becomes::<SessionUpdate>(
+    assert_becomes::<SessionUpdate>(
         &json!({ "sessionUpdate": "plan", "entries": [
             { "content": "a", "priority": "high", "status": "pending" },
             { "content": "b", "priority": "urgent", "status": "pending" },
@@ -106,86 +106,95 @@ fn items_that_do_not_fit_are_left_out_where_the_schema_says_so() {
         ] }),
         json!({ "sessionUpdate": "plan", "entries": [{ "content": "a", "priority": "high", "status": "pending" }] }),
     );
-    becomes::<SessionUpdate>(
+    assert_becomes::<SessionUpdate>(
         &json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "locations": [7, { "path": "/a", "line": -1 }],
             "content": [{ "type": "text", "text": "bare" }, { "type": "diff", "path": "/a" }, "x", { "type": "terminal", "terminalId": "t" }] }),
         // An unknown kind is kept; an invalid value of a known kind is not.
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "locations": [{ "path": "/a" }],
             "content": [{ "type": "text", "text": "bare" }, { "type": "terminal", "terminalId": "t" }] }),
     );
-    becomes::<SessionModeState>(
+    assert_becomes::<SessionModeState>(
         &json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }, { "id": "b" }] }),
         json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] }),
     );
-    becomes::<InitializeResponse>(
+    assert_becomes::<InitializeResponse>(
         &json!({ "protocolVersion": 1, "authMethods": [{ "id": "a", "name": "A" }, { "id": "b" }, { "type": "terminal", "id": "t", "name": "T", "args": [1] }] }),
         json!({ "protocolVersion": 1, "authMethods": [{ "id": "a", "name": "A" }] }),
     );
     for none in [json!(null), json!({}), json!([7])] {
-        becomes::<ListSessionsResponse>(&json!({ "sessions": none }), json!({ "sessions": [] }));
+        assert_becomes::<ListSessionsResponse>(
+            &json!({ "sessions": none }),
+            json!({ "sessions": [] }),
+        );
     }
-    refused::<ListSessionsResponse>(&json!({}), "/sessions is missing");
+    assert_refused::<ListSessionsResponse>(&json!({}), "/sessions is missing");
 }
 
 #[test]
 fn everything_else_is_strict_and_says_where() {
     let prompt = |prompt: Value| json!({ "sessionId": "s", "prompt": prompt });
-    refused::<PromptRequest>(&json!({ "prompt": [] }), "/sessionId is missing");
-    refused::<PromptRequest>(&prompt(json!(null)), "/prompt must be an array, not null");
-    refused::<PromptRequest>(&prompt(json!([{ "type": "text" }])), "/prompt/0/text is missing");
-    refused::<PromptRequest>(&prompt(json!([{ "text": "a" }])), "/prompt/0/type is missing");
-    refused::<PromptRequest>(
+    assert_refused::<PromptRequest>(&json!({ "prompt": [] }), "/sessionId is missing");
+    assert_refused::<PromptRequest>(&prompt(json!(null)), "/prompt must be an array, not null");
+    assert_refused::<PromptRequest>(
+        &prompt(json!([{ "type": "text" }])),
+        "/prompt/0/text is missing",
+    );
+    assert_refused::<PromptRequest>(&prompt(json!([{ "text": "a" }])), "/prompt/0/type is missing");
+    assert_refused::<PromptRequest>(
         &prompt(json!([{ "type": 7 }])),
         "/prompt/0/type must be a string, not a number",
     );
-    refused::<PromptRequest>(&prompt(json!(["a"])), "/prompt/0 must be an object, not a string");
-    refused::<PromptRequest>(
+    assert_refused::<PromptRequest>(
+        &prompt(json!(["a"])),
+        "/prompt/0 must be an object, not a string",
+    );
+    assert_refused::<PromptRequest>(
         &prompt(json!([{ "type": "resource", "resource": { "uri": "a", "text": null } }])),
         "/prompt/0/resource must have a string text or blob",
     );
-    becomes::<PromptRequest>(&prompt(json!([])), prompt(json!([])));
-    refused::<PromptRequest>(
+    assert_becomes::<PromptRequest>(&prompt(json!([])), prompt(json!([])));
+    assert_refused::<PromptRequest>(
         &json!({ "sessionId": "s", "prompt": [], "messageId": 7 }),
         "/messageId must be a string, not a number",
     );
     let permission = json!({ "sessionId": "s", "toolCall": { "toolCallId": "c" }, "options": [{ "optionId": "a", "name": "A", "kind": "maybe" }] });
-    refused::<RequestPermissionRequest>(
+    assert_refused::<RequestPermissionRequest>(
         &permission,
         "/options/0/kind must be one of allow_once allow_always reject_once reject_always",
     );
-    refused::<SessionUpdate>(
+    assert_refused::<SessionUpdate>(
         &json!({ "sessionUpdate": "current_mode_update", "modeId": "a" }),
         "/currentModeId is missing",
     );
-    refused::<SessionUpdate>(
+    assert_refused::<SessionUpdate>(
         &json!({ "sessionUpdate": "tool_call", "toolCallId": "c" }),
         "/title is missing",
     );
-    refused::<SessionUpdate>(
+    assert_refused::<SessionUpdate>(
         &json!({ "sessionUpdate": "notice", "severity": "info", "title": "" }),
         "/title must not be empty",
     );
     for version in [json!("1"), json!(-1), json!(65536), json!(1.5), json!(null)] {
         assert!(
-            understood::<InitializeRequest>(&json!({ "protocolVersion": version })).is_err(),
+            read_and_write::<InitializeRequest>(&json!({ "protocolVersion": version })).is_err(),
             "{version}"
         );
     }
-    refused::<NewSessionRequest>(
+    assert_refused::<NewSessionRequest>(
         &json!({ "cwd": "/a", "mcpServers": [{ "name": "a", "command": "b", "args": [7], "env": [] }] }),
         "/mcpServers/0/args/0 must be a string, not a number",
     );
-    refused::<CreateElicitationRequest>(
+    assert_refused::<CreateElicitationRequest>(
         &json!({ "mode": "url", "message": "m", "elicitationId": "e", "url": "u" }),
         "the value must have a sessionId or a requestId",
     );
-    refused::<SetSessionConfigOptionRequest>(
+    assert_refused::<SetSessionConfigOptionRequest>(
         &json!({ "sessionId": "s", "configId": "c", "value": true }),
         "/type must be \"boolean\" where the value is one",
     );
     let long = "x".repeat(1000);
     let schema = json!({ "properties": { long: { "type": "string", "maxLength": "9" } } });
-    assert!(understood::<ElicitationSchema>(&schema).unwrap_err().len() < 200);
+    assert!(read_and_write::<ElicitationSchema>(&schema).unwrap_err().len() < 200);
 }
 
 #[test]
@@ -194,28 +203,31 @@ fn null_and_absence_are_the_same_except_where_null_clears() {
         json!({ "cwd": "/a" }),
         json!({ "cwd": "/a", "mcpServers": null, "additionalDirectories": null }),
     ] {
-        becomes::<NewSessionRequest>(&servers, json!({ "cwd": "/a", "mcpServers": [] }));
+        assert_becomes::<NewSessionRequest>(&servers, json!({ "cwd": "/a", "mcpServers": [] }));
     }
     let strict = read::<NewSessionRequest>(br#"{"cwd":"/a"}"#, Rules::Strict);
     assert_eq!(strict.unwrap_err().to_string(), "/mcpServers is missing");
     assert!(read::<NewSessionRequest>(br#"{"cwd":"/a","mcpServers":null}"#, Rules::Strict).is_ok());
-    becomes::<CreateTerminalRequest>(
+    assert_becomes::<CreateTerminalRequest>(
         &json!({ "sessionId": "s", "command": "ls", "args": null, "env": null, "cwd": null, "outputByteLimit": null }),
         json!({ "sessionId": "s", "command": "ls" }),
     );
-    becomes::<McpServer>(
+    assert_becomes::<McpServer>(
         &json!({ "type": "http", "name": "a", "url": "b", "headers": null }),
         json!({ "type": "http", "name": "a", "url": "b", "headers": [] }),
     );
     let info = |title: Value| json!({ "sessionUpdate": "session_info_update", "title": title });
-    becomes::<SessionUpdate>(&info(json!(null)), info(json!(null)));
-    becomes::<SessionUpdate>(&info(json!("T")), info(json!("T")));
-    becomes::<SessionUpdate>(&info(json!(7)), json!({ "sessionUpdate": "session_info_update" }));
-    becomes::<ToolCallUpdate>(
+    assert_becomes::<SessionUpdate>(&info(json!(null)), info(json!(null)));
+    assert_becomes::<SessionUpdate>(&info(json!("T")), info(json!("T")));
+    assert_becomes::<SessionUpdate>(
+        &info(json!(7)),
+        json!({ "sessionUpdate": "session_info_update" }),
+    );
+    assert_becomes::<ToolCallUpdate>(
         &json!({ "toolCallId": "c", "content": null, "title": null }),
         json!({ "toolCallId": "c" }),
     );
-    becomes::<ToolCallUpdate>(
+    assert_becomes::<ToolCallUpdate>(
         &json!({ "toolCallId": "c", "content": [] }),
         json!({ "toolCallId": "c", "content": [] }),
     );
@@ -299,7 +311,10 @@ fn variants_that_nobody_knows_are_kept_as_they_came() {
     same::<CreateElicitationRequest>("mode", odd);
     same::<CreateElicitationResponse>("action", odd);
     assert_eq!(StopReason::parse("error").as_str(), "error");
-    becomes::<PromptResponse>(&json!({ "stopReason": "error" }), json!({ "stopReason": "error" }));
+    assert_becomes::<PromptResponse>(
+        &json!({ "stopReason": "error" }),
+        json!({ "stopReason": "error" }),
+    );
     assert!(!StopReason::parse("error").is_known() && StopReason::EndTurn.is_known());
     let program = json!({ "type": "stdio", "name": "a", "command": "b", "args": [], "env": [] });
     assert!(matches!(read(program.to_string().as_bytes(), Rules::Strict), Ok(McpServer::Stdio(_))));
@@ -314,7 +329,7 @@ fn content_is_read_as_the_document_says() {
     assert!(
         matches!(&read_it.resource, ResourceContents::Text(text) if text.extra.get("blob").is_some())
     );
-    becomes::<EmbeddedResource>(
+    assert_becomes::<EmbeddedResource>(
         &json!({ "resource": { "uri": "a", "blob": "b", "text": 7 } }),
         json!({ "resource": { "uri": "a", "blob": "b", "text": 7 } }),
     );
@@ -323,7 +338,7 @@ fn content_is_read_as_the_document_says() {
         json!({ "type": "audio", "data": "a", "mimeType": "audio/wav" }),
         json!({ "type": "resource", "resource": { "uri": "a", "blob": "%" } }),
     ] {
-        becomes::<ContentBlock>(&block, block.clone());
+        assert_becomes::<ContentBlock>(&block, block.clone());
         let strict = read::<ContentBlock>(block.to_string().as_bytes(), Rules::Strict).unwrap_err();
         assert!(strict.message == "must be base64", "{strict}");
     }

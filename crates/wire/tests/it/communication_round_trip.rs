@@ -5,8 +5,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use trilogue_wire::agent_communication::{
     AwaitRequest, CitationMetadata, ContentEncoding, ErrorBody, ErrorCode, Event, Extra, Json,
-    Message, MessagePart, Metadata, Role, Rules, Run, RunCreateRequest, RunMode, RunStatus,
-    Session, Time, TrajectoryMetadata, Uuid, When, read, sse,
+    Message, MessagePart, Metadata, OptionalTime, Role, Rules, Run, RunCreateRequest, RunMode,
+    RunStatus, Session, Time, TrajectoryMetadata, Uuid, read, sse,
 };
 
 use crate::communication::written;
@@ -91,8 +91,12 @@ fn time() -> impl Strategy<Value = Time> {
     any::<i64>().prop_map(Time::from_micros)
 }
 
-fn when() -> impl Strategy<Value = When> {
-    prop_oneof![Just(When::Absent), Just(When::Null), time().prop_map(When::At)]
+fn when() -> impl Strategy<Value = OptionalTime> {
+    prop_oneof![
+        Just(OptionalTime::Absent),
+        Just(OptionalTime::Null),
+        time().prop_map(OptionalTime::At)
+    ]
 }
 
 fn message() -> impl Strategy<Value = Message> {

@@ -306,7 +306,7 @@ fn a_later_part_that_breaks_a_rule_is_named_by_its_place() {
 fn content_is_delivered_inline_by_url_or_as_base64() {
     let made = Message::user(vec![
         MessagePart::text("hello"),
-        MessagePart::json(&Json::parse(r#"{"a":1}"#).unwrap()).named("a.json"),
+        MessagePart::json(&Json::parse(r#"{"a":1}"#).unwrap()).with_name("a.json"),
         MessagePart::base64("image/png", b"\x89PNG"),
         MessagePart::url("application/pdf", "https://example.com/a.pdf"),
     ]);

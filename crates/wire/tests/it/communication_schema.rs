@@ -41,7 +41,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-fn keeps(document: &Value, name: &str, sample: impl serde::Serialize) -> Result<(), String> {
+fn check_schema(document: &Value, name: &str, sample: impl serde::Serialize) -> Result<(), String> {
     let sample = without_nulls(serde_json::to_value(sample).unwrap());
     schema(document, name).validate(&sample).map_err(|error| format!("{name}: {error} in {sample}"))
 }
@@ -69,7 +69,7 @@ fn message() -> Message {
             MessagePart { extra, ..MessagePart::text("hello") },
             MessagePart::text("cited").citation(cited),
             MessagePart::default().trajectory(step),
-            MessagePart::base64("image/png", b"png").named("a.png"),
+            MessagePart::base64("image/png", b"png").with_name("a.png"),
             MessagePart::url("application/pdf", "https://example.com/a.pdf"),
         ],
         created_at: time().into(),
@@ -130,37 +130,37 @@ fn events() -> Vec<Event> {
 #[test]
 fn what_we_write_keeps_the_published_schemas() {
     let Some(document) = published() else { return };
-    keeps(&document, "Message", message()).unwrap();
+    check_schema(&document, "Message", message()).unwrap();
     for part in message().parts {
-        keeps(&document, "MessagePart", part).unwrap();
+        check_schema(&document, "MessagePart", part).unwrap();
     }
     for status in RunStatus::ALL {
-        keeps(&document, "Run", run(status)).unwrap();
+        check_schema(&document, "Run", run(status)).unwrap();
     }
     for event in events() {
-        keeps(&document, "Event", event).unwrap();
+        check_schema(&document, "Event", event).unwrap();
     }
-    keeps(&document, "RunEventsListResponse", EventsList { events: events() }).unwrap();
-    keeps(&document, "AgentManifest", manifest()).unwrap();
-    keeps(&document, "AgentsListResponse", AgentsList { agents: vec![manifest()] }).unwrap();
+    check_schema(&document, "RunEventsListResponse", EventsList { events: events() }).unwrap();
+    check_schema(&document, "AgentManifest", manifest()).unwrap();
+    check_schema(&document, "AgentsListResponse", AgentsList { agents: vec![manifest()] }).unwrap();
     for code in [ErrorCode::ServerError, ErrorCode::InvalidInput, ErrorCode::NotFound] {
-        keeps(&document, "Error", ErrorBody::new(code, "x")).unwrap();
+        check_schema(&document, "Error", ErrorBody::new(code, "x")).unwrap();
     }
     let session = Session {
         id: Uuid::generate(),
         history: vec!["https://example.com/resources/1".to_owned()],
         state: Some("https://example.com/state".to_owned()),
     };
-    keeps(&document, "Session", &session).unwrap();
+    check_schema(&document, "Session", &session).unwrap();
     for mode in RunMode::ALL {
         let mut request = RunCreateRequest::new("echo", vec![message()], mode);
         request.session_id = Some(session.id);
         request.session = Some(session.clone());
         request.config = Some(Json::parse(r#"{"temperature":0.5}"#).unwrap());
-        keeps(&document, "RunCreateRequest", request).unwrap();
+        check_schema(&document, "RunCreateRequest", request).unwrap();
         let await_resume = AwaitResume { message: message() };
         let resume = RunResumeRequest { run_id: Some(Uuid::generate()), await_resume, mode };
-        keeps(&document, "RunResumeRequest", resume).unwrap();
+        check_schema(&document, "RunResumeRequest", resume).unwrap();
     }
 }
 
@@ -169,17 +169,25 @@ fn the_schemas_can_refuse() {
     let Some(document) = published() else { return };
     let mut both = MessagePart::text("x");
     both.content_url = Some("https://example.com/".to_owned());
-    assert!(keeps(&document, "MessagePart", both).is_err());
+    assert!(check_schema(&document, "MessagePart", both).is_err());
     assert!(
-        keeps(&document, "MessagePart", json!({"content_type": "a/b", "content_url": "no url"}))
-            .is_err()
+        check_schema(
+            &document,
+            "MessagePart",
+            json!({"content_type": "a/b", "content_url": "no url"})
+        )
+        .is_err()
     );
     assert!(
-        keeps(&document, "Message", json!({"role": "system", "parts": [{"content_type": "a/b"}]}))
-            .is_err()
+        check_schema(
+            &document,
+            "Message",
+            json!({"role": "system", "parts": [{"content_type": "a/b"}]})
+        )
+        .is_err()
     );
-    assert!(keeps(&document, "Run", json!({"run_id": "x"})).is_err());
-    assert!(keeps(&document, "Event", json!({"type": "run.paused"})).is_err());
+    assert!(check_schema(&document, "Run", json!({"run_id": "x"})).is_err());
+    assert!(check_schema(&document, "Event", json!({"type": "run.paused"})).is_err());
 }
 
 /// If official clients and servers differ from the document, we do the same as they do.
@@ -189,11 +197,11 @@ fn every_departure_from_the_document_is_known() {
     let Some(document) = published() else { return };
     let departs = |name: &str, sample: Value| {
         assert!(
-            keeps(&document, name, &sample).is_err(),
+            check_schema(&document, name, &sample).is_err(),
             "the document allows this now: {name} {sample}"
         );
     };
-    let kept = |name: &str, sample: Value| keeps(&document, name, &sample).unwrap();
+    let kept = |name: &str, sample: Value| check_schema(&document, name, &sample).unwrap();
 
     // Every field is written, with `null` for an absent value; the schemas allow no null.
     let nulls = serde_json::to_value(MessagePart::text("x")).unwrap();

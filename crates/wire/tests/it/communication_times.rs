@@ -1,11 +1,11 @@
 //! Times and ids in every form that is read, and in the one form that is written.
 
 use serde_json::{Value, json};
-use trilogue_wire::agent_communication::{Message, Rules, Run, Time, Uuid, When};
+use trilogue_wire::agent_communication::{Message, OptionalTime, Rules, Run, Time, Uuid};
 
 use crate::communication::read_value;
 
-fn created_at(value: &Value) -> Result<When, String> {
+fn created_at(value: &Value) -> Result<OptionalTime, String> {
     read_value::<Message>(&json!({"role": "user", "parts": [], "created_at": value}), Rules::Strict)
         .map(|message| message.created_at)
         .map_err(|violation| violation.to_string())
@@ -40,10 +40,10 @@ fn a_time_is_read_in_many_forms_and_written_in_one() {
         (json!("9999-12-30T21:59:59.999999Z"), "9999-12-30T21:59:59.999999Z"),
     ];
     for (given, shown) in rows {
-        let Ok(When::At(time)) = created_at(&given) else {
+        let Ok(OptionalTime::At(time)) = created_at(&given) else {
             panic!("{given}: {:?}", created_at(&given))
         };
-        assert_eq!(serde_json::to_value(When::At(time)).unwrap(), json!(shown), "{given}");
+        assert_eq!(serde_json::to_value(OptionalTime::At(time)).unwrap(), json!(shown), "{given}");
     }
 }
 
@@ -102,15 +102,19 @@ fn silence_and_null_are_not_the_same() {
     let now = Time::from_micros(5);
     let message: Message =
         read_value(&json!({"parts": [], "completed_at": null}), Rules::Lenient).unwrap();
-    assert_eq!((message.created_at, message.completed_at), (When::Absent, When::Null));
+    assert_eq!(
+        (message.created_at, message.completed_at),
+        (OptionalTime::Absent, OptionalTime::Null)
+    );
     assert_eq!((message.created_at.or(now), message.completed_at.or(now)), (Some(now), None));
-    assert_eq!(When::from(Some(now)).or(Time::from_micros(6)), Some(now));
-    assert_eq!(When::from(None), When::Null);
+    assert_eq!(OptionalTime::from(Some(now)).or(Time::from_micros(6)), Some(now));
+    assert_eq!(OptionalTime::from(None), OptionalTime::Null);
 }
 
 #[test]
 fn a_time_out_of_range_becomes_the_nearest() {
-    let written = |micros| serde_json::to_value(When::At(Time::from_micros(micros))).unwrap();
+    let written =
+        |micros| serde_json::to_value(OptionalTime::At(Time::from_micros(micros))).unwrap();
     assert_eq!(written(i64::MIN), "0001-01-01T00:00:00Z");
     assert_eq!(written(i64::MAX), "9999-12-30T22:00:00Z");
     for micros in [i64::MIN, i64::MAX, 0, -1] {

@@ -10,7 +10,7 @@ pub(crate) fn published(name: &str) -> Option<Value> {
 }
 
 /// Checks a value against one of the document's schemas, with the others at the paths of its references.
-pub(crate) fn keeps(document: &Value, name: &str, sample: &Value) -> Result<(), String> {
+pub(crate) fn check_schema(document: &Value, name: &str, sample: &Value) -> Result<(), String> {
     let root = json!({
         "$ref": format!("#/components/schemas/{name}"),
         "components": { "schemas": document["components"]["schemas"] },

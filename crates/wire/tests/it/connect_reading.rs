@@ -11,7 +11,7 @@ fn create(body: &str) -> Result<RunCreate, Violation> {
     decode(body.as_bytes())
 }
 
-fn refused(body: &str) -> (String, String) {
+fn refusal_of(body: &str) -> (String, String) {
     let violation = create(body).unwrap_err();
     assert!(!violation.is_malformed(), "{violation}");
     (violation.path, violation.message)
@@ -47,13 +47,13 @@ fn a_member_that_is_null_counts_as_absent() {
 #[test]
 fn unknown_members_are_ignored_and_unknown_words_name_their_place() {
     assert_eq!(create(r#"{"assistant_id":"x","streaming":true}"#), Ok(RunCreate::default()));
-    let (path, message) = refused(r#"{"multitask_strategy":"foo"}"#);
+    let (path, message) = refusal_of(r#"{"multitask_strategy":"foo"}"#);
     assert_eq!(path, "/multitask_strategy");
     assert!(message.contains("foo") && message.contains("enqueue"), "{message}");
-    let (path, message) = refused(r#"{"stream_mode":["values","foo"]}"#);
+    let (path, message) = refusal_of(r#"{"stream_mode":["values","foo"]}"#);
     assert_eq!(path, "/stream_mode/1");
     assert!(message.contains("foo") && message.contains("custom"), "{message}");
-    assert_eq!(refused(r#"{"callback":{"url":"x","events":["foo"]}}"#).0, "/callback/events/0");
+    assert_eq!(refusal_of(r#"{"callback":{"url":"x","events":["foo"]}}"#).0, "/callback/events/0");
     let status: Violation = decode::<RunSearchRequest>(br#"{"status":"running"}"#).unwrap_err();
     assert_eq!(status.path, "/status");
 }
@@ -71,7 +71,7 @@ fn wrong_types_name_their_place_and_texts_that_are_no_json_say_so() {
         (r#"{"stream_mode":5}"#, "/stream_mode"),
         (r#"{"callback":{"events":[]}}"#, "/callback"),
     ] {
-        assert_eq!(refused(body).0, place, "{body}");
+        assert_eq!(refusal_of(body).0, place, "{body}");
     }
     for body in ["", "{", "{} x", "nul", "{\"input\":{]}"] {
         assert!(create(body).unwrap_err().is_malformed(), "{body}");
@@ -224,7 +224,7 @@ fn refusals_are_worded_for_those_who_send_json() {
     ];
     for (body, path, message) in cases {
         let body_start: String = body.chars().take(80).collect();
-        assert_eq!(refused(body), (path.to_owned(), message.to_owned()), "{body_start}");
+        assert_eq!(refusal_of(body), (path.to_owned(), message.to_owned()), "{body_start}");
     }
 }
 

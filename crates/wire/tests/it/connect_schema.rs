@@ -10,7 +10,7 @@ use trilogue_wire::agent_connect::{
     ThreadCheckpoint, ThreadPatch, ThreadState, ThreadStatus, Time, ValuesUpdate, decode, sse,
 };
 
-use crate::connect::{keeps, published};
+use crate::connect::{check_schema, published};
 
 const ID: &str = "3f1e2549-5799-4321-91ae-2a4881d55526";
 
@@ -56,7 +56,7 @@ fn run(status: RunStatus) -> Run {
     }
 }
 
-fn asked() -> RunInterrupt {
+fn run_interrupt() -> RunInterrupt {
     RunInterrupt {
         interrupt: text(r#"{"approval":{"question":"?"}}"#),
         interrupt_type: Some("approval".to_owned()),
@@ -66,7 +66,7 @@ fn asked() -> RunInterrupt {
     }
 }
 
-fn failed() -> RunError {
+fn run_error() -> RunError {
     RunError {
         run_id: ID.to_owned(),
         errcode: 1,
@@ -87,8 +87,8 @@ fn outputs() -> Vec<RunOutput> {
         result("5.5"),
         result("[1]"),
         RunOutput::Result(RunResult::default()),
-        RunOutput::Interrupt(asked()),
-        RunOutput::Error(failed()),
+        RunOutput::Interrupt(run_interrupt()),
+        RunOutput::Error(run_error()),
     ]
 }
 
@@ -114,9 +114,9 @@ fn payloads() -> Vec<StreamPayload> {
         StreamPayload::Interrupt(InterruptUpdate {
             run_id: ID.to_owned(),
             status: RunStatus::Interrupted,
-            asked: asked(),
+            asked: run_interrupt(),
         }),
-        StreamPayload::Error(ErrorUpdate { status: RunStatus::Timeout, error: failed() }),
+        StreamPayload::Error(ErrorUpdate { status: RunStatus::Timeout, error: run_error() }),
     ]
 }
 
@@ -125,11 +125,11 @@ fn runs_and_what_comes_of_them_keep_the_published_schemas() {
     let Some(document) = published("openapi-0.2.3.json") else { return };
     for status in RunStatus::ALL {
         let shown = serde_json::to_value(run(status)).unwrap();
-        keeps(&document, "RunStateless", &shown).unwrap();
-        keeps(&document, "RunStateful", &shown).unwrap();
+        check_schema(&document, "RunStateless", &shown).unwrap();
+        check_schema(&document, "RunStateful", &shown).unwrap();
     }
     for output in outputs() {
-        keeps(&document, "RunOutput", &serde_json::to_value(&output).unwrap()).unwrap();
+        check_schema(&document, "RunOutput", &serde_json::to_value(&output).unwrap()).unwrap();
         let waited = RunWaitResponse {
             run: Some(run(RunStatus::Success)),
             output: Some(output),
@@ -141,12 +141,12 @@ fn runs_and_what_comes_of_them_keep_the_published_schemas() {
             description: Some("it failed".to_owned()),
         };
         let shown = serde_json::to_value(&waited).unwrap();
-        keeps(&document, "RunWaitResponseStateless", &shown).unwrap();
-        keeps(&document, "RunWaitResponseStateful", &shown).unwrap();
+        check_schema(&document, "RunWaitResponseStateless", &shown).unwrap();
+        check_schema(&document, "RunWaitResponseStateful", &shown).unwrap();
     }
     for data in payloads() {
         let event = RunOutputStream { id: "1".to_owned(), event: sse::EVENT.to_owned(), data };
-        keeps(&document, "RunOutputStream", &serde_json::to_value(&event).unwrap()).unwrap();
+        check_schema(&document, "RunOutputStream", &serde_json::to_value(&event).unwrap()).unwrap();
     }
 }
 
@@ -166,7 +166,7 @@ fn agents_and_threads_keep_the_published_schemas() {
         },
         id: Some(ID.to_owned()),
     };
-    keeps(&document, "Agent", &serde_json::to_value(agent).unwrap()).unwrap();
+    check_schema(&document, "Agent", &serde_json::to_value(agent).unwrap()).unwrap();
     let thread = Thread {
         thread_id: "abc".to_owned(),
         created_at: Time::from_micros(0),
@@ -176,14 +176,14 @@ fn agents_and_threads_keep_the_published_schemas() {
         values: Some(text(r#"{"messages":[]}"#)),
         messages: Some(vec![message()]),
     };
-    keeps(&document, "Thread", &serde_json::to_value(thread).unwrap()).unwrap();
+    check_schema(&document, "Thread", &serde_json::to_value(thread).unwrap()).unwrap();
     let state = ThreadState {
         checkpoint: ThreadCheckpoint { checkpoint_id: ID.to_owned() },
         values: text("[1]"),
         messages: None,
         metadata: Some(object(r#"{"source":"loop"}"#)),
     };
-    keeps(&document, "ThreadState", &serde_json::to_value(state).unwrap()).unwrap();
+    check_schema(&document, "ThreadState", &serde_json::to_value(state).unwrap()).unwrap();
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn what_a_client_sends_keeps_the_published_schemas_and_comes_back_the_same() {
         let request: RunCreate = decode(body.to_string().as_bytes()).unwrap();
         let written = serde_json::to_value(&request).unwrap();
         assert_eq!(written, body);
-        keeps(&document, "RunCreateStateful", &written).unwrap();
-        keeps(&document, "RunCreateStateless", &written).unwrap();
+        check_schema(&document, "RunCreateStateful", &written).unwrap();
+        check_schema(&document, "RunCreateStateless", &written).unwrap();
     }
     let patch = json!({
         "checkpoint": { "checkpoint_id": ID },
@@ -219,7 +219,7 @@ fn what_a_client_sends_keeps_the_published_schemas_and_comes_back_the_same() {
     let request: ThreadPatch = decode(patch.to_string().as_bytes()).unwrap();
     let written = serde_json::to_value(&request).unwrap();
     assert_eq!(written, patch);
-    keeps(&document, "ThreadPatch", &written).unwrap();
+    check_schema(&document, "ThreadPatch", &written).unwrap();
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn the_published_descriptor_reads_keeps_the_rules_and_is_written_the_same() {
     assert_eq!(descriptor.check(), []);
     let written: Value = serde_json::to_value(&descriptor).unwrap();
     assert_eq!(written, published);
-    keeps(&document, "AgentACPDescriptor", &written).unwrap();
+    check_schema(&document, "AgentACPDescriptor", &written).unwrap();
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl SessionOpener {
         // If the thread was erased meanwhile, the erasure may not have seen this session.
         let opener = Arc::clone(self);
         tokio::spawn(async move {
-            if matches!(thread.is_there().await, Ok(false)) {
+            if matches!(thread.exists().await, Ok(false)) {
                 opener.forget(&thread).await;
             }
         });

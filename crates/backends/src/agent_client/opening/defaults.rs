@@ -22,14 +22,15 @@ pub(super) async fn set_defaults(
             .iter()
             .find_map(|mode| setting(&now, MODE, &Value::from(mode.as_str()), &[]).ok());
         let missing = || format!("it offers no mode '{}'", defaults.mode.join("' or '"));
-        let Some(mode) = offered else { return Err(refused(session, &missing())) };
+        let Some(mode) = offered else { return Err(defaults_refusal(session, &missing())) };
         if let Some(mode) = mode {
             mode.apply(session).await?;
         }
     }
     for (name, value) in &defaults.options {
         let now = session.modes().current().to_value();
-        let option = setting(&now, name, value, &[]).map_err(|why| refused(session, &why))?;
+        let option =
+            setting(&now, name, value, &[]).map_err(|why| defaults_refusal(session, &why))?;
         if let Some(option) = option {
             option.apply(session).await?;
         }
@@ -37,7 +38,7 @@ pub(super) async fn set_defaults(
     Ok(())
 }
 
-fn refused(session: &Session, why: &str) -> AgentFailure {
+fn defaults_refusal(session: &Session, why: &str) -> AgentFailure {
     let agent = session.process().agent();
     let message = format!("the agent '{agent}' cannot be set as its settings want: {why}");
     let has = settings_of(&session.modes().current().to_value());

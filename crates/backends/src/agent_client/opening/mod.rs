@@ -110,7 +110,7 @@ impl SessionOpener {
             _ => params::unowned_cwd(&launch),
         };
         let principal = PrincipalKey::of_client(client);
-        self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
+        self.pool.lease_unowned(ProcessSpec { launch, principal, profile, cwd }).await
     }
 
     /// Starts a process for this principal that belongs to no thread, so that its greeting is known.
@@ -118,7 +118,7 @@ impl SessionOpener {
         let launch = self.launch();
         let profile = Profile::of(&launch, None);
         let (principal, cwd) = (PrincipalKey::of_principal(by), params::unowned_cwd(&launch));
-        self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
+        self.pool.lease_unowned(ProcessSpec { launch, principal, profile, cwd }).await
     }
 
     /// The session of the thread's binding, if it is open, and if it either has its client's params or cannot be reopened now.
@@ -166,9 +166,9 @@ impl SessionOpener {
         let launch = Arc::clone(&start.launch);
         let session = match self.begin_in(start, requester, remembered).await {
             Ok(session) => session,
-            Err(failure) => return Err(process.diagnosed(failure, position).await),
+            Err(failure) => return Err(process.diagnose(failure, position).await),
         };
-        self.authentication.session_opened();
+        self.authentication.record_opened_session();
         defaults::set_defaults(&launch.session, &session).await?;
         if is_another {
             settings::restore(thread, &session).await?;
@@ -213,7 +213,7 @@ impl SessionOpener {
             Err(failure) if failure.is_authentication_required() => {
                 match self.authenticate(requester, &process, failure, remembered).await {
                     Ok(()) => start.clone().reopen(remote).await,
-                    Err(failure) => return Err(process.diagnosed(failure, position).await),
+                    Err(failure) => return Err(process.diagnose(failure, position).await),
                 }
             }
             reopened => reopened,
@@ -222,7 +222,7 @@ impl SessionOpener {
         drop(start);
         match reopened {
             Ok(session) => {
-                self.authentication.session_opened();
+                self.authentication.record_opened_session();
                 defaults::set_defaults(&launch.session, &session).await?;
                 settings::restore(thread, &session).await?;
                 let session = replace(thread, state, session, lease);
@@ -234,7 +234,7 @@ impl SessionOpener {
                 let session = self.begin(thread, requester, state, Some(binding)).await?;
                 Ok(ReopenedSession { session, forgotten })
             }
-            Err(failure) => Err(process.diagnosed(failure, position).await),
+            Err(failure) => Err(process.diagnose(failure, position).await),
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result
         }
     }
     // Log the agent's own notifications first.
-    session.caught_up().await;
+    session.wait_until_caught_up().await;
     for mut data in done {
         data[AGENT] = agent.into();
         settings.push(SET, &data);
@@ -115,7 +115,7 @@ pub(in crate::agent_client) async fn note_choice(
 
 /// Logs an event in the thread. A failure is ignored: the session works without it.
 async fn note(thread: &ThreadContext, body: Body, original: Option<Original>) {
-    if let Err(error) = thread.note(body, original).await {
+    if let Err(error) = thread.append_event(body, original).await {
         let thread = thread.thread();
         tracing::warn!(%thread, %error, "the settings of an agent's session were not logged");
     }
@@ -124,7 +124,7 @@ async fn note(thread: &ThreadContext, body: Body, original: Option<Original>) {
 async fn set(session: &Session, method: &str, params: &Value) -> Result<bool, AgentFailure> {
     match session.process().call(method, params, SERVER_CALL_TIMEOUT).await {
         Ok(result) => {
-            session.modes().was_set(method, &params.to_string(), result.as_str());
+            session.modes().record_setting(method, &params.to_string(), result.as_str());
             Ok(true)
         }
         Err(failure @ AgentFailure::Exited(_)) => Err(failure),
@@ -218,7 +218,7 @@ mod tests {
         settings
     }
 
-    fn opened(mode: &str, model: &str) -> Value {
+    fn open_response(mode: &str, model: &str) -> Value {
         json!({
             "modes": { "currentModeId": mode, "availableModes": [{ "id": "ask" }, { "id": "code" }] },
             "configOptions": [{ "id": "model", "currentValue": model }],
@@ -232,9 +232,9 @@ mod tests {
     #[test]
     fn a_choice_holds_until_somebody_changes_it() {
         let set = json!({ "currentModeId": "code" });
-        let chosen = [(OPENED, opened("ask", "a")), (SET, set.clone())];
-        assert_eq!(of(&chosen).mode_to_set(&opened("ask", "a")), Some("code"));
-        assert_eq!(of(&chosen).mode_to_set(&opened("code", "a")), None);
+        let chosen = [(OPENED, open_response("ask", "a")), (SET, set.clone())];
+        assert_eq!(of(&chosen).mode_to_set(&open_response("ask", "a")), Some("code"));
+        assert_eq!(of(&chosen).mode_to_set(&open_response("code", "a")), None);
         assert_eq!(of(&chosen).mode_to_set(&json!({})), Some("code"));
         assert_eq!(of(&chosen).mode_to_set(&json!({ "modes": { "availableModes": [] } })), None);
         let told = |mode: &str| (MODE, json!({ "currentModeId": mode }));
@@ -244,7 +244,7 @@ mod tests {
         }
         let choice = json!({ "model": { "value": "b" } });
         let set = json!({ "configOptions": options("b"), "chosen": choice });
-        let settings = of(&[(OPENED, opened("ask", "a")), (SET, set.clone())]);
+        let settings = of(&[(OPENED, open_response("ask", "a")), (SET, set.clone())]);
         assert_eq!(settings.chosen["model"], json!({ "value": "b" }));
         let settings = of(&[(SET, set), (OPTIONS, json!({ "configOptions": options("a") }))]);
         assert!(settings.chosen.is_empty());
@@ -252,13 +252,13 @@ mod tests {
 
     #[test]
     fn only_differences_from_what_clients_know_are_updates() {
-        let settings = of(&[(OPENED, opened("ask", "a"))]);
-        assert_eq!(settings.updates(&opened("ask", "a")), Vec::<Value>::new());
+        let settings = of(&[(OPENED, open_response("ask", "a"))]);
+        assert_eq!(settings.updates(&open_response("ask", "a")), Vec::<Value>::new());
         assert_eq!(settings.updates(&json!({})), Vec::<Value>::new());
-        let updates = settings.updates(&opened("code", "b"));
+        let updates = settings.updates(&open_response("code", "b"));
         assert_eq!(updates[0]["currentModeId"], "code");
         assert_eq!(updates[1]["configOptions"], options("b"));
         // Clients that support no modes show none.
-        assert_eq!(Settings::default().updates(&opened("code", "b")), Vec::<Value>::new());
+        assert_eq!(Settings::default().updates(&open_response("code", "b")), Vec::<Value>::new());
     }
 }

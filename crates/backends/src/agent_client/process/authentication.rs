@@ -90,7 +90,7 @@ impl Authentication {
                 return Err(refused.for_method(process.agent(), METHOD));
             }
         }
-        self.signed_in(process.principal(), Some(method));
+        self.record_sign_in(process.principal(), Some(method));
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Authentication {
     }
 
     /// Notes that the agent has opened a session.
-    pub(crate) fn session_opened(&self) {
+    pub(crate) fn record_opened_session(&self) {
         self.needs_sign_in.store(false, Ordering::Release);
     }
 
@@ -122,8 +122,8 @@ impl Authentication {
         self.state(process.principal()).method(remembered)
     }
 
-    pub(crate) fn signed_in(&self, principal: &PrincipalKey, method: Option<String>) {
-        self.session_opened();
+    pub(crate) fn record_sign_in(&self, principal: &PrincipalKey, method: Option<String>) {
+        self.record_opened_session();
         let mut states = lock(&self.states);
         match method {
             Some(method) if states.len() < MAX_SIGNED_IN || states.contains_key(principal) => {
@@ -133,7 +133,7 @@ impl Authentication {
         }
     }
 
-    pub(crate) fn signed_out(&self, principal: &PrincipalKey) {
+    pub(crate) fn record_sign_out(&self, principal: &PrincipalKey) {
         lock(&self.states).insert(principal.clone(), State::SignedOut);
     }
 

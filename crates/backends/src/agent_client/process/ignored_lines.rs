@@ -34,7 +34,7 @@ impl IgnoredLines {
 
     /// Counts the lines since the last call.
     pub(super) fn count(&self, agent: &str, peer: &Peer) {
-        let lines = peer.tally().lines;
+        let lines = peer.counters().lines;
         let mut counted = lock(&self.0);
         let LineCounts { noise, oversize } = &mut *counted;
         for (before, now, kind) in

@@ -53,7 +53,7 @@ async fn greet(
         greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
         _ = child.exited() => {
             // Wait for its last output, which has the reason.
-            drop(timeout(EXIT_GRACE, peer.ended()).await);
+            drop(timeout(EXIT_GRACE, peer.wait_for_end()).await);
             Ok(Err(peer::CallFailure::Closed))
         }
     };

@@ -135,7 +135,10 @@ impl Pool {
     }
 
     /// A process that belongs to no thread.
-    pub(crate) async fn unowned(&self, spec: ProcessSpec) -> Result<ProcessLease, AgentFailure> {
+    pub(crate) async fn lease_unowned(
+        &self,
+        spec: ProcessSpec,
+    ) -> Result<ProcessLease, AgentFailure> {
         let find = || self.matching(&spec).iter().find_map(Process::lease);
         // A caller that finds one must not wait for another that is starting.
         if let Some(lease) = find() {
@@ -242,7 +245,7 @@ impl Pool {
         thread: Option<ThreadKey>,
     ) -> Result<ProcessLease, AgentFailure> {
         self.breaker.check(format_args!("the agent '{}'", self.agent))?;
-        let guard = self.room(&spec.launch, &spec.principal).await?;
+        let guard = self.reserve_space(&spec.launch, &spec.principal).await?;
         self.children.make_room().await?;
         let (launch, cwd) = (Arc::clone(&spec.launch), spec.cwd.clone());
         let shared = PoolContext {
@@ -253,7 +256,7 @@ impl Pool {
         };
         let process = Process::start(shared, spec).await.inspect_err(|failure| {
             count_failure(&self.agent);
-            self.breaker.failed(&failure.text());
+            self.breaker.record_failure(&failure.text());
         })?;
         self.has_started.store(true, Ordering::Release);
         self.greetings.insert(&launch, process.profile(), process.greeting().clone());
@@ -286,7 +289,7 @@ impl Pool {
             }
             if !process.is_stopping() && !process.has_completed_turn() {
                 count_failure(&agent);
-                breaker.failed(&process.exit_text().await);
+                breaker.record_failure(&process.exit_text().await);
             }
             state.remove(&process);
             on_exit(&process);
@@ -295,7 +298,11 @@ impl Pool {
 
     /// Waits for space for one more process. If all space is taken, stops the process that has been idle longest. Processes
     /// that are being started or opened do not count as in use: this waits for them.
-    async fn room(&self, launch: &Launch, principal: &PrincipalKey) -> Result<StartGuard, Error> {
+    async fn reserve_space(
+        &self,
+        launch: &Launch,
+        principal: &PrincipalKey,
+    ) -> Result<StartGuard, Error> {
         let most = launch.max_processes;
         let give_up_at = Instant::now() + launch.start_timeout + launch.open_timeout;
         loop {
@@ -318,7 +325,7 @@ impl Pool {
                 }
                 Vacancy::Wait(_) | Vacancy::Full => {
                     let has_share = lock(&self.state.processes).has_share(most, principal);
-                    return Err(self.full(most, has_share));
+                    return Err(self.full_error(most, has_share));
                 }
             }
         }
@@ -327,7 +334,7 @@ impl Pool {
 
 impl Pool {
     /// The error if all processes are in use, or those of one principal.
-    fn full(&self, most: usize, has_share: bool) -> Error {
+    fn full_error(&self, most: usize, has_share: bool) -> Error {
         let agent = &self.agent;
         if has_share {
             let message = format!("all {most} processes of the agent '{agent}' are in use");

@@ -145,8 +145,8 @@ impl Process {
     /// Returns when the process has exited and all its output was read.
     pub(super) async fn watch(&self) {
         tokio::select! {
-            _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.ended()).await),
-            () = self.peer.ended() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
+            _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.wait_for_end()).await),
+            () = self.peer.wait_for_end() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
             () = self.ignored.keep_counting(&self.agent, &self.peer) => {}
         }
         self.peer.abort();
@@ -232,7 +232,7 @@ impl Process {
     }
 
     /// Notes that a turn has completed in it: after that, its exit does not count as a failed start.
-    pub(crate) fn turn_completed(&self) {
+    pub(crate) fn record_completed_turn(&self) {
         if !self.has_completed_turn.swap(true, Ordering::AcqRel) {
             self.breaker.reset();
         }
@@ -305,7 +305,7 @@ impl Process {
             let Some(client) = client else { return self.peer.call(method, params).await };
             let unsent = self.router.calls().prepare();
             let call = self.peer.begin(method, params).await?;
-            let _in_flight = unsent.sent(call.id(), CallOrigin::Client(Arc::downgrade(client)));
+            let _in_flight = unsent.register(call.id(), CallOrigin::Client(Arc::downgrade(client)));
             call.await
         };
         match timeout(time_limit, call).await {
@@ -347,12 +347,12 @@ impl Process {
     }
 
     /// Adds the agent's standard error after a position, and a hint, to its failure.
-    pub(crate) async fn diagnosed(&self, failure: AgentFailure, position: u64) -> AgentFailure {
+    pub(crate) async fn diagnose(&self, failure: AgentFailure, position: u64) -> AgentFailure {
         if failure.is_refusal() {
             // Output that it wrote before its response may not have been read yet.
             sleep(STDERR_TIME).await;
         }
-        failure.diagnosed(self.child.env(), &self.wanted, self.stderr_after(position))
+        failure.with_diagnosis(self.child.env(), &self.wanted, self.stderr_after(position))
     }
 
     /// A lease of the process. `None` if it is being stopped.

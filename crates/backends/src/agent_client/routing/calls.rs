@@ -138,7 +138,7 @@ impl InFlightCall {
                 .map(|answer| for_agent(answer, meta))
                 .or_else(|_| cancelled()),
             Err(error) if error.code == CallError::METHOD_NOT_FOUND => cancelled(),
-            Err(error) if error == CallError::gone() => cancelled(),
+            Err(error) if error == CallError::not_connected() => cancelled(),
             Err(error) => Err(error_object(error)),
         }
     }
@@ -166,7 +166,7 @@ pub(super) async fn notify(client: &dyn Client, notification: &Notification) {
 
 impl<'a> UnsentCall<'a> {
     /// Registers the call under its id, after it was sent.
-    pub(crate) fn sent(self, id: Id<'static>, origin: CallOrigin) -> CallGuard<'a> {
+    pub(crate) fn register(self, id: Id<'static>, origin: CallOrigin) -> CallGuard<'a> {
         let ended = CancellationToken::new();
         let call = InFlightCall { origin, ended: ended.clone() };
         lock(&self.0.calls).by_id.insert(id.clone(), call);

@@ -244,7 +244,7 @@ impl Router {
     }
 
     /// Notifies all sessions of a line that may have been for any of them.
-    fn lost(&self, line: &Oversize) -> Backpressure {
+    fn notify_oversize(&self, line: &Oversize) -> Backpressure {
         // Copy the inboxes, so that the lock is not held while the lines are added.
         let inboxes: Vec<_> = {
             let mut routes = lock(&self.routes);
@@ -364,7 +364,7 @@ impl Handler for Router {
         let inbox = self.session_of(oversize.session.as_deref());
         // A line without a session may have been for any session.
         let others = if inbox.is_none() || oversize.session.is_none() {
-            self.lost(&oversize)
+            self.notify_oversize(&oversize)
         } else {
             Backpressure::Ready
         };

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use trilogue_domain::event::{MessageEvent, Original};
 use trilogue_domain::{Body, Error, MessageId, RunId};
 use trilogue_mapping::agent_client::{
-    KnownCall, ToolCalls, body_of_update, gap, is_about_size, line_too_long, logged_notification,
-    smaller, title_of, update_original, without_priming_title,
+    KnownCall, ToolCalls, body_of_update, is_about_size, line_too_long, logged_notification,
+    oversize_notice, split_oversize, title_of, update_original, without_priming_title,
 };
 use trilogue_runtime::{EmitError, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::{Notification, Request};
@@ -105,11 +105,11 @@ impl SessionActor {
         while let Some(item) = items.recv().await {
             match item {
                 SessionItem::Notification { notification, _bytes } => {
-                    self.notified(notification).await
+                    self.on_notification(notification).await
                 }
-                SessionItem::Request { request, _bytes } => self.requested(request),
+                SessionItem::Request { request, _bytes } => self.on_request(request),
                 SessionItem::Oversize(line) => self.oversize(&line).await,
-                SessionItem::Response => self.modes.response_sent(),
+                SessionItem::Response => self.modes.discard_outdated(),
                 SessionItem::Begin { context, user } => {
                     self.end_late_message().await;
                     // Only now: an open message outside of runs must end before the run's events.
@@ -119,7 +119,7 @@ impl SessionActor {
                 SessionItem::Replay => self.replay = Some(Replay::default()),
                 SessionItem::Reopened { may_still_replay } => {
                     self.replay = self.replay.take().filter(|_| may_still_replay);
-                    self.replay.iter_mut().for_each(|replay| replay.opened(Instant::now()));
+                    self.replay.iter_mut().for_each(|replay| replay.set_opened_at(Instant::now()));
                 }
                 SessionItem::ReplayEnd { is_expected, ends } => {
                     let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
@@ -169,7 +169,7 @@ impl SessionActor {
         TurnSummary { has_worked: turn.has_worked, refused: turn.refused }
     }
 
-    fn requested(&mut self, request: Request) {
+    fn on_request(&mut self, request: Request) {
         let turn = self.turn.as_mut().map(|turn| {
             turn.has_worked = true;
             (turn.context.clone(), turn.scope.clone())
@@ -183,21 +183,23 @@ impl SessionActor {
         Arc::clone(&self.answerer).answer(request, known, turn);
     }
 
-    async fn notified(&mut self, notification: Notification) {
+    async fn on_notification(&mut self, notification: Notification) {
         let params = notification.params.as_str();
         if notification.method != UPDATE_METHOD {
             let (body, original) = logged_notification(&notification.method, params);
             return self.log(body, Some(original)).await;
         }
         // An unreadable update may be about any call, so no call counts as completely known after it.
-        let Some((params, _)) = splice::cut_session(params) else { return self.tool_calls.lose() };
+        let Some((params, _)) = splice::cut_session(params) else {
+            return self.tool_calls.mark_all_stale();
+        };
         let kind = update_kind(&params);
         let params = match kind {
             "session_info_update" => without_priming_title(params),
             _ => params,
         };
         // Before the replay is filtered: its updates change the modes too.
-        self.modes.notified(kind, &params);
+        self.modes.apply_update(kind, &params);
         let is_repeated = self.is_repeated_setting(kind, &params);
         if self.replay.as_mut().is_some_and(|replay| replay.takes(kind, Instant::now()))
             && (is_repeated || !SETTINGS.contains(&kind))
@@ -212,7 +214,7 @@ impl SessionActor {
         // This decides whether a failed prompt may be repeated.
         turn.has_worked |= !BACKGROUND.contains(&kind);
         // If the store cannot answer, the id counts as taken: another id is safe, a duplicate is not.
-        if let Some(id) = turn.transcript.begins(kind, &params, &self.used_ids)
+        if let Some(id) = turn.transcript.begun_message_id(kind, &params, &self.used_ids)
             && turn.context.has_message(&id).await.unwrap_or(true)
         {
             self.used_ids.add([id]);
@@ -321,7 +323,7 @@ impl SessionActor {
         let may_be = |name: &str| line.method.as_ref().is_none_or(|method| method == name);
         let may_be_update = may_be(UPDATE_METHOD);
         if may_be_update || may_be(PERMISSION_METHOD) {
-            self.tool_calls.lose();
+            self.tool_calls.mark_all_stale();
         }
         if !line.is_logged {
             return;
@@ -355,8 +357,8 @@ impl SessionActor {
         // The copies are kept for a smaller event, in case this one is too large for the log.
         let (event, copy) = (body.clone(), original.clone());
         let noted = match title_of(&body) {
-            Some(title) => self.thread.note_title(event, copy, title.as_deref()).await,
-            None => self.thread.note(event, copy).await,
+            Some(title) => self.thread.append_title_event(event, copy, title.as_deref()).await,
+            None => self.thread.append_event(event, copy).await,
         };
         let noted = match noted {
             Err(error) if is_about_size(&error) => self.note_smaller(body, original.as_ref()).await,
@@ -369,10 +371,10 @@ impl SessionActor {
     }
 
     async fn note_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), Error> {
-        for body in smaller(body, original) {
-            match self.thread.note(body, None).await {
+        for body in split_oversize(body, original) {
+            match self.thread.append_event(body, None).await {
                 Err(error) if is_about_size(&error) => {
-                    self.thread.note(gap(original), None).await?;
+                    self.thread.append_event(oversize_notice(original), None).await?;
                 }
                 noted => noted?,
             }
@@ -414,10 +416,10 @@ impl CurrentTurn {
 
     /// Logs a smaller event instead of one that is too large: size alone never ends a run.
     async fn emit_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), EmitError> {
-        for body in smaller(body, original) {
+        for body in split_oversize(body, original) {
             match self.context.emit(body, None).await {
                 Err(EmitError::Refused(error)) if is_about_size(&error) => {
-                    self.context.emit(gap(original), None).await?;
+                    self.context.emit(oversize_notice(original), None).await?;
                 }
                 emitted => emitted?,
             }

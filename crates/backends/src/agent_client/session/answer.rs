@@ -51,9 +51,9 @@ pub(super) struct RequestAnswerer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnScope {
     /// Cancelled when the turn is over: the client that sent the prompt is no longer involved.
-    over: CancellationToken,
+    ended: CancellationToken,
     /// Cancelled when the turn breaks off: the agent no longer waits for any answer.
-    broken: CancellationToken,
+    aborted: CancellationToken,
 }
 
 // === impl TurnScope ===
@@ -61,9 +61,9 @@ pub(super) struct TurnScope {
 impl TurnScope {
     pub(super) fn end(&self, end: TurnEnd) {
         if end == TurnEnd::Broken {
-            self.broken.cancel();
+            self.aborted.cancel();
         }
-        self.over.cancel();
+        self.ended.cancel();
     }
 }
 
@@ -106,7 +106,7 @@ impl RequestAnswerer {
             _ => {
                 let scope = turn.as_ref().map(|(_, scope)| scope.clone()).unwrap_or_default();
                 // The agent may wait for a terminal of this server beyond the turn, but not for a client.
-                let end = if self.serves(method) { scope.broken } else { scope.over };
+                let end = if self.serves(method) { scope.aborted } else { scope.ended };
                 tokio::select! {
                     biased;
                     answer = self.call(method, params, turn) => answer,

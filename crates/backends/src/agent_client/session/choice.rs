@@ -34,9 +34,9 @@ impl SessionSetting {
         let Self { method, mut params, .. } = self;
         params["sessionId"] = session.remote().into();
         let result = session.process().call(method, &params, SERVER_CALL_TIMEOUT).await?;
-        session.modes().was_set(method, &params.to_string(), result.as_str());
+        session.modes().record_setting(method, &params.to_string(), result.as_str());
         // Log the agent's own notifications first.
-        session.caught_up().await;
+        session.wait_until_caught_up().await;
         Ok(params)
     }
 }

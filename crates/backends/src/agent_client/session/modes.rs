@@ -29,7 +29,7 @@ impl SessionModes {
     }
 
     pub(super) fn set(&self, json: Json) {
-        self.offers.opened(&json);
+        self.offers.set_from_response(&json);
         let (mode, options) = {
             let mut response = lock(&self.response);
             response.json = Some(json);
@@ -40,7 +40,7 @@ impl SessionModes {
     }
 
     /// Notes that the agent has sent the response: notifications before it are outdated.
-    pub(super) fn response_sent(&self) {
+    pub(super) fn discard_outdated(&self) {
         let mut response = lock(&self.response);
         response.mode = None;
         response.options = None;
@@ -52,7 +52,7 @@ impl SessionModes {
     }
 
     /// Takes the mode, the options or the commands of an update.
-    pub(super) fn notified(&self, kind: &str, params: &str) {
+    pub(super) fn apply_update(&self, kind: &str, params: &str) {
         let member = match kind {
             "current_mode_update" => "currentModeId",
             "config_option_update" => "configOptions",
@@ -69,7 +69,7 @@ impl SessionModes {
         }
     }
 
-    pub(crate) fn was_set(&self, method: &str, params: &str, result: &str) {
+    pub(crate) fn record_setting(&self, method: &str, params: &str, result: &str) {
         let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
         match method {
             "session/set_mode" => {
@@ -146,7 +146,7 @@ mod tests {
     fn notifications_behind_the_response_are_newer_than_it() {
         let notify = |modes: &SessionModes, mode: &str| {
             let params = serde_json::json!({ "update": { "currentModeId": mode } });
-            modes.notified("current_mode_update", &params.to_string());
+            modes.apply_update("current_mode_update", &params.to_string());
         };
         let answer = serde_json::json!({ "modes": { "currentModeId": "answered" } });
         let mode =
@@ -154,7 +154,7 @@ mod tests {
         for is_behind in [false, true] {
             let modes = SessionModes::default();
             notify(&modes, "before");
-            modes.response_sent();
+            modes.discard_outdated();
             if is_behind {
                 notify(&modes, "behind");
             }

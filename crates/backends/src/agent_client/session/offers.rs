@@ -39,23 +39,23 @@ impl Offers {
     }
 
     /// Takes the offers from the response that opened a session.
-    pub(super) fn opened(&self, response: &Json) {
+    pub(super) fn set_from_response(&self, response: &Json) {
         let response = response.to_value();
         let mut offered = lock(&self.0);
-        offered.modes = response.pointer("/modes/availableModes").and_then(kept);
-        offered.options = response.get("configOptions").and_then(kept);
+        offered.modes = response.pointer("/modes/availableModes").and_then(list_within_limit);
+        offered.options = response.get("configOptions").and_then(list_within_limit);
     }
 
     pub(super) fn set_options(&self, options: &Value) {
-        lock(&self.0).options = kept(options);
+        lock(&self.0).options = list_within_limit(options);
     }
 
     pub(super) fn set_commands(&self, commands: &Value) {
-        lock(&self.0).commands = kept(commands);
+        lock(&self.0).commands = list_within_limit(commands);
     }
 }
 
-fn kept(list: &Value) -> Option<Json> {
+fn list_within_limit(list: &Value) -> Option<Json> {
     let text = list.as_array().map(|_| list.to_string())?;
     if text.len() > MAX_OFFER_BYTES { None } else { Json::parse(text).ok() }
 }

@@ -36,7 +36,7 @@ pub(super) struct Replay {
 
 impl Replay {
     /// Notes the agent's response that the session is open.
-    pub(super) fn opened(&mut self, now: Instant) {
+    pub(super) fn set_opened_at(&mut self, now: Instant) {
         self.opened_at = Some(now);
     }
 

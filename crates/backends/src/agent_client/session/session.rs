@@ -14,7 +14,7 @@ use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
 use crate::agent_client::routing::{SessionInbox, SessionItem, TurnEnd, TurnSummary};
 use crate::workspace::Workspace;
-use crate::workspace::lease::{WorkspaceLease, taken_over};
+use crate::workspace::lease::{WorkspaceLease, taken_over_error};
 
 /// The longest that a prompt waits for the end of a replay.
 const MAX_REPLAY_WAIT: Duration = Duration::from_secs(20);
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Waits until all messages that the agent has sent so far are handled.
-    pub(crate) async fn caught_up(&self) {
+    pub(crate) async fn wait_until_caught_up(&self) {
         let (ends, reached) = oneshot::channel();
         self.inbox.put(SessionItem::ReplayEnd { is_expected: false, ends }).await;
         // A closed session has nothing to handle.
@@ -120,7 +120,7 @@ impl Session {
     /// Fails if another server has taken over the thread and its folder.
     pub(crate) async fn check_workspace(&self) -> Result<()> {
         match &self.workspace_lease {
-            Some(lease) if !lease.is_held().await => Err(taken_over()),
+            Some(lease) if !lease.is_held().await => Err(taken_over_error()),
             _ => Ok(()),
         }
     }
@@ -161,8 +161,8 @@ impl Session {
     }
 
     /// Notes that the agent has answered a prompt that included the earlier conversation.
-    pub(crate) fn prompt_answered(&self) {
-        self.process.turn_completed();
+    pub(crate) fn record_answered_prompt(&self) {
+        self.process.record_completed_turn();
         self.is_blank.store(false, Ordering::Release);
     }
 
@@ -220,7 +220,7 @@ impl Session {
     }
 
     /// Waits for the end of the replay. `is_expected` says whether there is a history to replay.
-    pub(crate) async fn replay_ended(&self, is_expected: bool) {
+    pub(crate) async fn wait_for_replay_end(&self, is_expected: bool) {
         let give_up_at = Instant::now() + MAX_REPLAY_WAIT;
         loop {
             let (ends, told) = oneshot::channel();

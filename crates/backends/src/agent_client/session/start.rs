@@ -65,7 +65,7 @@ impl SessionStart {
         let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
         let session = self.session(read.session_id).await?;
         // Notifications after the response are newer than it.
-        session.caught_up().await;
+        session.wait_until_caught_up().await;
         session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
         session.set_blank();
         Ok(session)
@@ -80,7 +80,7 @@ impl SessionStart {
         let _reopening = self.process.router().reopen(session.inbox());
         let answer = self.call(method, self.request(Some(remote))).await?;
         // The response is newer than the notifications before it, and older than those after it.
-        session.caught_up().await;
+        session.wait_until_caught_up().await;
         // Some agents name the session in this response too. Clients know it only by this server's id.
         let answer = json_of(answer);
         let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();

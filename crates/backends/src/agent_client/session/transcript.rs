@@ -133,7 +133,12 @@ impl TurnTranscript {
     }
 
     /// The agent's id of a message or thought that this update begins. The caller checks whether the store already knows it.
-    pub(super) fn begins(&self, kind: &str, params: &str, used: &UsedIds) -> Option<MessageId> {
+    pub(super) fn begun_message_id(
+        &self,
+        kind: &str,
+        params: &str,
+        used: &UsedIds,
+    ) -> Option<MessageId> {
         let begun = match ChunkKind::of(kind)? {
             ChunkKind::Agent => &self.messages,
             ChunkKind::Thought => &self.thoughts,
@@ -182,7 +187,7 @@ impl TurnTranscript {
         let (params, id, is_ours) = self.ids.assign(kind, params);
         let (message, is_new) = self.name(kind, &id, used, logged);
         match kind {
-            ChunkKind::Agent => self.go_on(&message, is_new, is_ours, logged),
+            ChunkKind::Agent => self.open_message(&message, is_new, is_ours, logged),
             ChunkKind::User | ChunkKind::Thought => self.complete_ours(logged),
         }
         // Only the agent knows an id that the log cannot keep.
@@ -240,7 +245,7 @@ impl TurnTranscript {
     }
 
     /// Opens the message of a chunk. If it is another message than the open one, ends that one first.
-    fn go_on(
+    fn open_message(
         &mut self,
         message: &MessageId,
         is_new: bool,

@@ -23,7 +23,13 @@ pub(super) async fn configure(
     let members = match &config {
         Value::Object(members) => members.clone(),
         Value::Null => return Ok(()),
-        _ => return Err(refused(thread.agent(), "the configuration is not an object", session)),
+        _ => {
+            return Err(config_refusal(
+                thread.agent(),
+                "the configuration is not an object",
+                session,
+            ));
+        }
     };
     for (name, value) in members {
         match name.as_str() {
@@ -32,7 +38,7 @@ pub(super) async fn configure(
             RULES_MEMBER => {
                 Rules::of_config(whole).map_err(|error| {
                     let why = format!("`{RULES_MEMBER}`: {error}");
-                    refused(thread.agent(), &why, session)
+                    config_refusal(thread.agent(), &why, session)
                 })?;
                 continue;
             }
@@ -41,7 +47,7 @@ pub(super) async fn configure(
         // The option that was set before may have changed this one.
         let now = session.modes().current().to_value();
         let setting = setting(&now, &name, &value, unattended)
-            .map_err(|why| refused(thread.agent(), &why, session))?;
+            .map_err(|why| config_refusal(thread.agent(), &why, session))?;
         let Some(setting) = setting else { continue };
         // Only the agent knows the other names of its modes.
         if setting.is_unattended() && !context.can_answer() {
@@ -54,7 +60,7 @@ pub(super) async fn configure(
     Ok(())
 }
 
-fn refused(agent: &AgentName, why: &str, session: &Session) -> AgentFailure {
+fn config_refusal(agent: &AgentName, why: &str, session: &Session) -> AgentFailure {
     let message = format!("`config` does not fit the agent '{agent}': {why}");
     let has = settings_of(&session.modes().current().to_value());
     let hint = if has.is_empty() {

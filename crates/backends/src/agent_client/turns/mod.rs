@@ -15,8 +15,8 @@ use trilogue_domain::error::Code;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, Failure, Input, Json, Message, MessageId};
 use trilogue_mapping::agent_client::{
-    HISTORY_CUT, check_capabilities, extra_of_message, fit, gap, is_about_size, logged_result,
-    prompt_of_input,
+    HISTORY_CUT, check_capabilities, extra_of_message, fit, is_about_size, logged_result,
+    oversize_notice, prompt_of_input,
 };
 use trilogue_mapping::fidelity::{FidelityLoss, lost_by_prompt};
 use trilogue_runtime::{EmitError, Ending, NewestMessages, RunContext, Turn};
@@ -113,7 +113,7 @@ pub(super) async fn run_turn(
             return Ok(Ending::Completed);
         } else {
             let process = session.process();
-            return Err(process.diagnosed(failure, written).await.into_failure());
+            return Err(process.diagnose(failure, written).await.into_failure());
         };
     }
     Err(not_opened().into_failure())
@@ -130,12 +130,12 @@ async fn prompt(
     let (user, extra) = user_message(input);
     let (request, is_cut) = prompt_request(launch, session, input, missed, &user, extra.as_ref())
         .map_err(AgentFailure::from)?;
-    losses.tell(lost_by_prompt(input, &missed.messages), context).await;
-    losses.tell(is_cut.then_some(FidelityLoss::HISTORY), context).await;
+    losses.log(lost_by_prompt(input, &missed.messages), context).await;
+    losses.log(is_cut.then_some(FidelityLoss::HISTORY), context).await;
     if session.may_replay() {
         let is_expected = !context.is_first().await.unwrap_or(false);
         tokio::select! {
-            () = session.replay_ended(is_expected) => {}
+            () = session.wait_for_replay_end(is_expected) => {}
             () = context.cancelled() => {}
         }
     }
@@ -203,7 +203,7 @@ async fn send(
         Some(Err(failed)) => (Err(failed), Progress::NotSent),
         Some(Ok(call)) => {
             let origin = CallOrigin::Session(session.remote().to_owned());
-            let _in_flight = unsent.sent(call.id(), origin);
+            let _in_flight = unsent.register(call.id(), origin);
             (wait(launch.cancel_grace, session, call, context).await, Progress::Sent)
         }
     }
@@ -245,7 +245,7 @@ async fn conclude(
 ) -> Result<Ending, PromptFailure> {
     let answer = match end {
         Ok(PromptEnd::Answered(answer)) => {
-            session.prompt_answered();
+            session.record_answered_prompt();
             answer
         }
         Ok(PromptEnd::NotSent) => {
@@ -294,7 +294,7 @@ async fn log_result(
 ) -> Result<(), AgentFailure> {
     let emitted = match context.emit(body, Some(original.clone())).await {
         Err(EmitError::Refused(error)) if is_about_size(&error) => {
-            context.emit(gap(Some(&original)), None).await
+            context.emit(oversize_notice(Some(&original)), None).await
         }
         emitted => emitted,
     };
@@ -343,7 +343,7 @@ impl Drop for AbandonOnDrop {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let lease = session.process().lease();
-            drop(timeout(CANCEL_FLUSH_TIME, session.process().peer().flushed()).await);
+            drop(timeout(CANCEL_FLUSH_TIME, session.process().peer().wait_for_flush()).await);
             abandon(&session).await;
             session.finish(TurnEnd::Broken).await;
             drop(lease);

@@ -84,7 +84,7 @@ impl MailComposer {
         let reply = match plan(&said, &state.messages, style) {
             Step::Say(reply) => reply,
             Step::Send(mail) => {
-                let asked = shown(&mail, style);
+                let asked = approval_prompt(&mail, style);
                 let question = Question::custom(descriptor::APPROVAL)
                     .prompt(&asked)
                     .payload(serde_json::to_value(&mail)?)
@@ -109,11 +109,11 @@ impl MailComposer {
         let mail: Mail = serde_json::from_slice(shown.as_bytes())?;
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         let (decision, reply) = if approved {
-            let reply = sent(&mail, style);
+            let reply = approved_reply(&mail, style);
             self.send(mail);
             ("Approved.".to_owned(), reply)
         } else {
-            let reply = declined(reason.as_deref(), style);
+            let reply = declined_reply(reason.as_deref(), style);
             (reason.map_or_else(|| "Declined.".to_owned(), |why| format!("Declined: {why}")), reply)
         };
         let state = context.state().await?;
@@ -239,7 +239,7 @@ fn introduction(style: Style) -> String {
     .to_owned()
 }
 
-fn shown(mail: &Mail, style: Style) -> String {
+fn approval_prompt(mail: &Mail, style: Style) -> String {
     let Mail { subject, body, recipients } = mail;
     let question = match style {
         Style::Formal => "Please approve this mail before it goes to the outbox.",
@@ -249,7 +249,7 @@ fn shown(mail: &Mail, style: Style) -> String {
 }
 
 /// The text about an approved mail. Nothing here really sends mails.
-fn sent(mail: &Mail, style: Style) -> String {
+fn approved_reply(mail: &Mail, style: Style) -> String {
     let (subject, recipients) = (&mail.subject, mail.recipients.join(", "));
     match style {
         Style::Formal => format!(
@@ -261,7 +261,7 @@ fn sent(mail: &Mail, style: Style) -> String {
     }
 }
 
-fn declined(reason: Option<&str>, style: Style) -> String {
+fn declined_reply(reason: Option<&str>, style: Style) -> String {
     match (style, reason) {
         (Style::Formal, Some(reason)) => {
             format!("The mail is not in the outbox. Your reason: “{reason}”")

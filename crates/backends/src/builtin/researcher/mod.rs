@@ -116,7 +116,7 @@ impl Researcher {
     ) -> Result<(), AgentError> {
         for word in text.split_inclusive(' ') {
             if context.is_cancelled() {
-                return Err(AgentError::stopped());
+                return Err(AgentError::run_stopped());
             }
             message.text(word).await?;
             if !self.pace.is_zero() {

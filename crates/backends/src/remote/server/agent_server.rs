@@ -83,16 +83,16 @@ impl AgentServer {
     }
 
     /// Waits until a server with a command answers. Returns at once for a server elsewhere.
-    pub async fn running(&self) {
+    pub async fn wait_until_running(&self) {
         if let ServerOrigin::Here(process) = &self.origin {
-            process.running().await;
+            process.wait_until_running().await;
         }
     }
 
     /// Waits until a server with a command answers or could not be started. Returns at once for a server elsewhere.
-    pub async fn settled(&self) {
+    pub async fn wait_for_start(&self) {
         if let ServerOrigin::Here(process) = &self.origin {
-            process.settled().await;
+            process.wait_for_start().await;
         }
     }
 
@@ -156,9 +156,9 @@ impl AgentServer {
         };
         let sent = prepare(transport).send(request).await;
         match &sent {
-            Ok(_) => self.breaker.reached(),
+            Ok(_) => self.breaker.record_success(),
             Err(error) if error.is_unreached => {
-                if self.breaker.failed(&error.message) {
+                if self.breaker.record_failure(&error.message) {
                     tracing::warn!(url = self.url(), %error, "a server of agents is out of reach");
                     tokio::spawn(probe(Arc::downgrade(self)));
                 }
@@ -189,7 +189,7 @@ async fn probe(server: Weak<AgentServer>) {
         let Some(server) = server.upgrade() else { return };
         if server.is_answering().await {
             tracing::info!(url = server.url(), "a server of agents is in reach again");
-            return server.breaker.reached();
+            return server.breaker.record_success();
         }
         delay = (delay * 2).min(MAX_PROBE_DELAY);
     }

@@ -15,7 +15,7 @@ use trilogue_sdk::client::HttpTransport;
 use super::agent_server::Probe;
 use super::launch::{LaunchOnPort, ServerLaunch};
 use crate::child::{
-    Breaker, Child, Children, Program, Started, count_failure, how_it_exited, output_tail,
+    Breaker, Child, Children, Program, StartedChild, count_failure, how_it_exited, output_tail,
 };
 
 /// How long a starting server may take to answer one probe.
@@ -116,12 +116,12 @@ impl ServerProcess {
     }
 
     /// Waits until the server runs. May wait forever.
-    pub(super) async fn running(&self) {
+    pub(super) async fn wait_until_running(&self) {
         self.wait_for(|state| matches!(state, ServerState::Running(_))).await;
     }
 
     /// Waits until the server runs or could not be started.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_for_start(&self) {
         self.wait_for(|state| !matches!(state, ServerState::Starting)).await;
     }
 
@@ -162,11 +162,11 @@ impl ProcessSupervisor {
                     let why = self.watch(&running.child.0).await;
                     state.send_replace(ServerState::Starting);
                     count_failure(&self.name);
-                    self.breaker.failed(&why);
+                    self.breaker.record_failure(&why);
                 }
                 Err(error) => {
                     count_failure(&self.name);
-                    self.breaker.failed(error.message());
+                    self.breaker.record_failure(error.message());
                     if !self.children.is_closed() {
                         tracing::warn!(server = self.name, %error, "a server of agents could not be started");
                     }
@@ -218,7 +218,7 @@ impl ProcessSupervisor {
             env: &env,
             inherit: &self.launch.inherit,
         };
-        let Started { child, input, output } = self.children.start(program).await?;
+        let StartedChild { child, input, output } = self.children.start(program).await?;
         let child = StopOnDrop(child);
         child.0.capture(&self.name, output);
         let transport = HttpTransport::to(&url)

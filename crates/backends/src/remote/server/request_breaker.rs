@@ -40,12 +40,12 @@ impl RequestBreaker {
         ))
     }
 
-    pub(super) fn reached(&self) {
+    pub(super) fn record_success(&self) {
         *lock(&self.0) = RequestFailures::default();
     }
 
     /// Counts a request that did not reach the server. Returns whether this failure opened the breaker.
-    pub(super) fn failed(&self, reason: &str) -> bool {
+    pub(super) fn record_failure(&self, reason: &str) -> bool {
         counter!(UNREACHED).increment(1);
         let mut state = lock(&self.0);
         state.failures = state.failures.saturating_add(1);
@@ -65,20 +65,20 @@ mod tests {
     async fn a_server_is_left_alone_after_failures_in_a_row() {
         let breaker = RequestBreaker::default();
         for _ in 1..MAX_FAILURES {
-            assert!(!breaker.failed("refused"));
+            assert!(!breaker.record_failure("refused"));
         }
-        breaker.reached();
+        breaker.record_success();
         for _ in 1..MAX_FAILURES {
-            assert!(!breaker.failed("refused"));
+            assert!(!breaker.record_failure("refused"));
         }
         assert_eq!(breaker.check("http://x"), Ok(()));
-        assert!(breaker.failed("connection refused"));
-        assert!(!breaker.failed("refused again"), "it was opened before");
+        assert!(breaker.record_failure("connection refused"));
+        assert!(!breaker.record_failure("refused again"), "it was opened before");
         let error = breaker.check("http://x").unwrap_err();
         assert_eq!(error.code(), Code::PeerUnavailable);
         assert!(error.message().contains("connection refused"), "{error}");
         assert!(error.hint_text().is_some());
-        breaker.reached();
+        breaker.record_success();
         assert_eq!(breaker.check("http://x"), Ok(()));
     }
 }

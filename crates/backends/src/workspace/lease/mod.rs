@@ -246,7 +246,7 @@ impl LeaseState {
             let others =
                 self.on_disk(Self::others).await.map_err(|error| unreadable(workspace, &error))?;
             if self.lost.is_cancelled() || others.iter().any(|other| other.epoch > self.epoch) {
-                return Err(taken_over());
+                return Err(taken_over_error());
             }
             let mut node = None;
             for older in others.into_iter().filter(|other| other.epoch < self.epoch) {
@@ -309,7 +309,7 @@ async fn keep(state: Arc<LeaseState>) {
 }
 
 /// The error of an agent's turn if another server has taken over its thread.
-pub(crate) fn taken_over() -> Error {
+pub(crate) fn taken_over_error() -> Error {
     Error::new(Code::ThreadElsewhere, "another server has taken over the thread and its folder")
         .hint("send the request again")
 }

@@ -34,7 +34,10 @@ async fn a_permission_is_asked_for_and_answered() {
         assert_eq!(payload["toolCall"]["name"], "change_file");
         assert_eq!(payload.get("sessionId"), None);
         let run = rig.answer(&run, option(&interrupt, effect)).await;
-        assert_eq!((run.status, rig.said(&run).await), (RunStatus::Completed, said.to_owned()));
+        assert_eq!(
+            (run.status, rig.reply_text(&run).await),
+            (RunStatus::Completed, said.to_owned())
+        );
     }
     rig.end().await;
 }
@@ -45,7 +48,7 @@ async fn a_permission_that_is_pending_goes_with_its_run() {
     let run = rig.run(&rig.thread, "permission").await;
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
-    assert_eq!(rig.said(&run).await, "permission: cancelled");
+    assert_eq!(rig.reply_text(&run).await, "permission: cancelled");
     rig.end().await;
 }
 
@@ -75,7 +78,10 @@ async fn rules_decide_before_anybody_is_asked() {
         ("permission:delete:/a", "deletes", "permission: no"),
     ] {
         let run = rig.run(&rig.thread, prompt).await;
-        assert_eq!((run.status, rig.said(&run).await), (RunStatus::Completed, said.to_owned()));
+        assert_eq!(
+            (run.status, rig.reply_text(&run).await),
+            (RunStatus::Completed, said.to_owned())
+        );
         let events = rig.events(&run).await;
         let applied = events.iter().find_map(|event| match &event.body {
             Body::Interrupt(InterruptEvent::RuleApplied { rule, .. }) => Some(rule.clone()),
@@ -96,7 +102,7 @@ async fn questions_are_asked_and_answered() {
     assert_eq!(rig.pending(&run).await.kind, InterruptKind::Form);
     let answer = Answer::Json(Json::from_value(&json!({ "name": "Ada" })));
     let run = rig.answer(&run, answer).await;
-    let said = rig.said(&run).await;
+    let said = rig.reply_text(&run).await;
     let answer: Value = serde_json::from_str(said.strip_prefix("answer: ").unwrap()).unwrap();
     assert_eq!(answer, json!({ "action": "accept", "content": { "name": "Ada" } }));
     let run = rig.run(&rig.thread, "ask-url").await;
@@ -112,7 +118,7 @@ async fn what_an_answer_carries_beyond_itself_comes_with_it() {
     let run = rig.run(&rig.thread, "permission").await;
     let allow = option(&rig.pending(&run).await, Effect::Allow);
     let run = rig.answer_with(&run, allow, r#"{"more":1.50,"outcome":{"why":"so"}}"#).await;
-    assert_eq!(rig.said(&run).await, "permission: once");
+    assert_eq!(rig.reply_text(&run).await, "permission: once");
     let kept = rig.events(&run).await.into_iter().find_map(|event| match event.body {
         Body::Interrupt(InterruptEvent::Resolved {
             resolution: Resolution::Answered { extra, .. },
@@ -125,7 +131,7 @@ async fn what_an_answer_carries_beyond_itself_comes_with_it() {
     let filled = Answer::Json(json(r#"{"name":"Ada"}"#));
     let run = rig.answer_with(&run, filled, r#"{"more":[null]}"#).await;
     assert_eq!(
-        rig.said(&run).await,
+        rig.reply_text(&run).await,
         r#"answer: {"action":"accept","content":{"name":"Ada"},"more":[null]}"#
     );
     let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
@@ -150,7 +156,7 @@ async fn what_is_asked_about_a_prompt_is_asked_in_its_session() {
             assert_eq!(rig.pending(&run).await.kind, InterruptKind::Form, "{processes:?}");
             let answer = Answer::Json(Json::from_value(&json!({ "name": "Ada" })));
             let run = rig.answer(&run, answer).await;
-            assert!(rig.said(&run).await.contains("accept"), "{processes:?}");
+            assert!(rig.reply_text(&run).await.contains("accept"), "{processes:?}");
             rig.end().await;
         }
     }
@@ -159,7 +165,7 @@ async fn what_is_asked_about_a_prompt_is_asked_in_its_session() {
 #[tokio::test]
 async fn files_and_terminals_are_ours_where_they_are_granted_and_nobody_s_else() {
     let rig = Rig::new(&[]).await;
-    let told = rig.told("init\nread:/etc/passwd\nterm:true").await;
+    let told = rig.reply_to("init\nread:/etc/passwd\nterm:true").await;
     let lines: Vec<_> = told.lines().collect();
     let init: Value = serde_json::from_str(lines[0]).unwrap();
     let can = &init["clientCapabilities"];
@@ -175,7 +181,7 @@ async fn files_and_terminals_are_ours_where_they_are_granted_and_nobody_s_else()
     })
     .await;
     let file = rig.path("new.txt").display().to_string();
-    let told = rig.told(&format!("init\nwrite:{file}:hello\nread:{file}\nread:/etc/passwd\nterm:cat new.txt; echo $TRILOGUE_AGENT_INSTANCE")).await;
+    let told = rig.reply_to(&format!("init\nwrite:{file}:hello\nread:{file}\nread:/etc/passwd\nterm:cat new.txt; echo $TRILOGUE_AGENT_INSTANCE")).await;
     let lines: Vec<_> = told.lines().collect();
     let init: Value = serde_json::from_str(lines[0]).unwrap();
     assert_eq!(init["clientCapabilities"]["fs"]["writeTextFile"], true);
@@ -225,7 +231,7 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
         ];
         let run = rig.run(&rig.thread, &written.join("\n")).await;
         assert_eq!(run.status, RunStatus::Completed);
-        let told = rig.said(&run).await;
+        let told = rig.reply_text(&run).await;
         let lines: Vec<_> = told.lines().collect();
         let denied = "failed: -32602 the permission rule 'no secrets' denies fs/write_text_file";
         assert_eq!(lines[0], format!("write {denied}"));
@@ -304,7 +310,7 @@ async fn the_prompting_client_serves_what_is_forwarded() {
         let attached = rig.runtime.attach(&row, client.clone());
         attached.take_control();
         let run = rig.run(&rig.thread, script).await;
-        let told = rig.said(&run).await;
+        let told = rig.reply_text(&run).await;
         let lines: Vec<_> = told.lines().collect();
         let init: Value = serde_json::from_str(lines[0]).unwrap();
         assert_eq!(init["clientCapabilities"]["fs"]["readTextFile"], forward);
@@ -336,29 +342,32 @@ async fn an_answer_that_does_not_fit_is_refused_and_the_question_stays() {
         ("{\"name\":5}", "/name"),
         ("{\"name\":\"Ada\",\"deep\":{\"x\":1}}", "/deep"),
     ] {
-        let refused = rig.refused(&run, Answer::Json(json(value))).await;
+        let refused = rig.answer_error(&run, Answer::Json(json(value))).await;
         assert_eq!(refused.code(), Code::AnswerInvalid, "{value}");
         assert_eq!(refused.violated()[0].path, path, "{value}");
         assert!(refused.hint_text().is_some());
     }
     let run = rig.answer(&run, Answer::Json(json("{\"name\":\"Ada\"}"))).await;
-    assert_eq!(rig.said(&run).await, r#"answer: {"action":"accept","content":{"name":"Ada"}}"#);
+    assert_eq!(
+        rig.reply_text(&run).await,
+        r#"answer: {"action":"accept","content":{"name":"Ada"}}"#
+    );
     for (value, action) in [("false", "decline"), ("null", "cancel")] {
         let run = rig.run(&rig.thread, "ask-form").await;
         let run = rig.answer(&run, Answer::Json(json(value))).await;
-        assert_eq!(rig.said(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
+        assert_eq!(rig.reply_text(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
     }
     let run = rig.run(&rig.thread, "ask-url").await;
     for value in ["\"no, never!\"", "\"yes\"", "{}", "1"] {
-        let refused = rig.refused(&run, Answer::Json(json(value))).await;
+        let refused = rig.answer_error(&run, Answer::Json(json(value))).await;
         assert_eq!(refused.code(), Code::AnswerInvalid, "{value}");
     }
     let run = rig.answer(&run, Answer::Json(json("true"))).await;
-    assert_eq!(rig.said(&run).await, r#"answer: {"action":"accept"}"#);
+    assert_eq!(rig.reply_text(&run).await, r#"answer: {"action":"accept"}"#);
     for (value, action) in [("false", "decline"), ("null", "cancel")] {
         let run = rig.run(&rig.thread, "ask-url").await;
         let run = rig.answer(&run, Answer::Json(json(value))).await;
-        assert_eq!(rig.said(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
+        assert_eq!(rig.reply_text(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
     }
     rig.end().await;
 }

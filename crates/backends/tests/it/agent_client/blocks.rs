@@ -73,11 +73,11 @@ async fn every_block_of_a_tool_s_output_is_read_back_as_it_was_told() {
 #[tokio::test]
 async fn what_stands_beside_a_prompt_comes_to_the_agent() {
     let rig = Rig::new(&[]).await;
-    let Input::Messages(mut messages) = crate::harness::said("prompt") else { panic!() };
+    let Input::Messages(mut messages) = crate::harness::user_input("prompt") else { panic!() };
     let extra = Json::parse(r#"{"extra":{"b":1,"a":[1.50]},"_x":null}"#.to_owned()).unwrap();
     trilogue_mapping::agent_client::keep_extra(&mut messages[0], &extra);
     let run = settle(rig.begin_with(&rig.thread, Input::Messages(messages)).await).await;
-    let prompt: Value = serde_json::from_str(&rig.said(&run).await).unwrap();
+    let prompt: Value = serde_json::from_str(&rig.reply_text(&run).await).unwrap();
     assert_eq!(
         (&prompt["extra"], prompt.get("_x")),
         (&json!({ "b": 1, "a": [1.50] }), Some(&Value::Null))

@@ -15,16 +15,16 @@ use super::rig::{Rig, alice, caller, editor, until};
 struct Browser {
     profile: ClientProfile,
     principal: Principal,
-    heard: Mutex<Vec<(String, Value)>>,
+    received: Mutex<Vec<(String, Value)>>,
 }
 
 impl Browser {
     fn new() -> Arc<Self> {
-        Arc::new(Self { profile: editor("{}"), principal: alice(), heard: Mutex::default() })
+        Arc::new(Self { profile: editor("{}"), principal: alice(), received: Mutex::default() })
     }
 
-    fn heard(&self) -> Vec<(String, Value)> {
-        self.heard.lock().unwrap().clone()
+    fn received(&self) -> Vec<(String, Value)> {
+        self.received.lock().unwrap().clone()
     }
 }
 
@@ -39,12 +39,12 @@ impl Client for Browser {
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {
-        self.heard.lock().unwrap().push((method.to_owned(), params.to_value()));
+        self.received.lock().unwrap().push((method.to_owned(), params.to_value()));
         Ok(Json::from_value(&json!({ "action": "accept" })))
     }
 
     async fn notify(&self, method: &str, params: Json) {
-        self.heard.lock().unwrap().push((method.to_owned(), params.to_value()));
+        self.received.lock().unwrap().push((method.to_owned(), params.to_value()));
     }
 }
 
@@ -63,11 +63,11 @@ async fn whoever_signs_in_is_asked_and_told_when_that_is_done() {
         let (by, params) = (Arc::clone(&browser), Json::parse(r#"{"methodId":"key"}"#).unwrap());
         let by: Arc<dyn Client> = by;
         let other: Arc<dyn Client> = bystander.clone();
-        rig.sessions().meet(&other).await.unwrap();
+        rig.sessions().greet(&other).await.unwrap();
         let result = rig.sessions().call(None, &by, "authenticate", params).await.unwrap();
         assert_eq!(result.to_value()["_meta"]["answer"], json!({ "action": "accept" }));
-        until("it was told", || browser.heard().len() == 2).await;
-        let heard = browser.heard();
+        until("it was told", || browser.received().len() == 2).await;
+        let heard = browser.received();
         let (method, question) = &heard[0];
         assert_eq!(method, "elicitation/create");
         assert_eq!(
@@ -82,7 +82,7 @@ async fn whoever_signs_in_is_asked_and_told_when_that_is_done() {
             heard[1],
             ("elicitation/complete".to_owned(), json!({ "elicitationId": "sign-in" }))
         );
-        assert_eq!(bystander.heard(), []);
+        assert_eq!(bystander.received(), []);
         rig.end().await;
     }
 }
@@ -98,7 +98,7 @@ async fn where_nobody_can_be_asked_the_question_is_given_up() {
     let rig = Rig::with(&["--ask-at-auth", "--auth", "key"], by_key).await;
     let thread = rig.thread().await;
     let run = rig.run(&thread, "say:hi").await;
-    assert_eq!(rig.said(&run).await, "hi");
+    assert_eq!(rig.reply_text(&run).await, "hi");
     rig.end().await;
 }
 

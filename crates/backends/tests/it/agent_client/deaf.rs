@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use trilogue_domain::{Json, RunStatus};
 
-use super::rig::{Rig, until, until_so};
+use super::rig::{Rig, until, until_async};
 
 /// The longest that a notification may take: its own limit of five seconds, and as much again for a busy machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
@@ -19,7 +19,10 @@ async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_stor
     let thread = rig.thread().await;
     let begun = rig.begin(&thread, SCRIPT).await;
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    until_so("it listens no more", async || rig.said(&run).await.contains("heard nothing")).await;
+    until_async("it listens no more", async || {
+        rig.reply_text(&run).await.contains("heard nothing")
+    })
+    .await;
     (rig, thread, run)
 }
 

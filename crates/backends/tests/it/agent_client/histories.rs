@@ -5,7 +5,7 @@ use trilogue_domain::{Body, RunStatus, ThreadId};
 use super::rig::{Rig, text_of, until};
 
 /// The agent's messages in the log, by text, in order.
-async fn said(rig: &Rig, thread: &ThreadId) -> Vec<String> {
+async fn agent_messages(rig: &Rig, thread: &ThreadId) -> Vec<String> {
     let log = rig.log(thread).await.into_iter();
     let said = log.filter_map(|event| {
         let text = text_of(event.original.as_ref()?);
@@ -26,12 +26,16 @@ async fn a_history_is_logged_once_however_late_it_is_told() {
         let rig = Rig::new(&["--load", "--store", "{store}", "--replay", replay]).await;
         let lines: Vec<_> = (0..12).map(|line| format!("say:line {line}\ntool")).collect();
         rig.run(&rig.thread, &lines.join("\n")).await;
-        let before = said(&rig, &rig.thread).await;
+        let before = agent_messages(&rig, &rig.thread).await;
         assert_eq!(before.len(), 12);
         end(&rig, &rig.thread).await;
         let run = rig.run(&rig.thread, "say:new").await;
-        assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "new"), "{replay}");
-        let after = said(&rig, &rig.thread).await;
+        assert_eq!(
+            (run.status, &*rig.reply_text(&run).await),
+            (RunStatus::Completed, "new"),
+            "{replay}"
+        );
+        let after = agent_messages(&rig, &rig.thread).await;
         assert_eq!((&after[..12], after.len()), (&before[..], 13), "{replay}");
         let tools = rig.events(&run).await;
         assert!(!tools.iter().any(|event| matches!(event.body, Body::Tool(_))), "{replay}");
@@ -50,7 +54,7 @@ async fn a_client_that_loads_does_not_wait_for_what_comes_late() {
     rig.sessions().open(&context, &caller, params).await.unwrap();
     // The replay continues here, but the updates of the next turn are new.
     let run = rig.run(&rig.thread, "say:new").await;
-    assert_eq!(rig.said(&run).await, "new");
-    assert_eq!(said(&rig, &rig.thread).await.len(), 41);
+    assert_eq!(rig.reply_text(&run).await, "new");
+    assert_eq!(agent_messages(&rig, &rig.thread).await.len(), 41);
     rig.end().await;
 }

@@ -43,7 +43,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
         let said: Vec<_> = pieces.iter().filter(|(kind, _)| kind == "agent_message").collect();
         let mut said: Vec<_> = said.into_iter().map(|(_, id)| id.clone().unwrap()).collect();
         said.dedup();
-        assert_eq!(rig.begun(&run).await, said);
+        assert_eq!(rig.started_message_ids(&run).await, said);
 
         // Only the id was added.
         let first = rig.originals(&run).await.remove(0);
@@ -60,7 +60,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
 
         // The next prompt begins a new message.
         let run = rig.run(&rig.thread, "say:next").await;
-        assert_ne!(rig.begun(&run).await[0], *said.last().unwrap());
+        assert_ne!(rig.started_message_ids(&run).await[0], *said.last().unwrap());
         rig.end().await;
     }
 }
@@ -81,9 +81,9 @@ async fn an_agent_s_ids_are_kept_and_one_that_comes_again_in_another_turn_gets_a
     let rig = Rig::new(&["--ids", "counter"]).await;
     let thread = rig.thread().await;
     let first = rig.run(&thread, "two").await;
-    assert_eq!(rig.begun(&first).await, ["m1", "m2"]);
+    assert_eq!(rig.started_message_ids(&first).await, ["m1", "m2"]);
     let second = rig.run(&thread, "two").await;
-    let begun = rig.begun(&second).await;
+    let begun = rig.started_message_ids(&second).await;
     assert!(begun.iter().all(|id| Uuid::parse_str(id).is_ok()), "{begun:?}");
     let said = pieces(&rig, &second).await;
     // Clients get the ids by which the messages are found.
@@ -93,7 +93,7 @@ async fn an_agent_s_ids_are_kept_and_one_that_comes_again_in_another_turn_gets_a
     // In another thread the ids are free.
     let other = rig.thread().await;
     let third = rig.run(&other, "two").await;
-    assert_eq!(rig.begun(&third).await, ["m1", "m2"]);
+    assert_eq!(rig.started_message_ids(&third).await, ["m1", "m2"]);
     rig.end().await;
 }
 
@@ -137,7 +137,7 @@ async fn a_thought_has_an_id_as_a_message_has() {
     assert!(Uuid::parse_str(renamed.as_str()).is_ok(), "the message has this id: {renamed}");
     let ids: Vec<_> = found.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(ids, [id("T"), id("T"), renamed.clone(), id("L")]);
-    assert_eq!(rig.begun(&run).await, ["A"]);
+    assert_eq!(rig.started_message_ids(&run).await, ["A"]);
     // The updates for clients have the same ids.
     let sent: Vec<_> = pieces(&rig, &run).await.into_iter().filter_map(|(_, id)| id).collect();
     assert_eq!(sent, ["T", "T", "A", renamed.as_str(), "A", "L"]);
@@ -182,7 +182,7 @@ async fn a_prompt_carries_the_id_of_the_user_s_message_and_another_one_becomes_a
         _ => None,
     });
     let user = user.unwrap();
-    let prompt: Value = serde_json::from_str(&rig.said(&run).await).unwrap();
+    let prompt: Value = serde_json::from_str(&rig.reply_text(&run).await).unwrap();
     assert_eq!(prompt["messageId"], user.as_str());
     assert_eq!(prompt.get("_meta"), None);
     let result = rig.custom(&run, "turn_result").await.remove(0).to_value();
@@ -194,7 +194,7 @@ async fn a_prompt_carries_the_id_of_the_user_s_message_and_another_one_becomes_a
     rig.end().await;
 
     let rig = Rig::with(&[], |launch| launch.send_message_id = false).await;
-    let prompt: Value = serde_json::from_str(&rig.told("prompt").await).unwrap();
+    let prompt: Value = serde_json::from_str(&rig.reply_to("prompt").await).unwrap();
     assert_eq!(prompt.get("messageId"), None);
     rig.end().await;
 }

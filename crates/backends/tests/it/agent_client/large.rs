@@ -25,7 +25,7 @@ async fn a_large_update_is_logged_as_it_came() {
             _ => &update["update"]["content"]["text"],
         };
         assert_eq!(member.as_str().unwrap(), "ä".repeat(bytes / 2), "{kind}");
-        assert!(rig.said(&run).await.ends_with("behind it"), "{kind}");
+        assert!(rig.reply_text(&run).await.ends_with("behind it"), "{kind}");
         assert!(rig.custom(&run, "update_too_large").await.is_empty(), "{kind}");
     }
     rig.end().await;
@@ -67,7 +67,7 @@ async fn a_result_that_the_log_refuses_leaves_a_gap() {
     assert!(rig.custom(&small, "update_too_large").await.is_empty());
     let run = rig.run(&rig.thread, &format!("much:answer:{}\nsay:before it", 18 * MIB)).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-    assert_eq!(rig.said(&run).await, "before it");
+    assert_eq!(rig.reply_text(&run).await, "before it");
     let gaps = rig.custom(&run, "update_too_large").await;
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     assert!(gaps[0].to_value()["bytes"].as_u64().unwrap() > 18 * MIB as u64, "{gaps:?}");
@@ -75,7 +75,7 @@ async fn a_result_that_the_log_refuses_leaves_a_gap() {
 }
 
 /// The events of a thread's log about lines that were too long.
-async fn passed_over(rig: &Rig, thread: &ThreadId) -> Vec<Value> {
+async fn oversize_events(rig: &Rig, thread: &ThreadId) -> Vec<Value> {
     let events = rig.log(thread).await.into_iter();
     let told = events.filter_map(|event| match event.body {
         Body::State(StateEvent::Custom { kind, data }) if kind == "line_too_long" => {
@@ -94,9 +94,9 @@ async fn a_line_that_is_too_long_is_told_of_where_it_was_said() {
     let thread = rig.thread().await;
     let run = rig.run(&thread, "say:before\noversize:200000\nlarge:text:200000\nsay:behind").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-    assert_eq!(rig.said(&run).await, "before\nbehind");
+    assert_eq!(rig.reply_text(&run).await, "before\nbehind");
     let told = json!({ "limit": limit, "method": "session/update" });
-    assert_eq!(passed_over(&rig, &thread).await, [told.clone(), told.clone()]);
+    assert_eq!(oversize_events(&rig, &thread).await, [told.clone(), told.clone()]);
     let events = rig.events(&run).await;
     let place =
         |fits: fn(&Body) -> bool| events.iter().position(|event| fits(&event.body)).unwrap();
@@ -108,13 +108,13 @@ async fn a_line_that_is_too_long_is_told_of_where_it_was_said() {
     // An oversize request is answered with an error instead.
     let run = rig.run(&thread, "much:ask:200000").await;
     assert_eq!(run.status, RunStatus::Failed, "{:?}", run.outcome);
-    assert_eq!(passed_over(&rig, &thread).await.len(), 2);
+    assert_eq!(oversize_events(&rig, &thread).await.len(), 2);
     // A replayed oversize line is logged once.
     rig.run(&thread, "crash:0").await;
     let run = rig.run(&thread, "say:again").await;
-    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "again"));
+    assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "again"));
     assert_eq!(rig.custom(&run, "session_restarted").await, []);
-    assert_eq!(passed_over(&rig, &thread).await.len(), 2);
+    assert_eq!(oversize_events(&rig, &thread).await.len(), 2);
     rig.end().await;
 }
 
@@ -128,16 +128,16 @@ async fn among_several_sessions_a_line_that_is_too_long_is_whose_turn_is_at_work
     let (one, two) = (rig.thread().await, rig.thread().await);
     rig.run(&one, "say:x").await;
     let run = rig.run(&two, "oversize:200000\nsay:behind").await;
-    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "behind"));
-    assert_eq!(passed_over(&rig, &one).await, [Value::Null; 0]);
-    assert_eq!(passed_over(&rig, &two).await.len(), 1);
+    assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "behind"));
+    assert_eq!(oversize_events(&rig, &one).await, [Value::Null; 0]);
+    assert_eq!(oversize_events(&rig, &two).await.len(), 1);
     // With two active sessions, the line belongs to the named one, or to none.
     let waits = rig.run(&one, "permission").await;
     assert_eq!(waits.status, RunStatus::Interrupted);
     let run = rig.run(&two, "oversize:200000\nlarge:text:200000\nsay:behind").await;
-    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "behind"));
-    assert_eq!(passed_over(&rig, &one).await, [Value::Null; 0]);
-    assert_eq!(passed_over(&rig, &two).await.len(), 2);
+    assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "behind"));
+    assert_eq!(oversize_events(&rig, &one).await, [Value::Null; 0]);
+    assert_eq!(oversize_events(&rig, &two).await.len(), 2);
     rig.cancel(&waits).await;
     rig.end().await;
 }

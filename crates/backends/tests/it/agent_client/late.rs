@@ -18,7 +18,7 @@ fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
 }
 
 /// Waits for the first event outside of runs with this text.
-async fn heard(rig: &Rig, thread: &trilogue_domain::ThreadId, text: &str) -> Event {
+async fn wait_for_text(rig: &Rig, thread: &trilogue_domain::ThreadId, text: &str) -> Event {
     let end = tokio::time::Instant::now() + DEADLINE;
     loop {
         let said = rig.log(thread).await.into_iter().find(|event| {
@@ -57,11 +57,16 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
             once("agent_thought_chunk", &format!("hm {number}")),
         ];
         let run = rig.run(&rig.thread, &lines.join("\n")).await;
-        assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "in the turn"));
+        assert_eq!(
+            (run.status, &*rig.reply_text(&run).await),
+            (RunStatus::Completed, "in the turn")
+        );
         std::fs::write(&file, "").unwrap();
-        heard(&rig, &rig.thread, &format!("hm {number}")).await;
-        let (first, second) =
-            (heard(&rig, &rig.thread, &one).await, heard(&rig, &rig.thread, &two).await);
+        wait_for_text(&rig, &rig.thread, &format!("hm {number}")).await;
+        let (first, second) = (
+            wait_for_text(&rig, &rig.thread, &one).await,
+            wait_for_text(&rig, &rig.thread, &two).await,
+        );
         let id = message_of(&first);
         assert_eq!(message_of(&second), id);
         let told: Value = serde_json::from_str(&text_of(&first.original.unwrap())).unwrap();
@@ -112,9 +117,9 @@ async fn what_goes_on_behind_a_turn_with_its_own_id_is_the_message_that_it_was()
     let more = chunk("agent_message_chunk", Some("m"), " and more");
     let said = chunk("agent_message_chunk", Some("m"), "said");
     let run = rig.run(&rig.thread, &format!("raw:{said}\nonce:{}:{more}", file.display())).await;
-    assert_eq!(rig.begun(&run).await, ["m"]);
+    assert_eq!(rig.started_message_ids(&run).await, ["m"]);
     std::fs::write(&file, "").unwrap();
-    assert_eq!(message_of(&heard(&rig, &rig.thread, "and more").await).as_str(), "m");
+    assert_eq!(message_of(&wait_for_text(&rig, &rig.thread, "and more").await).as_str(), "m");
     let begun = rig.log(&rig.thread).await.into_iter().filter(|event| {
         matches!(&event.body, Body::Message(MessageEvent::Started { message, .. }) if message.as_str() == "m")
     });

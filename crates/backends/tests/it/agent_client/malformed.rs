@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trilogue_domain::{RunStatus, ThreadId};
 
-use super::rig::{Rig, until_so};
+use super::rig::{Rig, until_async};
 use crate::harness::{DEADLINE, failure};
 
 /// How a prompt with such a response ends.
-enum Ends {
+enum ExpectedEnd {
     Well,
     /// It fails, with this text in the reason.
     Badly(&'static str),
@@ -18,14 +18,14 @@ enum Ends {
 /// Checks that the session still exists, in the same process.
 async fn lives_on(rig: &Rig, thread: &ThreadId, pid: &str, what: &str) {
     let run = rig.run(thread, "pid").await;
-    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, pid), "{what}");
+    assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, pid), "{what}");
 }
 
 async fn begin(flags: &[&str]) -> (Rig, ThreadId, String) {
     let rig = Rig::with(flags, |launch| launch.max_line_bytes = 100_000).await;
     let thread = rig.thread().await;
     let run = rig.run(&thread, "pid").await;
-    let pid = rig.said(&run).await;
+    let pid = rig.reply_text(&run).await;
     (rig, thread, pid)
 }
 
@@ -42,95 +42,95 @@ async fn every_answer_of_a_prompt_ends_it() {
         "x".repeat(200_000)
     );
     let well = r#""result":{"stopReason":"end_turn"}"#;
-    let cases: Vec<(&str, String, Ends)> = vec![
-        ("as it should be", format!(r#"{{"jsonrpc":"2.0","id":ID,{well}}}"#), Ends::Well),
-        ("id as text", format!(r#"{{"jsonrpc":"2.0","id":"ID",{well}}}"#), Ends::Well),
-        ("id with a fraction", format!(r#"{{"jsonrpc":"2.0","id":ID.0,{well}}}"#), Ends::Well),
-        ("batch", format!(r#"[{{"jsonrpc":"2.0","id":ID,{well}}}]"#), Ends::Well),
+    let cases: Vec<(&str, String, ExpectedEnd)> = vec![
+        ("as it should be", format!(r#"{{"jsonrpc":"2.0","id":ID,{well}}}"#), ExpectedEnd::Well),
+        ("id as text", format!(r#"{{"jsonrpc":"2.0","id":"ID",{well}}}"#), ExpectedEnd::Well),
+        ("id with a fraction", format!(r#"{{"jsonrpc":"2.0","id":ID.0,{well}}}"#), ExpectedEnd::Well),
+        ("batch", format!(r#"[{{"jsonrpc":"2.0","id":ID,{well}}}]"#), ExpectedEnd::Well),
         (
             "neither result nor error",
             r#"{"jsonrpc":"2.0","id":ID,"resalt":1}"#.to_owned(),
-            Ends::Badly("neither a result nor an error"),
+            ExpectedEnd::Badly("neither a result nor an error"),
         ),
         (
             "call and answer at once",
             format!(r#"{{"jsonrpc":"2.0","id":ID,"method":"x",{well}}}"#),
-            Ends::Badly("a call and a response"),
+            ExpectedEnd::Badly("a call and a response"),
         ),
         (
             "batch with an update, a request and noise",
             format!(
                 r#"[1,{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"SESSION","update":{{"sessionUpdate":"plan","entries":[]}}}}}},{{"jsonrpc":"2.0","id":9,"method":"_x"}},[],{{"jsonrpc":"2.0","id":ID,{well}}}]"#
             ),
-            Ends::Well,
+            ExpectedEnd::Well,
         ),
-        ("error null", format!(r#"{{"jsonrpc":"2.0","id":ID,{well},"error":null}}"#), Ends::Well),
+        ("error null", format!(r#"{{"jsonrpc":"2.0","id":ID,{well},"error":null}}"#), ExpectedEnd::Well),
         (
             "result and error",
             format!(
                 r#"{{"jsonrpc":"2.0","id":ID,{well},"error":{{"code":-32603,"message":"both"}}}}"#
             ),
-            Ends::Badly("result and an error"),
+            ExpectedEnd::Badly("result and an error"),
         ),
-        ("no version", format!(r#"{{"id":ID,{well}}}"#), Ends::Well),
+        ("no version", format!(r#"{{"id":ID,{well}}}"#), ExpectedEnd::Well),
         (
             "code as text",
             r#"{"jsonrpc":"2.0","id":ID,"error":{"code":"-32603","message":"as text"}}"#.to_owned(),
-            Ends::Badly("as text"),
+            ExpectedEnd::Badly("as text"),
         ),
         (
             "no message",
             r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603}}"#.to_owned(),
-            Ends::Badly(""),
+            ExpectedEnd::Badly(""),
         ),
         (
             "error as text",
             r#"{"jsonrpc":"2.0","id":ID,"error":"broken"}"#.to_owned(),
-            Ends::Badly(""),
+            ExpectedEnd::Badly(""),
         ),
         (
             "unknown stop",
             r#"{"jsonrpc":"2.0","id":ID,"result":{"stopReason":"from_the_future"}}"#.to_owned(),
-            Ends::Well,
+            ExpectedEnd::Well,
         ),
         (
             "null",
             r#"{"jsonrpc":"2.0","id":ID,"result":null}"#.to_owned(),
-            Ends::Badly("is invalid"),
+            ExpectedEnd::Badly("is invalid"),
         ),
         (
             "no stop",
             r#"{"jsonrpc":"2.0","id":ID,"result":{}}"#.to_owned(),
-            Ends::Badly("is invalid"),
+            ExpectedEnd::Badly("is invalid"),
         ),
         (
             "more at the root",
             r#"{"jsonrpc":"2.0","id":ID,"x":1,"result":{"stopReason":"end_turn","userMessageId":7,"usage":null,"_meta":3}}"#.to_owned(),
-            Ends::Well,
+            ExpectedEnd::Well,
         ),
         (
             "the same name twice",
             format!(r#"{{"jsonrpc":"1.0","jsonrpc":"2.0","id":"no","id":ID,{well}}}"#),
-            Ends::Well,
+            ExpectedEnd::Well,
         ),
         (
             "half of a character",
             r#"{"jsonrpc":"2.0","id":ID,"result":{"stopReason":"end_turn","x":"\ud800"}}"#.to_owned(),
-            Ends::Well,
+            ExpectedEnd::Well,
         ),
-        ("too deep", deep, Ends::Badly("deep")),
-        ("too long", long, Ends::Badly("longer")),
-        ("another line end", format!("{{\"jsonrpc\":\"2.0\",\"id\":ID,{well}}}\r"), Ends::Well),
+        ("too deep", deep, ExpectedEnd::Badly("deep")),
+        ("too long", long, ExpectedEnd::Badly("longer")),
+        ("another line end", format!("{{\"jsonrpc\":\"2.0\",\"id\":ID,{well}}}\r"), ExpectedEnd::Well),
     ];
     for (what, line, ends) in cases {
         let begun = rig.begin(&thread, &format!("respond:{line}")).await;
         let ended = tokio::time::timeout(DEADLINE, begun.settled.wait()).await;
         let run = ended.unwrap_or_else(|_| panic!("{what}: it is not over")).unwrap();
         match ends {
-            Ends::Well => {
+            ExpectedEnd::Well => {
                 assert_eq!(run.status, RunStatus::Completed, "{what}: {:?}", run.outcome);
             }
-            Ends::Badly(why) => {
+            ExpectedEnd::Badly(why) => {
                 assert_eq!(run.status, RunStatus::Failed, "{what}");
                 let message = failure(&run).message;
                 assert!(message.contains(why), "{what}: {message}");
@@ -159,7 +159,7 @@ async fn an_answer_over_several_lines_is_none_and_the_prompt_can_be_cancelled() 
         r#"respond:{¶  "jsonrpc": "2.0",¶  "id": ID,¶  "result": { "stopReason": "end_turn" }¶}"#;
     let begun = rig.begin(&thread, &format!("say:before\n{line}")).await;
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    until_so("it says something", async || rig.said(&run).await == "before").await;
+    until_async("it says something", async || rig.reply_text(&run).await == "before").await;
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
     lives_on(&rig, &thread, &pid, "over several lines").await;
@@ -236,7 +236,7 @@ async fn whatever_is_said_wrongly_ends_nothing() {
     for line in LINES {
         let run = rig.run(&thread, &format!("put:{line}\nsay:behind")).await;
         assert_eq!(run.status, RunStatus::Completed, "{line}");
-        assert_eq!(rig.said(&run).await, "behind", "{line}");
+        assert_eq!(rig.reply_text(&run).await, "behind", "{line}");
         lives_on(&rig, &thread, &pid, line).await;
     }
     rig.end().await;
@@ -276,7 +276,7 @@ async fn whatever_is_asked_wrongly_is_answered_as_it_should_be() {
     for (id, line, code) in refused {
         let run = rig.run(&thread, &format!("put:{line}\nsay:behind")).await;
         assert_eq!(
-            (run.status, &*rig.said(&run).await),
+            (run.status, &*rig.reply_text(&run).await),
             (RunStatus::Completed, "behind"),
             "{line}"
         );

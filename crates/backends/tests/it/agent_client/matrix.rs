@@ -28,7 +28,7 @@ async fn play(rig: &Rig, id: Option<&Value>, stop: &str) -> RunRow {
     let thread = rig.thread().await;
     if id == Some(&json!("again")) {
         let run = rig.run(&thread, &piece(id, "first")).await;
-        assert_eq!(rig.begun(&run).await, ["again"]);
+        assert_eq!(rig.started_message_ids(&run).await, ["again"]);
     }
     let end = match stop {
         "cancelled" => "slow",
@@ -42,7 +42,7 @@ async fn play(rig: &Rig, id: Option<&Value>, stop: &str) -> RunRow {
         return super::rig::settle(begun).await;
     }
     let until = tokio::time::Instant::now() + DEADLINE;
-    while rig.said(&row).await != "one, two" {
+    while rig.reply_text(&row).await != "one, two" {
         assert!(tokio::time::Instant::now() < until, "it says nothing");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -70,8 +70,8 @@ async fn every_form_of_id_with_every_end() {
                 "error" => RunStatus::Failed,
                 _ => RunStatus::Completed,
             };
-            assert_eq!((run.status, &*rig.said(&run).await), (status, "one, two"), "{what}");
-            let begun = rig.begun(&run).await;
+            assert_eq!((run.status, &*rig.reply_text(&run).await), (status, "one, two"), "{what}");
+            let begun = rig.started_message_ids(&run).await;
             assert_eq!(begun.len(), 1, "{what}");
             match *form {
                 "UUID" => assert_eq!(begun, [OWN], "{what}"),

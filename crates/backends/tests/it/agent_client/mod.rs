@@ -13,7 +13,7 @@ mod malformed;
 mod matrix;
 mod openings;
 mod permission_completion;
-mod refused;
+mod refusals;
 mod repeats;
 mod reused;
 mod rig;

@@ -9,7 +9,7 @@ use trilogue_backends::workspace::{Files, Grants};
 use trilogue_domain::{Json, RunStatus, ThreadId};
 use trilogue_store::rows::RunRow;
 
-use super::rig::{HEARD, Rig, caller, caller_in, settle, until, until_so};
+use super::rig::{HEARD, Rig, caller, caller_in, settle, until, until_async};
 use crate::harness::failure;
 
 fn opening(cwd: &Path, more: &Value) -> Json {
@@ -26,13 +26,13 @@ async fn open(rig: &Rig, thread: &ThreadId, params: Json) -> Json {
 }
 
 /// The agent's output for these words, by line.
-async fn asked(rig: &Rig, thread: &ThreadId, words: &str) -> Vec<String> {
+async fn output_lines(rig: &Rig, thread: &ThreadId, words: &str) -> Vec<String> {
     let run = rig.run(thread, words).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-    rig.said(&run).await.lines().map(str::to_owned).collect()
+    rig.reply_text(&run).await.lines().map(str::to_owned).collect()
 }
 
-fn heard(record: &Path, method: &str) -> usize {
+fn count_requests(record: &Path, method: &str) -> usize {
     let text = std::fs::read_to_string(record).unwrap_or_default();
     text.lines().filter(|line| line.contains(&format!("\"method\":\"{method}\""))).count()
 }
@@ -41,8 +41,8 @@ async fn row(rig: &Rig, submitted: &trilogue_runtime::Submitted) -> RunRow {
     rig.store.run(&rig.by.scope(), &submitted.run.id).await.unwrap().unwrap()
 }
 
-async fn is_opening(rig: &Rig, count: usize) {
-    let asked = || heard(&rig.path(HEARD), "session/new");
+async fn wait_for_openings(rig: &Rig, count: usize) {
+    let asked = || count_requests(&rig.path(HEARD), "session/new");
     until("a session is being opened", || asked() >= count).await;
 }
 
@@ -77,23 +77,25 @@ async fn an_open_session_is_opened_again_where_its_client_wants_it_otherwise() {
         let record = rig.path(HEARD);
         open(&rig, &rig.thread, opening(one.path(), &json!({}))).await;
         let remote = rig.context(&rig.thread).await.binding().await.unwrap().unwrap().remote;
-        let first = asked(&rig, &rig.thread, "pid\nsession").await;
+        let first = output_lines(&rig, &rig.thread, "pid\nsession").await;
         // The same params again change nothing.
         open(&rig, &rig.thread, opening(one.path(), &json!({}))).await;
-        let again = |record: &Path| heard(record, "session/load") + heard(record, "session/resume");
+        let again = |record: &Path| {
+            count_requests(record, "session/load") + count_requests(record, "session/resume")
+        };
         assert_eq!(again(&record), 0);
 
         let servers =
             json!({ "mcpServers": [{ "name": "m", "command": "x", "args": [], "env": [] }] });
         open(&rig, &rig.thread, opening(one.path(), &servers)).await;
         assert_eq!(again(&record), 1);
-        let second = asked(&rig, &rig.thread, "pid\nsession").await;
+        let second = output_lines(&rig, &rig.thread, "pid\nsession").await;
         assert_eq!(second[0], first[0]);
         let session: Value = serde_json::from_str(&second[1]).unwrap();
         assert_eq!(session["mcpServers"][0]["name"], "m");
 
         open(&rig, &rig.thread, opening(two.path(), &json!({}))).await;
-        let third = asked(&rig, &rig.thread, "session").await;
+        let third = output_lines(&rig, &rig.thread, "session").await;
         let session: Value = serde_json::from_str(&third[0]).unwrap();
         assert_eq!((&session["mcpServers"], &session["cwd"]), (&json!([]), &json!(two.path())));
         let binding = rig.context(&rig.thread).await.binding().await.unwrap().unwrap();
@@ -113,14 +115,14 @@ async fn a_session_in_which_a_turn_is_on_is_opened_otherwise_when_the_turn_is_ov
     open(&rig, &rig.thread, opening(folder.path(), &json!({}))).await;
     let busy = rig.begin(&rig.thread, "say:at work\nslow").await;
     let busy = row(&rig, &busy).await;
-    until_so("it works", async || !rig.messages(&busy).await.is_empty()).await;
+    until_async("it works", async || !rig.messages(&busy).await.is_empty()).await;
     let servers = json!({ "mcpServers": [{ "name": "m", "command": "x", "args": [], "env": [] }] });
     open(&rig, &rig.thread, opening(folder.path(), &servers)).await;
     assert_eq!(row_status(&rig, &busy).await, RunStatus::Running);
     // Closing the thread's session does not end a session in use either.
     rig.sessions().close(&rig.context(&rig.thread).await).await;
     assert_eq!(rig.cancel(&busy).await.status, RunStatus::Cancelled);
-    let said = asked(&rig, &rig.thread, "session").await;
+    let said = output_lines(&rig, &rig.thread, "session").await;
     let session: Value = serde_json::from_str(&said[0]).unwrap();
     assert_eq!(session["mcpServers"][0]["name"], "m");
     rig.end().await;
@@ -135,12 +137,12 @@ async fn a_process_is_started_where_its_thread_works() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let rig = Rig::with(&[], |launch| launch.cwd = None).await;
     // The process that only answers `initialize` runs in the server's directory.
-    rig.sessions().meet(&caller("{}")).await.unwrap();
+    rig.sessions().greet(&caller("{}")).await.unwrap();
     for folder in [&one, &two] {
         let thread = rig.thread().await;
         open(&rig, &thread, opening(folder.path(), &json!({}))).await;
         let cwd = folder.path().canonicalize().unwrap().display().to_string();
-        assert_eq!(asked(&rig, &thread, "cwd").await, [cwd]);
+        assert_eq!(output_lines(&rig, &thread, "cwd").await, [cwd]);
     }
     until("only the processes of the threads are left", || rig.children.count() == 2).await;
     rig.end().await;
@@ -150,9 +152,9 @@ async fn a_process_is_started_where_its_thread_works() {
 async fn a_process_is_started_where_it_is_said_wherever_its_session_works() {
     let folder = tempfile::tempdir().unwrap();
     let rig = Rig::new(&[]).await;
-    rig.sessions().meet(&caller("{}")).await.unwrap();
+    rig.sessions().greet(&caller("{}")).await.unwrap();
     open(&rig, &rig.thread, opening(folder.path(), &json!({}))).await;
-    let said = asked(&rig, &rig.thread, "cwd\nsession").await;
+    let said = output_lines(&rig, &rig.thread, "cwd\nsession").await;
     assert_eq!(said[0], rig.folder.path().canonicalize().unwrap().display().to_string());
     let session: Value = serde_json::from_str(&said[1]).unwrap();
     assert_eq!(session["cwd"], json!(folder.path()));
@@ -172,7 +174,7 @@ async fn a_process_that_opens_a_session_makes_room_for_another_when_it_has() {
         .await;
     let (one, two) = (rig.thread().await, rig.thread().await);
     let first = rig.begin(&one, "say:hello").await;
-    is_opening(&rig, 1).await;
+    wait_for_openings(&rig, 1).await;
     let second = rig.begin(&two, "say:hello").await;
     gate.open();
     let run = settle(first).await;
@@ -189,12 +191,12 @@ async fn the_session_of_a_run_that_was_cancelled_meanwhile_is_there_for_the_next
     let gate = Gate::new();
     let rig = gate.rig(|_| {}).await;
     let begun = rig.begin(&rig.thread, "say:hello").await;
-    is_opening(&rig, 1).await;
+    wait_for_openings(&rig, 1).await;
     let begun = row(&rig, &begun).await;
     assert_eq!(rig.cancel(&begun).await.status, RunStatus::Cancelled);
     gate.open();
-    assert_eq!(asked(&rig, &rig.thread, "say:again").await, ["again"]);
-    assert_eq!(heard(&rig.path(HEARD), "session/new"), 1);
+    assert_eq!(output_lines(&rig, &rig.thread, "say:again").await, ["again"]);
+    assert_eq!(count_requests(&rig.path(HEARD), "session/new"), 1);
     assert_eq!(rig.children.count(), 1);
     rig.end().await;
 }
@@ -206,7 +208,7 @@ async fn erasing_a_thread_does_not_wait_for_its_session() {
     for by_run in [true, false] {
         let thread = rig.thread().await;
         let context = rig.context(&thread).await;
-        let before = heard(&rig.path(HEARD), "session/new");
+        let before = count_requests(&rig.path(HEARD), "session/new");
         let client = caller("{}");
         let params = opening(rig.folder.path(), &json!({}));
         let opened = async {
@@ -218,7 +220,7 @@ async fn erasing_a_thread_does_not_wait_for_its_session() {
             }
         };
         let erased = async {
-            is_opening(&rig, before + 1).await;
+            wait_for_openings(&rig, before + 1).await;
             let erasing = rig.runtime.erase_thread(&rig.by, &thread);
             // Far less than an erasure waits at most, and more than the end of a process takes.
             tokio::time::timeout(Duration::from_secs(8), erasing).await.unwrap().unwrap();
@@ -234,11 +236,11 @@ async fn erasing_a_thread_does_not_wait_for_its_session() {
 async fn an_idle_process_makes_room_though_its_session_is_lost_with_it() {
     let rig = Rig::with(&[], |launch| launch.max_processes = 1).await;
     let (one, two) = (rig.thread().await, rig.thread().await);
-    asked(&rig, &one, "say:the answer is 42").await;
-    asked(&rig, &two, "say:x").await;
+    output_lines(&rig, &one, "say:the answer is 42").await;
+    output_lines(&rig, &two, "say:x").await;
     assert_eq!(rig.children.count(), 1);
     let run = rig.run(&one, "prompt").await;
-    assert!(rig.said(&run).await.contains("the answer is 42"));
+    assert!(rig.reply_text(&run).await.contains("the answer is 42"));
     assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
     rig.end().await;
 }
@@ -253,7 +255,7 @@ async fn what_is_asked_before_the_session_is_known_is_answered() {
         launch.grants = Grants { files: Files::Read, ..Grants::default() };
     })
     .await;
-    asked(&rig, &rig.thread, "say:x").await;
+    output_lines(&rig, &rig.thread, "say:x").await;
     let record = rig.path(HEARD);
     let answered = || std::fs::read_to_string(&record).unwrap_or_default();
     until("it is answered", || answered().contains("answered")).await;
@@ -266,7 +268,7 @@ async fn what_names_no_session_is_of_the_only_one_in_a_process_of_its_own() {
     for processes in [Processes::Thread, Processes::Shared] {
         let rig = Rig::with(&[], |launch| launch.processes = processes).await;
         let line = r#"{"jsonrpc":"2.0","method":"_x/nameless","params":{"a":1}}"#;
-        asked(&rig, &rig.thread, &format!("put:{line}\nsay:x")).await;
+        output_lines(&rig, &rig.thread, &format!("put:{line}\nsay:x")).await;
         let log = rig.log(&rig.thread).await;
         let originals = log.iter().filter_map(|event| event.original.as_ref());
         let known = originals.map(super::rig::text_of).any(|it| it.contains("_x/nameless"));
@@ -280,12 +282,12 @@ async fn an_open_that_cannot_be_leaves_the_session_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let rig = Rig::with(&["--load", "--store", "{store}"], |launch| launch.cwd = None).await;
     open(&rig, &rig.thread, opening(folder.path(), &json!({}))).await;
-    let before = asked(&rig, &rig.thread, "pid\nsession").await;
+    let before = output_lines(&rig, &rig.thread, "pid\nsession").await;
     let (context, client) = (rig.context(&rig.thread).await, caller("{}"));
     let missing = opening(&folder.path().join("none"), &json!({}));
     assert!(rig.sessions().open(&context, &client, missing).await.is_err());
-    assert_eq!(asked(&rig, &rig.thread, "pid\nsession").await, before);
-    assert_eq!(heard(&rig.path(HEARD), "session/load"), 0);
+    assert_eq!(output_lines(&rig, &rig.thread, "pid\nsession").await, before);
+    assert_eq!(count_requests(&rig.path(HEARD), "session/load"), 0);
     rig.end().await;
 }
 
@@ -297,10 +299,10 @@ async fn an_open_that_nobody_waits_for_any_more_is_as_if_it_had_not_been_asked_f
     let (context, client) = (rig.context(&rig.thread).await, caller("{}"));
     tokio::select! {
         _ = rig.sessions().open(&context, &client, opening(folder.path(), &json!({}))) => panic!(),
-        () = is_opening(&rig, 1) => {}
+        () = wait_for_openings(&rig, 1) => {}
     }
     gate.open();
-    let said = asked(&rig, &rig.thread, "session").await;
+    let said = output_lines(&rig, &rig.thread, "session").await;
     let session: Value = serde_json::from_str(&said[0]).unwrap();
     assert_eq!(session["cwd"], json!(rig.folder.path()));
     rig.end().await;
@@ -322,7 +324,7 @@ async fn folders_that_are_not_there_are_no_fault_of_the_agent() {
     }
     let thread = rig.thread().await;
     open(&rig, &thread, opening(folder.path(), &json!({}))).await;
-    assert_eq!(asked(&rig, &thread, "say:hello").await, ["hello"]);
+    assert_eq!(output_lines(&rig, &thread, "say:hello").await, ["hello"]);
     rig.end().await;
 }
 
@@ -356,12 +358,12 @@ async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there(
     for (met_in, starts) in [(folder.clone(), 1), (PathBuf::from("/"), 2), ("/no/such".into(), 2)] {
         let rig = Rig::with(&[], |launch| launch.cwd = None).await;
         let client = caller_in(&met_in);
-        rig.sessions().meet(&client).await.unwrap();
+        rig.sessions().greet(&client).await.unwrap();
         let thread = rig.thread().await;
         let context = rig.context(&thread).await;
         rig.sessions().open(&context, &client, params()).await.unwrap();
         let run = rig.run(&thread, "cwd").await;
-        assert_eq!(rig.said(&run).await, folder.display().to_string());
+        assert_eq!(rig.reply_text(&run).await, folder.display().to_string());
         let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
         let begun = heard.lines().filter(|line| line.contains(r#""method":"initialize""#)).count();
         assert_eq!(begun, starts, "{met_in:?}");
@@ -370,14 +372,14 @@ async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there(
     // An agent with a fixed folder starts there for every client.
     let rig = Rig::new(&[]).await;
     let client = caller_in(&folder);
-    rig.sessions().meet(&client).await.unwrap();
+    rig.sessions().greet(&client).await.unwrap();
     let thread = rig.thread().await;
     let context = rig.context(&thread).await;
     rig.sessions().open(&context, &client, params()).await.unwrap();
     assert_eq!(rig.children.count(), 1);
     let run = rig.run(&thread, "cwd").await;
     let own = rig.folder.path().canonicalize().unwrap();
-    assert_eq!(rig.said(&run).await, own.display().to_string());
+    assert_eq!(rig.reply_text(&run).await, own.display().to_string());
     rig.end().await;
 }
 

@@ -5,7 +5,7 @@ use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::Effect;
 use trilogue_domain::{Answer, Body, RunStatus};
-use trilogue_mapping::agent_client::{Asking, asking};
+use trilogue_mapping::agent_client::{ClientQuestion, client_question};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_client::ClientCapabilities;
 
@@ -92,7 +92,7 @@ async fn rules_decide_by_all_of_the_call() {
         let decided = decided.map(|(rule, allowed)| (rule.to_owned(), allowed));
         assert_eq!(rule_of(&rig, &run).await, decided, "{call} {asked}");
         assert_eq!(run.status, RunStatus::Completed, "{call} {asked}");
-        assert_eq!(rig.said(&run).await, format!("permission: {said}"), "{call} {asked}");
+        assert_eq!(rig.reply_text(&run).await, format!("permission: {said}"), "{call} {asked}");
     }
     // An omitted path prevents a rule from allowing the call, like a path in the request.
     let outside = json!({ "kind": "read", "locations": [{ "path": "/etc/passwd" }] });
@@ -143,7 +143,9 @@ async fn who_is_asked_sees_all_of_the_call_and_clients_get_what_came() {
     assert_eq!(shown, whole);
     let words: Vec<_> = interrupt.prompt.iter().filter_map(|part| part.as_text()).collect();
     assert_eq!(words, ["Remove it", "as you said"]);
-    let Asking::Permission(params) = asking(&interrupt, "s", &ClientCapabilities::default()) else {
+    let ClientQuestion::Permission(params) =
+        client_question(&interrupt, "s", &ClientCapabilities::default())
+    else {
         panic!("it is no permission")
     };
     let params: Value = serde_json::from_slice(&params).unwrap();
@@ -152,6 +154,6 @@ async fn who_is_asked_sees_all_of_the_call_and_clients_get_what_came() {
     assert_eq!(members.len(), 3, "{members:?}");
     let reject = interrupt.options.iter().find(|option| option.effect == Effect::Reject).unwrap();
     let run = rig.answer(&run, Answer::Option(reject.id.clone())).await;
-    assert_eq!(rig.said(&run).await, "permission: reject_once");
+    assert_eq!(rig.reply_text(&run).await, "permission: reject_once");
     rig.end().await;
 }

@@ -69,7 +69,7 @@ async fn a_process_that_ends_between_two_prompts_fails_none() {
     for _ in 0..5 {
         let run = rig.run(&rig.thread, "pid").await;
         assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-        let pid = rig.said(&run).await;
+        let pid = rig.reply_text(&run).await;
         let before = rig.children.count();
         let killed = std::process::Command::new("kill").args(["-9", &pid]).status();
         assert!(killed.unwrap().success());

@@ -22,7 +22,7 @@ async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
             let run = rig.run(&rig.thread, "two").await;
             assert_eq!(run.status, RunStatus::Completed);
             // The updates for the client have the id by which the message is found.
-            let begun = rig.begun(&run).await;
+            let begun = rig.started_message_ids(&run).await;
             let told: Vec<_> = rig.originals(&run).await;
             for id in &begun {
                 let named = format!(r#""messageId":"{id}""#);

@@ -15,7 +15,7 @@ use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::{
     AgentName, Answer, Body, Error, Input, Json, Message, Principal, ThreadId, Transcript,
 };
-use trilogue_mapping::agent_client::Originals;
+use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_runtime::{
     AnswerTo, Backend, CallError, Client, ClientProfile, NewThread, RunRequest, Sessions,
     Submitted, ThreadChoice, ThreadContext, WhenHolding,
@@ -24,7 +24,7 @@ use trilogue_sdk::Card;
 use trilogue_store::rows::RunRow;
 use trilogue_testkit::parts::principal;
 
-use crate::harness::{DEADLINE, Harness, new_run, said};
+use crate::harness::{DEADLINE, Harness, new_run, user_input};
 
 pub(crate) use crate::harness::settle;
 
@@ -79,7 +79,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// As above, for an asynchronous condition.
-pub(crate) async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until_async(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let end = tokio::time::Instant::now() + DEADLINE;
     while !is_so().await {
         assert!(tokio::time::Instant::now() < end, "{what}: not within {DEADLINE:?}");
@@ -102,11 +102,11 @@ impl Rig {
         rules: Rules,
         change: impl FnOnce(&mut Launch),
     ) -> Self {
-        Self::built(flags, rules, trilogue_runtime::Options::default(), change).await
+        Self::with_options(flags, rules, trilogue_runtime::Options::default(), change).await
     }
 
     /// A rig with these settings of the runtime.
-    pub(crate) async fn built(
+    pub(crate) async fn with_options(
         flags: &[&str],
         rules: Rules,
         options: trilogue_runtime::Options,
@@ -123,7 +123,7 @@ impl Rig {
         let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
         let agent = AgentClient::new(card, launch, Arc::clone(&children), Arc::new(rules)).unwrap();
         let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(agent.clone())];
-        let harness = Harness::start(agents, Arc::new(Originals), options).await;
+        let harness = Harness::start(agents, Arc::new(OriginalReader), options).await;
         let thread = NewThread { id: Some(harness.thread.clone()), metadata: None };
         harness.runtime.create_thread(&harness.by, thread).await.unwrap();
         Self { harness, agent, children, folder }
@@ -149,7 +149,7 @@ impl Rig {
     }
 
     pub(crate) async fn begin(&self, thread: &ThreadId, text: &str) -> Submitted {
-        self.begin_with(thread, said(text)).await
+        self.begin_with(thread, user_input(text)).await
     }
 
     pub(crate) async fn begin_with(&self, thread: &ThreadId, input: Input) -> Submitted {
@@ -165,14 +165,14 @@ impl Rig {
         settle(self.begin(thread, text).await).await
     }
 
-    pub(crate) async fn told(&self, text: &str) -> String {
+    pub(crate) async fn reply_to(&self, text: &str) -> String {
         let thread = self.thread().await;
         let run = self.run(&thread, text).await;
-        self.said(&run).await
+        self.reply_text(&run).await
     }
 
     /// The error of a refused answer.
-    pub(crate) async fn refused(&self, run: &RunRow, answer: Answer) -> Error {
+    pub(crate) async fn answer_error(&self, run: &RunRow, answer: Answer) -> Error {
         let to = AnswerTo::Interrupt(self.pending(run).await.id);
         self.runtime.answer(&self.by, to, answer).await.unwrap_err()
     }
@@ -181,14 +181,14 @@ impl Rig {
         let to = AnswerTo::Interrupt(self.pending(run).await.id);
         let extra = Some(json(extra));
         self.runtime.answer_with(&self.by, to, answer, extra).await.unwrap();
-        self.settled(run).await
+        self.wait_until_settled(run).await
     }
 
     /// Cancels a run, and waits until it has ended.
     pub(crate) async fn cancel(&self, run: &RunRow) -> RunRow {
         self.runtime.cancel(&self.by, &run.id).await.unwrap();
         loop {
-            let row = self.settled(run).await;
+            let row = self.wait_until_settled(run).await;
             if row.status.is_terminal() {
                 return row;
             }
@@ -210,7 +210,7 @@ impl Rig {
         messages.filter(|message| !message.role.is_user()).collect()
     }
 
-    pub(crate) async fn said(&self, run: &RunRow) -> String {
+    pub(crate) async fn reply_text(&self, run: &RunRow) -> String {
         self.messages(run).await.iter().map(Message::text).collect::<Vec<_>>().join("\n")
     }
 
@@ -224,7 +224,7 @@ impl Rig {
     }
 
     /// The ids of the messages that the agent has begun in a run.
-    pub(crate) async fn begun(&self, run: &RunRow) -> Vec<String> {
+    pub(crate) async fn started_message_ids(&self, run: &RunRow) -> Vec<String> {
         let events = self.events(run).await.into_iter();
         let begun = events.filter_map(|event| match event.body {
             Body::Message(MessageEvent::Started { message, role, .. }) if !role.is_user() => {

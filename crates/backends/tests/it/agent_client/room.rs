@@ -25,7 +25,7 @@ async fn completed(rig: &Rig, thread: &ThreadId, text: &str) -> RunRow {
     run
 }
 
-fn asked(rig: &Rig, method: &str) -> usize {
+fn count_requests(rig: &Rig, method: &str) -> usize {
     let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
     let lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["method"] == method).count()
@@ -38,16 +38,25 @@ async fn the_session_that_was_used_longest_ago_makes_room_and_comes_back() {
     completed(&rig, &one, "say:first").await;
     completed(&rig, &two, "say:x").await;
     completed(&rig, &one, "say:second").await;
-    assert_eq!(asked(&rig, "session/close"), 0);
+    assert_eq!(count_requests(&rig, "session/close"), 0);
     // The second thread's session is the least recently used one.
     completed(&rig, &three, "say:x").await;
-    assert_eq!((asked(&rig, "session/close"), asked(&rig, "session/new")), (1, 3));
+    assert_eq!(
+        (count_requests(&rig, "session/close"), count_requests(&rig, "session/new")),
+        (1, 3)
+    );
     completed(&rig, &one, "say:third").await;
-    assert_eq!((asked(&rig, "session/close"), asked(&rig, "session/load")), (1, 0));
+    assert_eq!(
+        (count_requests(&rig, "session/close"), count_requests(&rig, "session/load")),
+        (1, 0)
+    );
     let back = completed(&rig, &two, "count").await;
-    assert_eq!((asked(&rig, "session/close"), asked(&rig, "session/load")), (2, 1));
-    assert_eq!((asked(&rig, "session/new"), asked(&rig, "initialize")), (3, 1));
-    assert_ne!(rig.said(&back).await, "0");
+    assert_eq!(
+        (count_requests(&rig, "session/close"), count_requests(&rig, "session/load")),
+        (2, 1)
+    );
+    assert_eq!((count_requests(&rig, "session/new"), count_requests(&rig, "initialize")), (3, 1));
+    assert_ne!(rig.reply_text(&back).await, "0");
     assert_eq!(rig.custom(&back, "session_restarted").await, Vec::<Json>::new());
     rig.end().await;
 }
@@ -59,17 +68,17 @@ async fn where_all_are_at_work_another_process_is_started_as_long_as_there_may_b
     let first = rig.run(&one, "permission").await;
     assert_eq!(first.status, RunStatus::Interrupted);
     let second = rig.run(&two, "permission").await;
-    assert_eq!((second.status, asked(&rig, "initialize")), (RunStatus::Interrupted, 2));
+    assert_eq!((second.status, count_requests(&rig, "initialize")), (RunStatus::Interrupted, 2));
     let refused = rig.run(&three, "say:x").await;
     let why = failure(&refused);
     assert_eq!((&*why.code, why.transient), ("overloaded", true), "{why:?}");
     let hint = why.data.as_ref().map(Json::as_str).unwrap_or_default();
     assert!(hint.contains("`max_sessions`"), "{why:?}");
-    assert_eq!((asked(&rig, "session/close"), rig.children.count()), (0, 2));
+    assert_eq!((count_requests(&rig, "session/close"), rig.children.count()), (0, 2));
     rig.cancel(&second).await;
     // Now that session makes space.
     completed(&rig, &three, "say:x").await;
-    assert_eq!((asked(&rig, "session/close"), asked(&rig, "initialize")), (1, 2));
+    assert_eq!((count_requests(&rig, "session/close"), count_requests(&rig, "initialize")), (1, 2));
     rig.cancel(&first).await;
     rig.end().await;
 }
@@ -86,12 +95,12 @@ async fn a_session_that_cannot_come_back_makes_room_last_and_says_so() {
         let run = completed(&rig, thread, "count").await;
         assert_eq!(rig.custom(&run, "session_restarted").await, Vec::<Json>::new());
     }
-    assert_eq!((asked(&rig, "session/close"), asked(&rig, "initialize")), (0, 2));
+    assert_eq!((count_requests(&rig, "session/close"), count_requests(&rig, "initialize")), (0, 2));
     completed(&rig, &three, "say:x").await;
-    assert_eq!((asked(&rig, "session/close"), asked(&rig, "initialize")), (1, 2));
+    assert_eq!((count_requests(&rig, "session/close"), count_requests(&rig, "initialize")), (1, 2));
     let run = completed(&rig, &one, "prompt").await;
     assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
-    assert!(rig.said(&run).await.contains("remembered"));
+    assert!(rig.reply_text(&run).await.contains("remembered"));
     rig.end().await;
 }
 

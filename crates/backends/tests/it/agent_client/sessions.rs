@@ -9,7 +9,7 @@ use trilogue_domain::{Json, Principal, PrincipalId, RunStatus};
 use trilogue_runtime::{CallError, ThreadChoice};
 
 use super::rig::{HEARD, Rig, caller, json, settle, until};
-use crate::harness::{failure, new_run, said};
+use crate::harness::{failure, new_run, user_input};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -17,7 +17,7 @@ fn parsed(text: &str) -> Value {
 
 async fn pid(rig: &Rig, thread: &trilogue_domain::ThreadId) -> u32 {
     let run = rig.run(thread, "pid").await;
-    rig.said(&run).await.parse().unwrap()
+    rig.reply_text(&run).await.parse().unwrap()
 }
 
 /// Kills a process, and waits until the rig has noticed.
@@ -40,7 +40,7 @@ async fn a_thread_is_a_session_and_has_a_process_of_its_own() {
     let cwd = rig.folder.path().display().to_string();
     assert_eq!(binding.capabilities.to_value()["cwd"], cwd);
     let run = rig.run(&one, "session").await;
-    let opening = parsed(&rig.said(&run).await);
+    let opening = parsed(&rig.reply_text(&run).await);
     assert_eq!((&opening["cwd"], &opening["mcpServers"]), (&cwd.into(), &serde_json::json!([])));
     rig.end().await;
 }
@@ -53,7 +53,7 @@ async fn threads_share_a_process_where_that_is_wanted() {
     assert_eq!(first, second);
     let (one, two) = tokio::join!(rig.run(&one, "chunks:200"), rig.run(&two, "count"));
     assert_eq!(rig.messages(&one).await.len(), 1);
-    assert!(rig.said(&two).await.parse::<usize>().is_ok());
+    assert!(rig.reply_text(&two).await.parse::<usize>().is_ok());
     rig.end().await;
 }
 
@@ -80,7 +80,7 @@ async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
         let run = rig.run(&rig.thread, "count").await;
         assert_eq!(run.status, RunStatus::Completed);
         // The agent remembers its output, and the log has none of it twice.
-        let count: usize = rig.said(&run).await.parse().unwrap();
+        let count: usize = rig.reply_text(&run).await.parse().unwrap();
         assert!(count > 4, "{count}");
         assert_eq!(rig.messages(&run).await.len(), 1);
         assert_eq!(rig.custom(&run, "session_restarted").await, Vec::<Json>::new());
@@ -95,10 +95,10 @@ async fn an_agent_that_is_killed_between_turns_loads_and_a_late_history_is_let_g
     for replay in ["before", "late", "never"] {
         let rig = Rig::new(&["--load", "--store", "{store}", "--replay", replay]).await;
         let first = rig.run(&rig.thread, "say:hello\npid").await;
-        let said = rig.said(&first).await;
+        let said = rig.reply_text(&first).await;
         kill(&rig, said.lines().last().unwrap().parse().unwrap()).await;
         let run = rig.run(&rig.thread, "say:again").await;
-        assert_eq!(rig.said(&run).await, "again", "{replay}");
+        assert_eq!(rig.reply_text(&run).await, "again", "{replay}");
         let log = rig.log(&rig.thread).await;
         let hellos = log.iter().filter(|event| {
             event.original.as_ref().is_some_and(|it| super::rig::text_of(it).contains("hello"))
@@ -117,18 +117,18 @@ async fn an_agent_that_cannot_remember_is_told_and_the_log_says_so() {
     ] {
         let rig = Rig::new(&flags).await;
         let first = rig.run(&rig.thread, "say:the answer is 42\npid").await;
-        let said = rig.said(&first).await;
+        let said = rig.reply_text(&first).await;
         kill(&rig, said.lines().last().unwrap().parse().unwrap()).await;
         let run = rig.run(&rig.thread, "prompt").await;
         assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-        let prompt = rig.said(&run).await;
+        let prompt = rig.reply_text(&run).await;
         assert!(prompt.contains("the answer is 42"), "{prompt}");
         let restarted = rig.custom(&run, "session_restarted").await.remove(0).to_value();
         let why = restarted["reason"].as_str().unwrap();
         assert!(why.contains(reason), "{why}");
         // After the agent has received the conversation once, it does not receive it again.
         let run = rig.run(&rig.thread, "prompt").await;
-        assert!(!rig.said(&run).await.contains("the answer is 42"));
+        assert!(!rig.reply_text(&run).await.contains("the answer is 42"));
         rig.end().await;
     }
 }
@@ -143,7 +143,7 @@ async fn a_session_that_an_agent_forgot_while_it_ran_is_begun_again() {
     assert_eq!(closed, Ok(Json::empty_object()));
     let run = rig.run(&rig.thread, "prompt").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-    assert!(rig.said(&run).await.contains("first"));
+    assert!(rig.reply_text(&run).await.contains("first"));
     assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
     rig.end().await;
 }
@@ -158,7 +158,7 @@ async fn an_idle_process_is_stopped_whether_it_remembers_or_not() {
         let first = pid(&rig, &rig.thread).await;
         until("the process is stopped", || rig.children.count() == 0).await;
         let run = rig.run(&rig.thread, "pid").await;
-        assert_ne!(rig.said(&run).await.parse::<u32>().unwrap(), first);
+        assert_ne!(rig.reply_text(&run).await.parse::<u32>().unwrap(), first);
         // An agent without memory gets the conversation, and the log reports that.
         let restarted = rig.custom(&run, "session_restarted").await.len();
         assert_eq!(restarted, usize::from(flags.is_empty()), "{flags:?}");
@@ -171,7 +171,7 @@ async fn a_process_goes_with_the_only_run_that_could_use_it() {
     for processes in [Processes::Thread, Processes::Shared] {
         let rig = Rig::with(&[], |launch| launch.processes = processes).await;
         for thread in [ThreadChoice::Ephemeral, ThreadChoice::Stateless] {
-            let run = new_run("scripted", thread, said("say:hello"));
+            let run = new_run("scripted", thread, user_input("say:hello"));
             let run = settle(rig.runtime.submit(&rig.by, run).await.unwrap()).await;
             assert_eq!(run.status, RunStatus::Completed);
             if processes == Processes::Thread {
@@ -325,7 +325,7 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     let rig =
         Rig::new(&["--modes", "--config", "--commands", "--load", "--store", "{store}"]).await;
     let client = caller(r#"{"fs":{"readTextFile":true},"terminal":true}"#);
-    let greeting = rig.sessions().meet(&client).await.unwrap().to_value();
+    let greeting = rig.sessions().greet(&client).await.unwrap().to_value();
     assert_eq!(greeting["agentInfo"]["name"], "scripted_agent");
     assert_eq!(greeting["agentCapabilities"]["_meta"]["scripted"], true);
     let thread = rig.thread().await;
@@ -356,7 +356,7 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
         call("_scripted/echo", r#"{"sessionId":"","b":1,"a":[2]}"#).await.unwrap().to_value();
     assert_eq!((&echo["b"], &echo["a"]), (&1.into(), &serde_json::json!([2])));
     let run = rig.run(&thread, "session").await;
-    assert_eq!(parsed(&rig.said(&run).await)["mcpServers"][0]["name"], "m");
+    assert_eq!(parsed(&rig.reply_text(&run).await)["mcpServers"][0]["name"], "m");
     // The mode and the commands were logged outside of runs.
     let log = rig.log(&thread).await;
     let told: Vec<_> = log
@@ -372,7 +372,7 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     assert_eq!(rig.children.count(), 0);
     let run = rig.run(&thread, "session").await;
     assert_eq!(run.status, RunStatus::Completed);
-    assert_eq!(parsed(&rig.said(&run).await)["mcpServers"][0]["name"], "m");
+    assert_eq!(parsed(&rig.reply_text(&run).await)["mcpServers"][0]["name"], "m");
     rig.sessions().forget(&context).await;
     assert_eq!(rig.children.count(), 0);
     rig.end().await;

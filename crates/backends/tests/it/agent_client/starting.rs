@@ -38,22 +38,22 @@ async fn a_logout_concerns_the_principal_that_asks_for_it_and_no_other() {
         let mut rig = Rig::with(&["--auth", "key"], set).await;
         let alices = rig.thread().await;
         let run = rig.run(&alices, "pid").await;
-        let alices_process = rig.said(&run).await;
+        let alices_process = rig.reply_text(&run).await;
         let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
         let alice = std::mem::replace(&mut rig.by, bob.clone());
         let bobs = rig.thread().await;
         let run = rig.run(&bobs, "pid").await;
-        let bobs_process = rig.said(&run).await;
+        let bobs_process = rig.reply_text(&run).await;
         assert_ne!(alices_process, bobs_process, "principals share no process");
         let run = rig.run(&alices, "pid").await;
-        assert_eq!(rig.said(&run).await, alices_process, "but in a thread that both use");
+        assert_eq!(rig.reply_text(&run).await, alices_process, "but in a thread that both use");
         rig.sessions().call(None, &caller_as(&bob), "logout", json("{}")).await.unwrap();
         let another = rig.thread().await;
         assert_eq!(rig.run(&another, "say:out").await.status, RunStatus::Failed);
         rig.by = alice;
         // Her process is still signed in, and so is each new one.
         let run = rig.run(&alices, "pid").await;
-        assert_eq!(rig.said(&run).await, alices_process, "{:?}", run.outcome);
+        assert_eq!(rig.reply_text(&run).await, alices_process, "{:?}", run.outcome);
         let another = rig.thread().await;
         assert_eq!(rig.run(&another, "say:in").await.status, RunStatus::Completed);
         rig.sessions().call(None, &caller("{}"), "logout", json("{}")).await.unwrap();
@@ -118,7 +118,7 @@ async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_whil
     let why = failure(&run);
     assert!(why.message.contains("failed 5 times within 60 seconds"), "{}", why.message);
     assert!(why.message.contains("told to die at its start"), "{}", why.message);
-    assert!(rig.sessions().meet(&caller("{}")).await.is_err());
+    assert!(rig.sessions().greet(&caller("{}")).await.is_err());
     rig.end().await;
 }
 
@@ -158,7 +158,7 @@ async fn an_agent_gets_what_it_is_given_and_nothing_of_ours() {
         launch.inherit = vec!["CARGO_MANIFEST_DIR".to_owned()];
     })
     .await;
-    let told = rig.told("env:GIVEN\nenv:CARGO_MANIFEST_DIR\nenv:CARGO_PKG_NAME\nenv:PATH\nenv:TRILOGUE_AGENT_INSTANCE\ncwd").await;
+    let told = rig.reply_to("env:GIVEN\nenv:CARGO_MANIFEST_DIR\nenv:CARGO_PKG_NAME\nenv:PATH\nenv:TRILOGUE_AGENT_INSTANCE\ncwd").await;
     let lines: Vec<_> = told.lines().collect();
     assert_eq!(lines[0], "this");
     assert_eq!(lines[1], env!("CARGO_MANIFEST_DIR"));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use trilogue_backends::agent_client::Processes;
 use trilogue_domain::RunStatus;
 
-use super::rig::{Rig, settle, until, until_so};
+use super::rig::{Rig, settle, until, until_async};
 
 /// Begins a run that does not end by itself, and waits until its agent works.
 async fn at_work(
@@ -15,7 +15,7 @@ async fn at_work(
 ) -> trilogue_store::rows::RunRow {
     let begun = rig.begin(thread, text).await;
     let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    until_so("the agent works", async || !rig.messages(&row).await.is_empty()).await;
+    until_async("the agent works", async || !rig.messages(&row).await.is_empty()).await;
     row
 }
 
@@ -23,13 +23,13 @@ async fn at_work(
 async fn an_agent_that_listens_stops_and_lives() {
     let rig = Rig::new(&[]).await;
     let run = at_work(&rig, &rig.thread, "pid\ntool-open\nslow").await;
-    let pid = rig.said(&run).await;
+    let pid = rig.reply_text(&run).await;
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
     let kinds: Vec<_> = rig.events(&run).await.iter().map(|event| event.body.name()).collect();
     assert!(kinds.contains(&"tool.ended"), "{kinds:?}");
     let run = rig.run(&rig.thread, "pid").await;
-    assert_eq!(rig.said(&run).await, pid);
+    assert_eq!(rig.reply_text(&run).await, pid);
     rig.end().await;
 }
 
@@ -42,13 +42,13 @@ async fn an_agent_that_does_not_listen_is_ended() {
         })
         .await;
         let run = at_work(&rig, &rig.thread, "pid\nstubborn").await;
-        let pid = rig.said(&run).await;
+        let pid = rig.reply_text(&run).await;
         let began = Instant::now();
         let run = rig.cancel(&run).await;
         assert_eq!(run.status, RunStatus::Cancelled);
         assert!(began.elapsed() < Duration::from_secs(8));
         let run = rig.run(&rig.thread, "pid").await;
-        assert_ne!(rig.said(&run).await, pid);
+        assert_ne!(rig.reply_text(&run).await, pid);
         rig.end().await;
     }
 }
@@ -66,7 +66,7 @@ async fn a_stubborn_session_of_a_shared_process_takes_no_other_with_it() {
     assert_eq!(rig.cancel(&run).await.status, RunStatus::Cancelled);
     let other = settle(other).await;
     assert_eq!(
-        (other.status, rig.said(&other).await),
+        (other.status, rig.reply_text(&other).await),
         (RunStatus::Completed, "on\ndone".to_owned())
     );
     rig.end().await;

@@ -24,10 +24,10 @@ async fn make(rig: &Rig) -> ThreadId {
 }
 
 /// The output of the thread's process: its id, its folder, and the params of its session.
-async fn asked(rig: &Rig, thread: &ThreadId) -> (String, String, Value) {
+async fn process_output(rig: &Rig, thread: &ThreadId) -> (String, String, Value) {
     let run = rig.run(thread, "pid\ncwd\nsession").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
-    let said = rig.said(&run).await;
+    let said = rig.reply_text(&run).await;
     let mut lines = said.lines().map(str::to_owned);
     let (pid, cwd) = (lines.next().unwrap(), lines.next().unwrap());
     (pid, cwd, serde_json::from_str(&lines.next().unwrap()).unwrap())
@@ -51,13 +51,13 @@ async fn the_same_thread_id_of_two_tenants_is_two_sessions_in_two_folders() {
     let context = rig.context(&thread).await;
     let params = trilogue_domain::Json::from_value(&params);
     rig.sessions().open(&context, &caller("{}"), params).await.unwrap();
-    let (alices, folder, opening) = asked(&rig, &thread).await;
+    let (alices, folder, opening) = process_output(&rig, &thread).await;
     assert_eq!(opening["mcpServers"][0]["env"][0]["value"], "alices-own-key");
 
     let stranger = stranger(&rig);
     let alice = std::mem::replace(&mut rig.by, stranger);
     assert_eq!(make(&rig).await, thread);
-    let (bobs, other, opening) = asked(&rig, &thread).await;
+    let (bobs, other, opening) = process_output(&rig, &thread).await;
     assert_ne!((&alices, &folder), (&bobs, &other));
     assert_ne!(folder, other);
     assert_eq!(opening["mcpServers"], json!([]));
@@ -67,11 +67,11 @@ async fn the_same_thread_id_of_two_tenants_is_two_sessions_in_two_folders() {
     rig.runtime.erase_thread(&rig.by, &thread).await.unwrap();
     assert!(!Path::new(&other).exists() && Path::new(&folder).exists());
     rig.by = alice;
-    assert_eq!(asked(&rig, &thread).await.0, alices);
+    assert_eq!(process_output(&rig, &thread).await.0, alices);
     // A thread that is created again is a new one.
     rig.runtime.erase_thread(&rig.by, &thread).await.unwrap();
     assert_eq!(make(&rig).await, thread);
-    let (_, anew, _) = asked(&rig, &thread).await;
+    let (_, anew, _) = process_output(&rig, &thread).await;
     assert_ne!(anew, folder);
     rig.sessions().forget(&context).await;
     assert!(Path::new(&anew).exists());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trilogue_domain::event::{MessageEvent, RunEvent, ToolEvent, ToolStatus};
 use trilogue_domain::{Body, Outcome, RunStatus};
 
-use super::rig::{Rig, until_so};
+use super::rig::{Rig, until_async};
 use crate::harness::failure;
 
 async fn kinds(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<&'static str> {
@@ -98,7 +98,7 @@ async fn noise_and_lines_that_are_too_long_kill_nothing() {
     let run =
         rig.run(&rig.thread, "noise\noversize:200000\noversize:5000000\nsay:still here").await;
     assert_eq!(run.status, RunStatus::Completed);
-    assert_eq!(rig.said(&run).await, "nöise\nstill here");
+    assert_eq!(rig.reply_text(&run).await, "nöise\nstill here");
     let run = rig.run(&rig.thread, "count").await;
     assert_eq!(run.status, RunStatus::Completed);
     rig.end().await;
@@ -109,7 +109,7 @@ async fn a_long_answer_comes_whole_and_in_order() {
     let rig = Rig::new(&[]).await;
     let run = rig.run(&rig.thread, "chunks:5000").await;
     let expected: String = (0..5_000).map(|number| format!("c{number} ")).collect();
-    assert_eq!(rig.said(&run).await, expected);
+    assert_eq!(rig.reply_text(&run).await, expected);
     rig.end().await;
 }
 
@@ -172,7 +172,7 @@ async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
     assert_eq!(called().await, None);
     // The update may also arrive between turns.
     rig.run(&rig.thread, "later:0:A late title").await;
-    until_so("it has a title", async || called().await == Some(json!("A late title"))).await;
+    until_async("it has a title", async || called().await == Some(json!("A late title"))).await;
     rig.end().await;
 }
 
@@ -180,7 +180,7 @@ async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
 async fn what_is_in_no_protocol_passes_or_is_refused() {
     let rig = Rig::new(&[]).await;
     let run = rig.run(&rig.thread, "ext").await;
-    assert_eq!(rig.said(&run).await, "ext failed: -32601");
+    assert_eq!(rig.reply_text(&run).await, "ext failed: -32601");
     let events = rig.events(&run).await;
     let said = events.iter().find(|event| {
         event.original.as_ref().is_some_and(|it| &*it.dialect == "agent-client/notification")

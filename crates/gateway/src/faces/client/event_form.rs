@@ -9,7 +9,7 @@ use trilogue_domain::{Error, Event, ThreadId};
 use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Updates};
 use trilogue_wire::native::Gap;
 
-use crate::stream::view::{EventPlace, Fold, Out, View};
+use crate::stream::view::{EventPlace, Fold, View, WireEventSink};
 
 /// Renders a thread's log as notifications that every client can take.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl View for EventForm {
 // === impl NotificationFold ===
 
 impl Fold for NotificationFold {
-    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out) {
+    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut WireEventSink) {
         let mut updates = Vec::new();
         self.0.push(event, place.run_id, &mut updates);
         // Updates from a hosted agent are relayed unchanged.
@@ -81,6 +81,6 @@ impl Fold for NotificationFold {
     }
 
     fn wants(&self, blob: &BlobRef) -> bool {
-        self.0.wants(blob)
+        self.0.can_inline(blob)
     }
 }

@@ -10,7 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Principal};
 use trilogue_wire::native::ConnectedClient;
-use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
+use trilogue_wire::native::local::{
+    AgentTarget, Hello, HelloAccepted, HelloReply, MAX_HELLO_BYTES, VERSION,
+};
 
 use super::connection::ClientConnection;
 use super::serve::serve;
@@ -66,7 +68,7 @@ impl LocalFace for State {
                 Box::pin(serve(Arc::new(connection), reader, writer, &received, &stop)).await;
             }
             Err(error) => {
-                let refused = Welcome::refused(&problem::describe(&error, None));
+                let refused = HelloReply::from_problem(&problem::describe(&error, None));
                 // The program may be gone.
                 drop(write(&mut writer, &refused).await);
             }
@@ -81,7 +83,7 @@ impl State {
         line: &[u8],
         principal: Arc<Principal>,
         pid: Option<u32>,
-    ) -> Result<(ClientConnection, Welcome)> {
+    ) -> Result<(ClientConnection, HelloReply)> {
         let hello: Hello = serde_json::from_slice(line).map_err(|error| {
             Error::new(Code::InvalidRequest, format!("the first line does not fit: {error}"))
         })?;
@@ -93,10 +95,10 @@ impl State {
         if self.is_draining() {
             return Err(Error::new(Code::ShuttingDown, "the server is shutting down"));
         }
-        let (agent, folder) = match hello.wish {
-            Wish::Attach(attach) => (AgentName::parse(&attach.agent)?, attach.cwd),
+        let (agent, folder) = match hello.target {
+            AgentTarget::Attach(attach) => (AgentName::parse(&attach.agent)?, attach.cwd),
             // A wrapped command has its own working directory.
-            Wish::Wrap(command) => (self.wrap()?.wrap(command).await?, None),
+            AgentTarget::Wrap(command) => (self.wrap()?.wrap(command).await?, None),
         };
         self.runtime.agent(&agent)?;
         let mut connection = ClientConnection::new(Arc::clone(self), principal, agent.clone());
@@ -113,7 +115,7 @@ impl State {
             since: self.clock.now().to_string(),
             ..ConnectedClient::default()
         }));
-        let welcome = Welcome::Open(Opened {
+        let welcome = HelloReply::Open(HelloAccepted {
             trilogue: VERSION,
             agent: agent.as_str().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -145,7 +147,7 @@ async fn first_line(stream: &mut LocalReader, read: &mut BytesMut) -> Result<Byt
     }
 }
 
-async fn write(stream: &mut Stall<LocalWriter>, welcome: &Welcome) -> std::io::Result<()> {
+async fn write(stream: &mut Stall<LocalWriter>, welcome: &HelloReply) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(welcome).unwrap_or_default();
     line.push(b'\n');
     stream.write_all(&line).await?;

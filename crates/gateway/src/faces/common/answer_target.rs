@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Interrupt, InterruptId, InterruptKind};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
@@ -48,7 +48,12 @@ pub(in crate::faces) fn target(
                 .hint(format!("the run waits for the interrupt '{oldest}' now"))
         })?,
         None => match named {
-            Some(id) => return Err(unnamed(&oldest, &format!("'{}' is no interrupt", shown(id)))),
+            Some(id) => {
+                return Err(unnamed(
+                    &oldest,
+                    &format!("'{}' is no interrupt", escape_for_message(id)),
+                ));
+            }
             None if run.ever_resolved => {
                 return Err(unnamed(&oldest, "the answer does not say which interrupt it is for"));
             }

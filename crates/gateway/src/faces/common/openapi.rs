@@ -64,8 +64,8 @@ fn operation<S>(route: &Route<S>, generator: &mut SchemaGenerator, failures: &Fa
             json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
         })
         .collect();
-    parameters.extend(route.query.iter().map(|parameter| named(parameter, "query")));
-    parameters.extend(route.headers.iter().map(|parameter| named(parameter, "header")));
+    parameters.extend(route.query.iter().map(|parameter| parameter_object(parameter, "query")));
+    parameters.extend(route.headers.iter().map(|parameter| parameter_object(parameter, "header")));
     let mut operation = json!({
         "operationId": route.operation,
         "summary": route.summary,
@@ -89,7 +89,7 @@ fn operation<S>(route: &Route<S>, generator: &mut SchemaGenerator, failures: &Fa
     operation
 }
 
-fn named(parameter: &Parameter, place: &str) -> Value {
+fn parameter_object(parameter: &Parameter, place: &str) -> Value {
     json!({
         "name": parameter.name,
         "in": place,

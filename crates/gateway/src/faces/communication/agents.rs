@@ -3,7 +3,7 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error};
 use trilogue_mapping::communication as mapping;
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_wire::agent_communication::AgentsList;
 
 use super::{BASE, CommunicationCall, CommunicationRoute};
@@ -12,13 +12,13 @@ use crate::http::reply::Reply;
 const MAX_PAGE: usize = 1_000;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
-    BASE.path("/ping").named("communication_ping", "Whether the server is there"),
-    BASE.at("/agents", |call| Box::pin(async move { list(&call) })).named(
+    BASE.path("/ping").describe("communication_ping", "Whether the server is there"),
+    BASE.at("/agents", |call| Box::pin(async move { list(&call) })).describe(
         "communication_list_agents",
         "The agents, all of them unless `limit` or `offset` ask for a page",
     ),
     BASE.at("/agents/{name}", |call| Box::pin(async move { get(&call) }))
-        .named("communication_get_agent", "One agent")
+        .describe("communication_get_agent", "One agent")
         .errors(&[Code::AgentNotFound]),
 ];
 
@@ -32,13 +32,13 @@ fn list(call: &CommunicationCall) -> Result<Reply> {
     let runtime = &call.state.runtime;
     let cards = runtime.agents().into_iter();
     let page = cards.skip(offset.unwrap_or(0)).take(limit.unwrap_or(usize::MAX));
-    let agents = page.map(|card| mapping::agent(&runtime.shown_card(card))).collect();
+    let agents = page.map(|card| mapping::agent(&runtime.visible_card(card))).collect();
     Ok(Reply::ok(&AgentsList { agents }))
 }
 
 fn get(call: &CommunicationCall) -> Result<Reply> {
     let card = agent(call, call.param("name"))?;
-    Ok(Reply::ok(&mapping::agent(&call.state.runtime.shown_card(card))))
+    Ok(Reply::ok(&mapping::agent(&call.state.runtime.visible_card(card))))
 }
 
 /// Returns the agent that has this name on this face.
@@ -54,9 +54,12 @@ pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a A
             return Ok(card);
         }
     }
-    Err(Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(name)))
-        .hint("the agents are listed at /agents")
-        .without_agent(name))
+    Err(Error::new(
+        Code::AgentNotFound,
+        format!("there is no agent '{}'", escape_for_message(name)),
+    )
+    .hint("the agents are listed at /agents")
+    .without_agent(name))
 }
 
 /// Returns a number from the query, if it is present.
@@ -71,7 +74,7 @@ pub(super) fn number(
         Ok(number) if fits.contains(&number) => Ok(Some(number)),
         _ => Err(Error::new(
             Code::InvalidRequest,
-            format!("the query parameter '{name}' is '{}'", shown(text)),
+            format!("the query parameter '{name}' is '{}'", escape_for_message(text)),
         )
         .hint(match *fits.end() {
             usize::MAX => format!("'{name}' is a number from {}", fits.start()),

@@ -17,7 +17,10 @@ const HINTS: Hints = Hints {
 
 /// Returns the interrupt that an answer names, in its first part or in a header.
 /// Errors: `invalid_request` if it names two.
-pub(super) fn named(call: &CommunicationCall, answer: &Message) -> Result<Option<String>> {
+pub(super) fn named_interrupt(
+    call: &CommunicationCall,
+    answer: &Message,
+) -> Result<Option<String>> {
     let header = call.header(&INTERRUPT_ID).filter(|id| !id.is_empty());
     match (mapping::named_interrupt(answer), header) {
         (Some(part), Some(header)) if part != header => Err(Error::new(

@@ -14,18 +14,18 @@ use crate::route::Access;
 pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     .post("/runs/{run_id}/cancel", |call| Box::pin(cancel(call)))
     .access(Access::Right(Right::Run))
-    .named("communication_cancel_run", "Ask a run to stop")
+    .describe("communication_cancel_run", "Ask a run to stop")
     .errors(&[Code::InvalidId, Code::RunNotFound, Code::RunEnded])];
 
 async fn cancel(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;
     call.reach(&row.agent)?;
     if row.status.is_terminal() {
-        return Err(ended(&row));
+        return Err(run_ended_error(&row));
     }
     let cancelled = call.state.runtime.cancel(call.principal(), &row.id).await;
     let row = cancelled.map_err(|error| match error.code() {
-        Code::RunEnded => ended(&row),
+        Code::RunEnded => run_ended_error(&row),
         _ => error,
     })?;
     let mut projection = log::fold(&call, &row, Until::End).await?;
@@ -42,7 +42,7 @@ async fn cancel(call: CommunicationCall) -> Result<Reply> {
     log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)
 }
 
-fn ended(row: &RunRow) -> Error {
+fn run_ended_error(row: &RunRow) -> Error {
     let status = if row.status.is_terminal() { row.status.as_str() } else { "terminal" };
     Error::new(Code::RunEnded, format!("the run '{}' is {status} and cannot be cancelled", row.id))
         .hint("look at the run for its outcome")

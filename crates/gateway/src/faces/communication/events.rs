@@ -18,7 +18,7 @@ use crate::stream::reader;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     .at("/runs/{run_id}/events", |call| Box::pin(list(call)))
-    .named(
+    .describe(
         "communication_list_run_events",
         "The events of a run: those there are, or as a stream where `Accept` asks for one",
     )

@@ -109,7 +109,7 @@ fn unreadable(host: &str, why: &str) -> Error {
 
 /// Returns the error for the client, which must not learn the names in the server's network.
 fn peer_error(error: EgressError) -> Error {
-    let error = error.concealed();
+    let error = error.conceal();
     let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);
     let published = Error::new(code, error.to_string());
     match error.hint() {

@@ -8,7 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{
     CheckpointId, ClientHistory, Code, Error, Json, MessageId, Reference, RunId, ThreadId, limits,
 };
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_wire::agent_communication::Session;
 use uuid::Uuid;
 
@@ -93,7 +93,7 @@ async fn value(
     found.and_then(|checkpoint| checkpoint.value).ok_or_else(|| {
         Error::new(
             Code::InvalidInput,
-            format!("'session.state' is '{}', which is not there", shown(address)),
+            format!("'session.state' is '{}', which is not there", escape_for_message(address)),
         )
     })
 }

@@ -141,7 +141,7 @@ pub(super) fn note_shown<'a>(
     projection: &'a Projection,
 ) -> Option<&'a str> {
     let interrupt = projection.awaiting()?;
-    call.state.runtime.shown(&call.principal().id, run, &interrupt.id);
+    call.state.runtime.record_shown_question(&call.principal().id, run, &interrupt.id);
     Some(interrupt.id.as_str())
 }
 
@@ -232,7 +232,7 @@ impl<'a> ProjectionFold<'a> {
         each: &mut (impl FnMut(Bytes) -> Result<()> + Send),
     ) -> Result<()> {
         self.begun |= matches!(event.body, Body::Run(RunEvent::Started));
-        let wants = |blob: &_| self.projection.wants(blob);
+        let wants = |blob: &_| self.projection.can_inline(blob);
         let event = inlined(&self.call.state.read, self.log.thread.key, event, wants).await?;
         self.projection.push(&event, &self.log.thread.id).into_iter().try_for_each(each)
     }

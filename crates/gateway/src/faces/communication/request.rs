@@ -3,7 +3,7 @@
 use http::{HeaderName, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, RunId};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::agent_communication::{Read, Rules, read};
 use uuid::Uuid;
@@ -45,7 +45,7 @@ impl CommunicationCall {
         }
         Err(Error::new(
             Code::InvalidRequest,
-            format!("the body has the content type '{}'", shown(text)),
+            format!("the body has the content type '{}'", escape_for_message(text)),
         )
         .hint("send application/json"))
     }
@@ -81,5 +81,8 @@ pub(super) fn read_uuid(text: &str, what: &str) -> Result<Uuid> {
 }
 
 pub(super) fn no_uuid(text: &str, what: &str) -> Error {
-    Error::new(Code::InvalidId, format!("{what} is '{}', which is no UUID", shown(text)))
+    Error::new(
+        Code::InvalidId,
+        format!("{what} is '{}', which is no UUID", escape_for_message(text)),
+    )
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, MessageId, RunId, ThreadId};
 use trilogue_mapping::communication::{Kind, RunMessage};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::{MessageRow, RunRow};
 use uuid::Uuid;
 
@@ -16,17 +16,17 @@ use crate::http::reply::Reply;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
     BASE.at("/resources/{session_id}/{message_id}", |call| Box::pin(message(call)))
-        .named("communication_get_message", "One message of a session's history")
+        .describe("communication_get_message", "One message of a session's history")
         .errors(&[Code::NotFound]),
     BASE.at("/resources/{run_id}", |call| Box::pin(result(call)))
-        .named("communication_get_result", "The value that a run of a session answered with")
+        .describe("communication_get_result", "The value that a run of a session answered with")
         .errors(&[Code::InvalidId, Code::NotFound]),
 ];
 
 async fn message(call: CommunicationCall) -> Result<Reply> {
     let (session, id) = (call.param("session_id"), call.param("message_id"));
     let missing = || {
-        let (id, session) = (shown(id), shown(session));
+        let (id, session) = (escape_for_message(id), escape_for_message(session));
         Error::new(Code::NotFound, format!("the session '{session}' has no message '{id}'"))
     };
     let (thread, row) = find_message(&call, session, id).await?.ok_or_else(missing)?;

@@ -18,7 +18,7 @@ use crate::stream::cursor::Cursor;
 pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     .post("/runs/{run_id}", |call| Box::pin(resume(call)))
     .access(Access::Right(Right::Answer))
-    .named("communication_resume_run", "Give a run what it waits for")
+    .describe("communication_resume_run", "Give a run what it waits for")
     .headers(&[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }])
     .errors(&[
         Code::InvalidId,
@@ -37,7 +37,7 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
     }
     let RunResumeRequest { await_resume, mode, .. } = call.message_body()?;
     let message = await_resume.message;
-    let named = answer_target::named(&call, &message)?;
+    let named = answer_target::named_interrupt(&call, &message)?;
     let row = call.named_run().await?;
     call.reach(&row.agent)?;
     let interrupt = answer_target::target(&call, &row, named.as_deref()).await?;
@@ -62,7 +62,7 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
 }
 
 async fn wait(call: &CommunicationCall, row: &RunRow) -> Result<Reply> {
-    let settled = call.state.runtime.settled(call.principal(), &row.id);
+    let settled = call.state.runtime.wait_until_settled(call.principal(), &row.id);
     let row = call.while_admitted(settled).await?;
     let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
     log::answer(call, StatusCode::OK, &row.id, &projection)

@@ -23,7 +23,7 @@ use crate::stream::cursor::Cursor;
 pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     .post("/runs", |call| Box::pin(create(call)))
     .access(Access::Right(Right::Run))
-    .named("communication_create_run", "Run an agent")
+    .describe("communication_create_run", "Run an agent")
     .headers(&[Parameter {
         name: "Idempotency-Key",
         about: "The same request under the same key creates one run, for 24 hours.",
@@ -53,7 +53,9 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
         turn = Some(call.state.common.session_turns.turn(tenant, id.as_str()).await);
         // Check everything that can be refused before touching the history. A repeated request does not touch it again.
         runtime.admit(call.principal(), &new).await?;
-        if let Some(known) = Box::pin(runtime.known(call.principal(), &new)).await? {
+        if let Some(known) =
+            Box::pin(runtime.find_by_idempotency_key(call.principal(), &new)).await?
+        {
             // End the turn here: the run can take long, and other requests must not wait for it.
             drop(turn);
             return reply(&call, mode, known).await;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, RunStatus, limits};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::{Listing, Page, RunFilter, RunRow};
 use trilogue_wire::agent_communication::{RunStatus as WireStatus, splice};
 
@@ -20,7 +20,7 @@ const MAX_LIMIT: usize = 100;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     .at("/runs", |call| Box::pin(list(call)))
-    .named("communication_list_runs", "Runs, newest first")
+    .describe("communication_list_runs", "Runs, newest first")
     .query(&[
         Parameter { name: "agent_name", about: "Only runs of this agent." },
         Parameter { name: "session_id", about: "Only runs of this session." },
@@ -73,7 +73,7 @@ async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Repl
 
 fn read_cursor(text: &str) -> Result<i64> {
     text.parse().map_err(|_| {
-        Error::new(Code::InvalidCursor, format!("unknown cursor '{}'", shown(text)))
+        Error::new(Code::InvalidCursor, format!("unknown cursor '{}'", escape_for_message(text)))
             .hint("give the 'next' of the page before")
     })
 }
@@ -81,8 +81,11 @@ fn read_cursor(text: &str) -> Result<i64> {
 fn read_status(text: &str) -> Result<&'static [RunStatus]> {
     let status = WireStatus::parse(text).ok_or_else(|| {
         let names = WireStatus::ALL.map(WireStatus::as_str).join(", ");
-        Error::new(Code::InvalidRequest, format!("unknown run status '{}'", shown(text)))
-            .hint(format!("a status is one of: {names}"))
+        Error::new(
+            Code::InvalidRequest,
+            format!("unknown run status '{}'", escape_for_message(text)),
+        )
+        .hint(format!("a status is one of: {names}"))
     })?;
     Ok(match status {
         WireStatus::Created => &[RunStatus::Queued],

@@ -10,7 +10,7 @@ use crate::http::reply::Reply;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     .at("/runs/{run_id}", |call| Box::pin(get(call)))
-    .named("communication_get_run", "One run, with its output and what it waits for")
+    .describe("communication_get_run", "One run, with its output and what it waits for")
     .errors(&[Code::InvalidId, Code::RunNotFound])];
 
 async fn get(call: CommunicationCall) -> Result<Reply> {

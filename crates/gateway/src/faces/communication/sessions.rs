@@ -10,7 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
 use trilogue_mapping::communication as mapping;
 use trilogue_mapping::native::message::PATH_SEGMENT;
-use trilogue_mapping::native::{read_sha256, shown};
+use trilogue_mapping::native::{escape_for_message, read_sha256};
 use trilogue_runtime::{ReferenceReader, StateAt};
 use trilogue_wire::agent_communication::splice;
 
@@ -26,22 +26,25 @@ struct HistoryPieces {
 
 const SESSION: CommunicationRoute = BASE
     .at("/sessions/{session_id}", |call| Box::pin(get(call)))
-    .named("communication_get_session", "A session: the addresses of its messages and of its state")
+    .describe(
+        "communication_get_session",
+        "A session: the addresses of its messages and of its state",
+    )
     .errors(&[Code::InvalidId, Code::ThreadNotFound]);
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
     SESSION,
-    SESSION.path("/session/{session_id}").named(
+    SESSION.path("/session/{session_id}").describe(
         "communication_get_session_alias",
         "The same under the path of the protocol's document",
     ),
     SESSION
         .at("/sessions/{session_id}/state/{checkpoint_id}", |call| Box::pin(state(call)))
-        .named("communication_get_state", "A state of a session")
+        .describe("communication_get_state", "A state of a session")
         .errors(&[Code::InvalidId, Code::ThreadNotFound, Code::NotFound]),
     SESSION
         .at("/sessions/{session_id}/blobs/{sha256}", |call| Box::pin(blob(call)))
-        .named("communication_get_blob", "Large content that a part of this session links to")
+        .describe("communication_get_blob", "Large content that a part of this session links to")
         .errors(&[Code::InvalidId, Code::ThreadNotFound, Code::NotFound]),
 ];
 
@@ -121,8 +124,12 @@ async fn state(call: CommunicationCall) -> Result<Reply> {
 async fn blob(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_session().await?;
     let text = call.param("sha256");
-    let missing =
-        || Error::new(Code::NotFound, format!("the session has no content '{}'", shown(text)));
+    let missing = || {
+        Error::new(
+            Code::NotFound,
+            format!("the session has no content '{}'", escape_for_message(text)),
+        )
+    };
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))

@@ -15,7 +15,7 @@ use trilogue_wire::native::Gap;
 
 use super::{CommunicationCall, fault};
 use crate::face::MountPoint;
-use crate::stream::view::{EventPlace, Fold, Out, View};
+use crate::stream::view::{EventPlace, Fold, View, WireEventSink};
 
 /// A mount's view of runs on streams. Readers share its output, so it must not contain the host of one request.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct CommunicationView {
 }
 
 #[derive(Clone, Debug)]
-struct Folding(Projection);
+struct StreamFold(Projection);
 
 pub(super) fn of(call: &CommunicationCall) -> Arc<CommunicationView> {
     let state = &call.state;
@@ -48,7 +48,7 @@ impl View for CommunicationView {
     }
 
     fn begin(&self) -> Box<dyn Fold> {
-        Box::new(Folding(Projection::new(ProjectionOptions {
+        Box::new(StreamFold(Projection::new(ProjectionOptions {
             strict: self.strict,
             base: Arc::clone(&self.base),
             max_inline_bytes: self.max_inline_bytes,
@@ -91,22 +91,22 @@ fn line(event: &wire::Event) -> Vec<u8> {
     bytes
 }
 
-// === impl Folding ===
+// === impl StreamFold ===
 
-impl Folding {
-    fn asked(&self) -> Option<InterruptId> {
+impl StreamFold {
+    fn pending_interrupt(&self) -> Option<InterruptId> {
         self.0.awaiting().map(|interrupt| interrupt.id.clone())
     }
 }
 
-impl Fold for Folding {
-    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out) {
-        let before = self.asked();
+impl Fold for StreamFold {
+    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut WireEventSink) {
+        let before = self.pending_interrupt();
         for data in self.0.push(event, place.thread) {
             out.push(data);
         }
         // A new question is part of the event that reports it: `run.awaiting`.
-        if let Some(asked) = self.asked()
+        if let Some(asked) = self.pending_interrupt()
             && before.as_ref() != Some(&asked)
         {
             out.show(&asked);
@@ -118,7 +118,7 @@ impl Fold for Folding {
     }
 
     fn wants(&self, blob: &BlobRef) -> bool {
-        self.0.wants(blob)
+        self.0.can_inline(blob)
     }
 
     fn is_waiting(&self) -> bool {

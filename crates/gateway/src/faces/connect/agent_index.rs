@@ -46,7 +46,7 @@ impl AgentIndex {
 
     /// Returns the present agents. Agents never leave, so an equal number means that the table is current.
     fn current(&self, runtime: &Runtime) -> Arc<AgentTable> {
-        let cards = runtime.registered();
+        let cards = runtime.all_agents();
         let known = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         if known.count == cards.len() {
             return known;

@@ -14,14 +14,14 @@ use crate::route::{Access, json_response, of};
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     BASE.at("/authentication", |call| Box::pin(async move { Ok(of_server(&call)) }))
         .access(Access::Public)
-        .named(
+        .describe(
             "connect_get_authentication",
             "How callers show who they are; with valid credentials, also what these permit",
         )
         .answers(&[json_response(200, "The schemes.", of::<wire::Authentication>)]),
     BASE.at("/agents/{agent_id}/authentication", |call| Box::pin(of_agent(call)))
         .access(Access::Public)
-        .named(
+        .describe(
             "connect_get_agent_authentication",
             "How callers of an agent show who they are; with valid credentials, also what \
              these permit",

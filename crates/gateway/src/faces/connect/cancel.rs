@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect::CancelAction;
 
@@ -18,7 +18,7 @@ const ROLLBACK_PATIENCE: Duration = Duration::from_secs(1);
 const CANCEL: ConnectRoute = BASE
     .post("/runs/{run_id}/cancel", |call| Box::pin(cancel(call)))
     .access(Access::Agent(Right::Run))
-    .named("connect_cancel_run", "Ask a run to stop; one that has ended stays as it is")
+    .describe("connect_cancel_run", "Ask a run to stop; one that has ended stays as it is")
     .query(&[
         Parameter { name: "wait", about: "With `true`: answer when it has stopped." },
         Parameter {
@@ -33,7 +33,7 @@ const CANCEL: ConnectRoute = BASE
 const DELETE: ConnectRoute = CANCEL
     .delete("/runs/{run_id}", |call| Box::pin(delete(call)))
     .for_people()
-    .named("connect_delete_run", "Remove a run; one that has not ended is cancelled first")
+    .describe("connect_delete_run", "Remove a run; one that has not ended is cancelled first")
     .query(&[ANYTHING])
     .answers(&[crate::route::no_content("It is gone.")])
     .errors(&[Code::RunNotFound]);
@@ -56,7 +56,7 @@ async fn cancel(call: ConnectCall) -> Result<Reply> {
     let action = match call.query("action") {
         None => CancelAction::default(),
         Some(text) => CancelAction::parse(text).ok_or_else(|| {
-            Error::new(Code::InvalidRequest, format!("'action' is '{}'", shown(text)))
+            Error::new(Code::InvalidRequest, format!("'action' is '{}'", escape_for_message(text)))
                 .hint("it is 'interrupt' or 'rollback'")
         })?,
     };
@@ -81,11 +81,12 @@ async fn stop(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<()> {
     let runtime = &call.state.runtime;
     match runtime.cancel(call.principal(), &row.id).await {
         Ok(_) if wait => {
-            let settled = call.while_admitted(runtime.settled(call.principal(), &row.id));
-            gone_is_stopped(settled.await.map(drop))
+            let settled =
+                call.while_admitted(runtime.wait_until_settled(call.principal(), &row.id));
+            ok_if_removed(settled.await.map(drop))
         }
         Ok(_) => Ok(()),
-        Err(error) => has_ended(error),
+        Err(error) => ok_if_ended(error),
     }
 }
 
@@ -103,13 +104,13 @@ async fn roll_back(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<bool>
     };
     match removed {
         Ok(Ok(())) => Ok(true),
-        Ok(Err(error)) => has_ended(error).map(|()| false),
+        Ok(Err(error)) => ok_if_ended(error).map(|()| false),
         Err(_) => Err(Error::new(Code::Internal, "the rollback panicked")),
     }
 }
 
 /// Succeeds if the run has ended meanwhile.
-fn has_ended(error: Error) -> Result<()> {
+fn ok_if_ended(error: Error) -> Result<()> {
     match error.code() {
         Code::RunEnded => Ok(()),
         _ => Err(error),
@@ -117,7 +118,7 @@ fn has_ended(error: Error) -> Result<()> {
 }
 
 /// Succeeds if the run was removed meanwhile.
-fn gone_is_stopped(settled: Result<()>) -> Result<()> {
+fn ok_if_removed(settled: Result<()>) -> Result<()> {
     match settled {
         Err(error) if error.code() == Code::RunNotFound => Ok(()),
         other => other,

@@ -11,7 +11,7 @@ use trilogue_mapping::time;
 use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::parsed_request::{NO_RECURSION_LIMIT, warned};
+use super::parsed_request::{NO_RECURSION_LIMIT, with_warnings};
 use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request};
 use crate::core::audit::AuditEvent;
 use crate::http::reply::Reply;
@@ -24,14 +24,14 @@ const NO_TAGS: &str = "'config.tags' has no effect on a configured instance";
 const ONE: ConnectRoute = BASE
     .at("/agents/{agent_id}/configurations/{configuration_id}", |call| Box::pin(get(call)))
     .access(Access::Agent(Right::Read))
-    .named("connect_get_configuration", "One configured instance")
+    .describe("connect_get_configuration", "One configured instance")
     .answers(&[json_response(200, "The instance.", of::<wire::Configuration>)])
     .errors(&[Code::AgentNotFound, Code::ConfigurationNotFound]);
 
 const CREATE: ConnectRoute = ONE
     .post("/agents/{agent_id}/configurations", |call| Box::pin(create(call)))
     .access(Access::Agent(Right::Run))
-    .named("connect_create_configuration", "Configure an agent, for runs to come")
+    .describe("connect_create_configuration", "Configure an agent, for runs to come")
     .request(of::<wire::ConfigurationCreate>)
     .errors(&[
         Code::AgentNotFound,
@@ -45,12 +45,12 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
     CREATE,
     CREATE
         .path("/configurations")
-        .named("connect_create_configuration_alias", "The same with the agent's id in the body"),
+        .describe("connect_create_configuration_alias", "The same with the agent's id in the body"),
     ONE.verb(Verb::Patch)
         .handler(|call| Box::pin(patch(call)))
         .for_people()
         .access(Access::Agent(Right::Run))
-        .named(
+        .describe(
             "connect_patch_configuration",
             "Change an instance; runs that exist keep what they were given",
         )
@@ -60,11 +60,11 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .handler(|call| Box::pin(delete(call)))
         .for_people()
         .access(Access::Agent(Right::Run))
-        .named("connect_delete_configuration", "Remove an instance")
+        .describe("connect_delete_configuration", "Remove an instance")
         .answers(&[no_content("It is gone.")]),
     ONE.post("/agents/{agent_id}/configurations/search", |call| Box::pin(search(call)))
         .access(Access::Right(Right::Read))
-        .named("connect_search_configurations", "The instances of an agent, newest first")
+        .describe("connect_search_configurations", "The instances of an agent, newest first")
         .request(of::<wire::ConfigurationSearchRequest>)
         .answers(&[json_response(200, "The instances.", of::<Vec<wire::Configuration>>)])
         .errors(&[Code::AgentNotFound]),
@@ -83,12 +83,12 @@ async fn create(call: ConnectCall) -> Result<Reply> {
     match port.create_configuration(row.clone()).await {
         Ok(()) => {
             audit(&call, AuditEvent::ConfigurationCreated, &row);
-            Ok(warned(shown(card, &row), &warnings))
+            Ok(with_warnings(configuration_reply(card, &row), &warnings))
         }
         Err(error) if error.code() == Code::AlreadyExists => {
             let existing = look_up::instance(&call, row.id.as_str()).await?;
             match existing.filter(|existing| keep && existing.agent == card.name) {
-                Some(existing) => Ok(shown(card, &existing)),
+                Some(existing) => Ok(configuration_reply(card, &existing)),
                 None => Ok(fault::respond_as("configuration_exists", &call, &error)),
             }
         }
@@ -97,8 +97,8 @@ async fn create(call: ConnectCall) -> Result<Reply> {
 }
 
 async fn get(call: ConnectCall) -> Result<Reply> {
-    let (card, row) = named(&call).await?;
-    Ok(shown(card, &row))
+    let (card, row) = find_configuration(&call).await?;
+    Ok(configuration_reply(card, &row))
 }
 
 async fn patch(call: ConnectCall) -> Result<Reply> {
@@ -106,12 +106,12 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     // Serialise changes; otherwise two changes would both start from the same old instance.
     let instance = call.param("configuration_id");
     let _turn = call.state.common.config_turns.turn(&call.principal().tenant, instance).await;
-    let (card, mut row) = named(&call).await?;
+    let (card, mut row) = find_configuration(&call).await?;
     call.require_removal_of(Some(&row.owner)).await?;
     let now = call.state.clock.now();
     let mut warnings = Vec::new();
     if let Some(config) = &body.config {
-        row.config = checked(&call, card, Some(config), &mut warnings)?;
+        row.config = validate_config(&call, card, Some(config), &mut warnings)?;
         // Others run with it: what its writer may not do itself, it does not do through them.
         call.check_run_config(&call.state.runtime, &card.name, &row.config).await?;
     }
@@ -127,11 +127,11 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
         return Err(look_up::no_configuration(row.id.as_str()));
     }
     audit(&call, AuditEvent::ConfigurationChanged, &row);
-    Ok(warned(shown(card, &row), &warnings))
+    Ok(with_warnings(configuration_reply(card, &row), &warnings))
 }
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
-    let (_, row) = named(&call).await?;
+    let (_, row) = find_configuration(&call).await?;
     call.require_removal_of(Some(&row.owner)).await?;
     let port = &call.state.configurations;
     if !port.remove_configuration(&call.scope(), &row.id).await? {
@@ -162,7 +162,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
 
 /// Returns the instance that the path names, and its agent.
 /// Errors: `agent_not_found`, `configuration_not_found`, `unauthenticated`.
-async fn named(call: &ConnectCall) -> Result<(&AgentCard, ConfigurationRow)> {
+async fn find_configuration(call: &ConnectCall) -> Result<(&AgentCard, ConfigurationRow)> {
     let card = look_up::reached_agent(call).await?;
     let id = call.param("configuration_id");
     let found = look_up::instance(call, id).await?.filter(|row| row.agent == card.name);
@@ -175,7 +175,7 @@ fn new_row(
     body: wire::ConfigurationCreate,
     warnings: &mut Vec<&'static str>,
 ) -> Result<ConfigurationRow> {
-    if call.state.runtime.shown_card(card).config_schema.is_none() {
+    if call.state.runtime.visible_card(card).config_schema.is_none() {
         return Err(Error::new(
             Code::ConfigurationNotSupported,
             format!("the agent '{}' takes no configuration", card.name),
@@ -196,7 +196,7 @@ fn new_row(
         owner: by.id.clone(),
         agent: card.name.clone(),
         name: body.name.map(check_name).transpose()?,
-        config: checked(call, card, body.config.as_ref(), warnings)?,
+        config: validate_config(call, card, body.config.as_ref(), warnings)?,
         metadata: metadata.unwrap_or_else(Json::empty_object),
         created_at: now,
         updated_at: now,
@@ -206,7 +206,7 @@ fn new_row(
 
 /// Returns settings that the agent accepts, in either form that a run takes.
 /// Errors: `config_schema_violation`, `body_too_large`.
-fn checked(
+fn validate_config(
     call: &ConnectCall,
     card: &AgentCard,
     config: Option<&wire::Json>,
@@ -235,7 +235,7 @@ fn check_name(name: String) -> Result<String> {
     Ok(name)
 }
 
-fn shown(card: &AgentCard, row: &ConfigurationRow) -> Reply {
+fn configuration_reply(card: &AgentCard, row: &ConfigurationRow) -> Reply {
     Reply::json(StatusCode::OK, &configuration(card, row))
 }
 

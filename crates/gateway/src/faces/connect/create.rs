@@ -55,7 +55,7 @@ const THREAD_ERRORS: &[Code] = &[
 const CREATE: ConnectRoute = BASE
     .post("/runs", |call| Box::pin(create(call, ReplyMode::Later)))
     .access(Access::Agent(Right::Run))
-    .named("connect_create_run", "Run an agent; its output is asked for later")
+    .describe("connect_create_run", "Run an agent; its output is asked for later")
     .headers(&[IDEMPOTENCY])
     .request(of::<wire::RunCreate>)
     .answers(&[json_response(200, "The run, which is pending.", of::<wire::Run>)])
@@ -63,13 +63,13 @@ const CREATE: ConnectRoute = BASE
 
 const WAIT: ConnectRoute = CREATE
     .at("/runs/wait", |call| Box::pin(create(call, ReplyMode::Wait)))
-    .named("connect_create_run_and_wait", "Run an agent and wait for its output")
+    .describe("connect_create_run_and_wait", "Run an agent and wait for its output")
     .query(&[TIMEOUT, ANYTHING])
     .answers(wait::ANSWERS);
 
 const STREAMED: ConnectRoute = CREATE
     .at("/runs/stream", |call| Box::pin(create(call, ReplyMode::Streaming)))
-    .named("connect_create_run_and_stream", "Run an agent and stream its output")
+    .describe("connect_create_run_and_stream", "Run an agent and stream its output")
     .headers(&[IDEMPOTENCY, LAST_EVENT])
     .answers(&[STREAM]);
 
@@ -79,20 +79,20 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
     STREAMED,
     CREATE
         .path("/threads/{thread_id}/runs")
-        .named(
+        .describe(
             "connect_create_thread_run",
             "Run an agent on a thread; its output is asked for later",
         )
         .errors(THREAD_ERRORS),
     WAIT.path("/threads/{thread_id}/runs/wait")
-        .named(
+        .describe(
             "connect_create_thread_run_and_wait",
             "Run an agent on a thread and wait for its output",
         )
         .errors(THREAD_ERRORS),
     STREAMED
         .path("/threads/{thread_id}/runs/stream")
-        .named(
+        .describe(
             "connect_create_thread_run_and_stream",
             "Run an agent on a thread and stream its output",
         )
@@ -111,7 +111,7 @@ async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {
     let ParsedRequest { new, modes, ends_with_connection, mut warnings } =
         parsed_request::read(&call, mode).await?;
     warnings.extend(misplaced);
-    let submitted = Submitting::new(&call, new, ends_with_connection).done().await?;
+    let submitted = PendingSubmission::new(&call, new, ends_with_connection).finish().await?;
     let guard = ends_with_connection
         .then(|| CancelOnDrop::new(&call.state, &call.caller.principal, &submitted.run.id));
     let created = submitted.created;
@@ -125,13 +125,13 @@ async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {
             Box::pin(waiting.reply(patience, guard)).await?
         }
     };
-    let reply = parsed_request::warned(reply, &warnings);
+    let reply = parsed_request::with_warnings(reply, &warnings);
     Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
 }
 
 async fn accepted(call: &ConnectCall, submitted: &Submitted) -> Result<Reply> {
     let bytes = run_show::run(call, &submitted.run).await?;
-    Ok(run_show::named(call, Reply::json_bytes(StatusCode::OK, bytes), &submitted.run))
+    Ok(run_show::with_run_headers(call, Reply::json_bytes(StatusCode::OK, bytes), &submitted.run))
 }
 
 async fn streamed(
@@ -150,7 +150,7 @@ async fn streamed(
 }
 
 /// A run that is being accepted. If its client disconnects before it gets the run's id, the run may still be cancelled.
-struct Submitting {
+struct PendingSubmission {
     /// `None` when the submission is complete.
     submission: Option<Submission>,
     state: Arc<State>,
@@ -160,9 +160,9 @@ struct Submitting {
 
 type Submission = Pin<Box<dyn Future<Output = Result<Submitted>> + Send>>;
 
-// === impl Submitting ===
+// === impl PendingSubmission ===
 
-impl Submitting {
+impl PendingSubmission {
     fn new(call: &ConnectCall, new: RunRequest, ends_with_connection: bool) -> Self {
         let (state, by) = (Arc::clone(&call.state), Arc::clone(&call.caller.principal));
         let (runtime, principal) = (state.runtime.clone(), Arc::clone(&by));
@@ -170,7 +170,7 @@ impl Submitting {
         Self { submission: Some(submission), state, by, ends_with_connection }
     }
 
-    async fn done(mut self) -> Result<Submitted> {
+    async fn finish(mut self) -> Result<Submitted> {
         let submitted = match &mut self.submission {
             Some(submission) => submission.await,
             None => return Err(wait::stopping()),
@@ -180,7 +180,7 @@ impl Submitting {
     }
 }
 
-impl Drop for Submitting {
+impl Drop for PendingSubmission {
     fn drop(&mut self) {
         let Some(submission) = self.submission.take().filter(|_| self.ends_with_connection) else {
             return;

@@ -16,7 +16,7 @@ use trilogue_domain::{
     ThreadKey, Timestamp, lock,
 };
 use trilogue_mapping::connect::{
-    self as mapping, CallbackContent, RunFields, Updates, Values, ValuesOptions, delivered,
+    self as mapping, CallbackContent, RunFields, Updates, Values, ValuesOptions, callback_body,
 };
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
@@ -120,7 +120,7 @@ impl CallbackDelivery {
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
         let reference: CallbackRef = serde_json::from_slice(delivery.reference.as_bytes())
             .map_err(|error| {
-                Undelivered::refused(format!("the callback names nothing: {error}"))
+                Undelivered::permanent(format!("the callback names nothing: {error}"))
             })?;
         let row = self.run(delivery, &reference).await?;
         self.runtime.check_creator_sees(&row).await?;
@@ -158,19 +158,19 @@ impl CallbackDelivery {
             DeliveryKind::Update => {
                 let (event, at) =
                     self.update(&card, row, reference.number).await?.ok_or_else(nothing)?;
-                let run = self.shown(&card, row, RunStatus::Running, at);
-                delivered(&run, CallbackContent::Update(&event), id)
+                let run = self.render_run(&card, row, RunStatus::Running, at);
+                callback_body(&run, CallbackContent::Update(&event), id)
             }
             of => {
                 let fold = self.fold(card.clone(), row, reference.number).await?;
-                let run = self.shown(&card, row, fold.status, fold.at);
+                let run = self.render_run(&card, row, fold.status, fold.at);
                 let body = if of == DeliveryKind::Values {
                     let output = fold.values.partial().ok_or_else(nothing)?;
-                    delivered(&run, CallbackContent::Values(&output), id)
+                    callback_body(&run, CallbackContent::Values(&output), id)
                 } else {
                     asks = fold.values.interrupt().map(|interrupt| interrupt.id.clone());
                     let output = fold.values.output().ok_or_else(nothing)?;
-                    delivered(&run, CallbackContent::Status(&output), id)
+                    callback_body(&run, CallbackContent::Status(&output), id)
                 };
                 self.keep(row.key, fold);
                 body
@@ -183,7 +183,13 @@ impl CallbackDelivery {
     }
 
     /// Renders the run in its state at an event.
-    fn shown(&self, card: &AgentCard, row: &RunRow, status: RunStatus, at: Timestamp) -> Vec<u8> {
+    fn render_run(
+        &self,
+        card: &AgentCard,
+        row: &RunRow,
+        status: RunStatus,
+        at: Timestamp,
+    ) -> Vec<u8> {
         #[derive(Deserialize, Default)]
         struct KeptRequest {
             #[serde(default)]
@@ -282,7 +288,7 @@ impl CallbackDelivery {
         if let Ok(Some(found)) = self.read.interrupt(&scope, interrupt).await
             && found.resolution.is_none()
         {
-            self.runtime.shown(&row.principal, &row.id, interrupt);
+            self.runtime.record_shown_question(&row.principal, &row.id, interrupt);
         }
     }
 }
@@ -349,7 +355,7 @@ impl Folds {
 impl RunFold {
     async fn take(&mut self, read: &Arc<dyn Read>, thread: ThreadKey, event: &Event) -> Result<()> {
         let values = &self.values;
-        let event = inlined(read, thread, event, |blob| values.wants(blob)).await?;
+        let event = inlined(read, thread, event, |blob| values.can_inline(blob)).await?;
         self.values.push(&event);
         (self.number, self.at) = (event.run_number, event.at);
         self.status = match &event.body {
@@ -381,7 +387,7 @@ mod tests {
         RunFold { values, size, number: 1, at, status: RunStatus::Running }
     }
 
-    fn kept(folds: &Folds) -> Vec<i64> {
+    fn kept_runs(folds: &Folds) -> Vec<i64> {
         let mut kept: Vec<_> = folds.kept.keys().map(|run| run.0).collect();
         kept.sort_unstable();
         kept
@@ -393,18 +399,18 @@ mod tests {
         for run in 1..=3 {
             folds.keep(RunKey(run), fold(10), 30);
         }
-        assert_eq!(kept(&folds), [1, 2, 3]);
+        assert_eq!(kept_runs(&folds), [1, 2, 3]);
         let first = folds.take(RunKey(1)).unwrap();
         folds.keep(RunKey(1), first, 30);
         folds.keep(RunKey(4), fold(5), 30);
-        assert_eq!((kept(&folds), folds.size), (vec![1, 3, 4], 25));
+        assert_eq!((kept_runs(&folds), folds.size), (vec![1, 3, 4], 25));
         folds.keep(RunKey(5), fold(31), 30);
-        assert_eq!((kept(&folds), folds.size, folds.by_age.len()), (vec![], 0, 0));
+        assert_eq!((kept_runs(&folds), folds.size, folds.by_age.len()), (vec![], 0, 0));
         let many = i64::try_from(MAX_KEPT_FOLDS).unwrap();
         for run in 0..=many {
             folds.keep(RunKey(run), fold(1), usize::MAX);
         }
-        assert_eq!(kept(&folds).first(), Some(&1));
+        assert_eq!(kept_runs(&folds).first(), Some(&1));
         assert_eq!(folds.kept.len(), MAX_KEPT_FOLDS);
     }
 }

@@ -17,14 +17,14 @@ use crate::route::{Access, json_response, of};
 const DOCUMENT: ConnectRoute = BASE
     .at("/openapi.json", |call| Box::pin(async move { Ok(of_face(&call)) }))
     .access(Access::Public)
-    .named("connect_get_openapi", "This document")
+    .describe("connect_get_openapi", "This document")
     .answers(&[json_response(200, "An OpenAPI document.", of::<Value>)]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     DOCUMENT,
     DOCUMENT
         .at("/agents/{agent_id}/openapi", |call| Box::pin(of_agent(call)))
-        .named(
+        .describe(
             "connect_get_agent_openapi",
             "This document for one agent: its schemas in their places, and only what it does",
         )
@@ -33,7 +33,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
 
 pub(super) fn of_face(call: &ConnectCall) -> Reply {
     let schemes = call.authenticator.own_schemes();
-    let mut document = placed(call);
+    let mut document = document_with_address(call);
     document["components"]["securitySchemes"] = Value::Object(authentication::objects(schemes));
     document["security"] = Value::Array(authentication::security(schemes));
     shared(call, &document)
@@ -46,8 +46,8 @@ async fn of_agent(call: ConnectCall) -> Result<Reply> {
         schemes: Value::Object(authentication::objects(schemes)),
         requirements: Value::Array(authentication::security(schemes)),
     };
-    let card = call.state.runtime.shown_card(card);
-    let document = mapping::openapi(placed(&call), &card, &security);
+    let card = call.state.runtime.visible_card(card);
+    let document = mapping::openapi(document_with_address(&call), &card, &security);
     Ok(shared(&call, &document))
 }
 
@@ -57,7 +57,7 @@ fn shared(call: &ConnectCall, document: &Value) -> Reply {
 }
 
 /// Returns the document with the address by which this client reaches the mount.
-fn placed(call: &ConnectCall) -> Value {
+fn document_with_address(call: &ConnectCall) -> Value {
     static BASE: OnceLock<Value> = OnceLock::new();
     let mut document = BASE.get_or_init(base).clone();
     document["servers"] = json!([{ "url": call.state.place.base_for(call) }]);

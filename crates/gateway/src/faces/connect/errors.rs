@@ -12,11 +12,11 @@ use crate::route::{Access, json_response, of};
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     BASE.at("/errors", |_| Box::pin(async { Ok(Reply::ok(&mapping::definitions())) }))
         .access(Access::Public)
-        .named("connect_list_errors", "The errors of the protocol")
+        .describe("connect_list_errors", "The errors of the protocol")
         .answers(&[json_response(200, "The definitions.", of::<Vec<wire::ErrorDefinition>>)]),
     BASE.at("/agents/{agent_id}/errors", |call| Box::pin(of_agent(call)))
         .access(Access::Agent(Right::Read))
-        .named("connect_list_agent_errors", "The errors of an agent's own")
+        .describe("connect_list_agent_errors", "The errors of an agent's own")
         .answers(&[json_response(200, "The definitions.", of::<wire::AgentErrors>)])
         .errors(&[Code::AgentNotFound]),
 ];

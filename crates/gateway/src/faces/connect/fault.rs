@@ -18,21 +18,21 @@ const ERROR_TRANSIENT: HeaderName = HeaderName::from_static("x-acp-error-transie
 /// Returns the error as a response. Every response has the request's id in a header.
 pub(super) fn respond(state: &State, error: &Error, request_id: Option<&str>) -> Reply {
     let known = of_code(error.code());
-    answer(status(known, error.code()), known, state, &published(error, request_id))
+    answer(status(known, error.code()), known, state, &to_client_error(error, request_id))
 }
 
 pub(super) fn respond_with(status: StatusCode, call: &ConnectCall, error: &Error) -> Reply {
-    answer(status, of_code(error.code()), &call.state, &published(error, None))
+    answer(status, of_code(error.code()), &call.state, &to_client_error(error, None))
 }
 
 /// Returns the error as a response under a more precise code of the protocol.
 pub(super) fn respond_as(code: &str, call: &ConnectCall, error: &Error) -> Reply {
     let known = definition(code);
-    answer(status(known, error.code()), known, &call.state, &published(error, None))
+    answer(status(known, error.code()), known, &call.state, &to_client_error(error, None))
 }
 
 pub(super) fn describe(error: &Error) -> Body {
-    error_as(of_code(error.code()), &published(error, None))
+    error_as(of_code(error.code()), &to_client_error(error, None))
 }
 
 fn answer(status: StatusCode, known: &Definition, state: &State, error: &Error) -> Reply {
@@ -57,7 +57,7 @@ fn status(known: &Definition, code: Code) -> StatusCode {
 }
 
 /// Returns the error for the client. The text of a server error stays in the server's log.
-fn published(error: &Error, request_id: Option<&str>) -> Error {
+fn to_client_error(error: &Error, request_id: Option<&str>) -> Error {
     if error.code() != Code::Internal {
         return error.clone();
     }

@@ -15,7 +15,7 @@ use crate::stream::log_reader::LogReader;
 /// Returns the run's output up to the state of this row.
 /// Errors: if the log cannot be read, or holds more than fits one response.
 pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
-    let mut values = begun(call, run);
+    let mut values = new_values(call, run);
     let most = call.state.max_output_bytes;
     let mut log = LogReader::new(call.state.read.as_ref(), run.thread, Some(run.key))
         .until(run.last_run_number);
@@ -43,7 +43,7 @@ pub(super) async fn of_frames(
     run: &RunRow,
     frames: &[Arc<Frame>],
 ) -> Result<Values> {
-    let (mut values, mut size) = (begun(call, run), 0);
+    let (mut values, mut size) = (new_values(call, run), 0);
     let most = call.state.max_output_bytes;
     for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
         for event in frame.events()? {
@@ -62,7 +62,7 @@ pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> L
     Links::new(&Arc::from(call.state.place.base_for(call)), thread)
 }
 
-fn begun(call: &ConnectCall, run: &RunRow) -> Values {
+fn new_values(call: &ConnectCall, run: &RunRow) -> Values {
     let show = ValuesOptions {
         card: look_up::agent_of(call, run).card,
         base: Arc::from(call.state.place.base_for(call)),
@@ -77,7 +77,7 @@ async fn take(
     values: &mut Values,
     event: &Event,
 ) -> Result<()> {
-    let event = inlined(&call.state.read, thread, event, |blob| values.wants(blob)).await?;
+    let event = inlined(&call.state.read, thread, event, |blob| values.can_inline(blob)).await?;
     values.push(&event);
     Ok(())
 }

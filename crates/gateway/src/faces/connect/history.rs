@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Right};
-use trilogue_mapping::native::{read_sha256, shown};
+use trilogue_mapping::native::{escape_for_message, read_sha256};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
@@ -18,7 +18,7 @@ const THREAD: ConnectRoute = BASE.access(Access::Agent(Right::Read));
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     THREAD
         .at("/threads/{thread_id}/history", |call| Box::pin(history(call)))
-        .named("connect_get_thread_history", "The states that a thread had, newest first")
+        .describe("connect_get_thread_history", "The states that a thread had, newest first")
         .query(&[
             Parameter {
                 name: "limit",
@@ -32,7 +32,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .errors(&[Code::ThreadNotFound, Code::CheckpointNotFound, Code::InvalidRequest]),
     THREAD
         .at("/threads/{thread_id}/state", |call| Box::pin(state(call)))
-        .named(
+        .describe(
             "connect_get_thread_state",
             "The state of a thread, bare, as earlier versions of the protocol had it",
         )
@@ -40,7 +40,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .errors(&[Code::ThreadNotFound, Code::CheckpointNotFound]),
     THREAD
         .at("/threads/{thread_id}/blobs/{sha256}", |call| Box::pin(blob(call)))
-        .named("connect_get_blob", "Large content that a message of this thread links to")
+        .describe("connect_get_blob", "Large content that a message of this thread links to")
         .answers(&[RouteResponse {
             status: 200,
             about: "The content.",
@@ -49,7 +49,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .errors(&[Code::ThreadNotFound, Code::NotFound]),
     THREAD
         .at("/threads/{thread_id}/runs/{run_id}/threadstate", |call| Box::pin(run_state(call)))
-        .named(
+        .describe(
             "connect_get_run_thread_state",
             "The state that a run left, bare, as earlier versions of the protocol had it",
         )
@@ -101,8 +101,12 @@ async fn blob(call: ConnectCall) -> Result<Reply> {
     let id = call.param("thread_id");
     let row = common::look_up::thread(call.state.read.as_ref(), &call, id).await?;
     let text = call.param("sha256");
-    let missing =
-        || Error::new(Code::NotFound, format!("the thread has no content '{}'", shown(text)));
+    let missing = || {
+        Error::new(
+            Code::NotFound,
+            format!("the thread has no content '{}'", escape_for_message(text)),
+        )
+    };
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))

@@ -25,7 +25,7 @@ pub(super) const STREAM: RouteResponse = RouteResponse {
 const JOIN: ConnectRoute = BASE
     .at("/runs/{run_id}/stream", |call| Box::pin(join(call)))
     .access(Access::Agent(Right::Read))
-    .named("connect_stream_run", "The output of a run as it comes from now on")
+    .describe("connect_stream_run", "The output of a run as it comes from now on")
     .headers(&[LAST_EVENT])
     .answers(&[STREAM])
     .errors(&[Code::RunNotFound, Code::InvalidCursor, Code::StreamModeNotSupported]);
@@ -69,7 +69,7 @@ pub(super) async fn stream(
 ) -> Result<Reply> {
     let since = Since::of(call, otherwise)?;
     let reply = open(call, row, modes, since, by).await?;
-    Ok(run_show::named(call, reply, row))
+    Ok(run_show::with_run_headers(call, reply, row))
 }
 
 fn modes_of(request: Option<&Json>) -> Option<wire::StreamModes> {

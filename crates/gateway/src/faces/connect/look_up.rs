@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::{ConfigurationRow, RunRow, ThreadRow};
 
 use super::ConnectCall;
@@ -77,7 +77,7 @@ pub(super) async fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
 /// Like [`reached_agent`], in the form that clients are shown.
 /// Errors: `agent_not_found`, `unauthenticated`.
 pub(super) async fn shown_agent(call: &ConnectCall) -> Result<Cow<'_, AgentCard>> {
-    Ok(call.state.runtime.shown_card(reached_agent(call).await?))
+    Ok(call.state.runtime.visible_card(reached_agent(call).await?))
 }
 
 /// Returns the agent or the configured instance that a run names; the first agent if it names neither.
@@ -94,7 +94,7 @@ pub(super) async fn target<'a>(
             Target { card: runtime.agent(&row.agent)?, instance: Some(row) }
         }
         (None, None) => {
-            let first = runtime.listed().into_iter().next();
+            let first = runtime.listed_agents().into_iter().next();
             let card = first.ok_or_else(|| {
                 Error::new(Code::AgentNotFound, "the server has no agent")
                     .hint("an operator configures one, or starts the server with built-in ones")
@@ -121,7 +121,7 @@ pub(super) async fn instance(call: &ConnectCall, text: &str) -> Result<Option<Co
 }
 
 pub(super) fn no_configuration(id: &str) -> Error {
-    let message = format!("there is no configured instance '{}'", shown(id));
+    let message = format!("there is no configured instance '{}'", escape_for_message(id));
     Error::new(Code::ConfigurationNotFound, message)
 }
 
@@ -144,6 +144,6 @@ fn missing_agent(call: &ConnectCall, text: &str) -> Error {
 }
 
 fn no_agent(text: &str) -> Error {
-    Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(text)))
+    Error::new(Code::AgentNotFound, format!("there is no agent '{}'", escape_for_message(text)))
         .hint("the agents are listed at POST /agents/search")
 }

@@ -187,7 +187,7 @@ impl Face for State {
     }
 
     /// Removes doubled slashes and a trailing slash: clients join a base address and a path unchanged.
-    fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
+    fn normalize_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
         let is_tidy = !path.contains("//") && (path == "/" || !path.ends_with('/'));
         if is_tidy {
             return Cow::Borrowed(path);

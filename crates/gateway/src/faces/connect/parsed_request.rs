@@ -6,7 +6,7 @@ use http::HeaderValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Callback, Code, Error, Json, RequestSource, Strategy, ThreadId};
 use trilogue_mapping::connect::{self as mapping, Modes, RunConfig};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_runtime::{NewThread, RunRequest, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::ConfigurationRow;
 use trilogue_wire::agent_connect as wire;
@@ -89,7 +89,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
         not_before,
         rules: None,
         callback,
-        request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
+        request: Some(stored_request(call, card, instance.as_ref(), is_stateless)?),
         synchronous: mode == ReplyMode::Wait,
         provenance: provenance(call),
         mount,
@@ -104,7 +104,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
 }
 
 /// Adds warnings about the parts of the request without effect.
-pub(super) fn warned(reply: Reply, warnings: &[&str]) -> Reply {
+pub(super) fn with_warnings(reply: Reply, warnings: &[&str]) -> Reply {
     warnings.iter().fold(reply, |reply, warning| {
         match HeaderValue::from_str(&format!("199 - \"{warning}\"")) {
             Ok(value) => reply.also(http::header::WARNING, value),
@@ -183,7 +183,8 @@ async fn named_instance(
         ));
     }
     if found.agent != card.name {
-        let message = format!("'{}' is a configured instance of another agent", shown(id));
+        let message =
+            format!("'{}' is a configured instance of another agent", escape_for_message(id));
         return Err(Error::new(Code::ConfigInvalid, message)
             .hint("leave 'agent_id' out, or put the instance's id there"));
     }
@@ -251,7 +252,7 @@ fn strategy(body: &wire::RunCreate, is_stateless: bool) -> Strategy {
 }
 
 /// Returns the request in the form that is shown with its run.
-fn kept(
+fn stored_request(
     call: &ConnectCall,
     card: &AgentCard,
     instance: Option<&ConfigurationRow>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::{Code, Error, Json, limits};
-use trilogue_mapping::native::{read_json, read_object, shown};
+use trilogue_mapping::native::{escape_for_message, read_json, read_object};
 use trilogue_store::rows::{Listing, Page};
 use trilogue_wire::agent_connect as wire;
 
@@ -115,7 +115,7 @@ pub(super) fn queried_page(call: &ConnectCall) -> Result<Page> {
 fn bounded<T: FromStr<Err = String>>(call: &ConnectCall, name: &str) -> Result<Option<T>> {
     let Some(text) = call.query(name) else { return Ok(None) };
     text.parse().map(Some).map_err(|takes: String| {
-        let message = format!("'{name}' is '{}'", shown(text));
+        let message = format!("'{name}' is '{}'", escape_for_message(text));
         Error::new(Code::InvalidRequest, message).hint(format!("'{name}' {takes}"))
     })
 }
@@ -165,6 +165,6 @@ fn violated(violation: wire::Violation) -> Error {
 }
 
 fn wrong(name: &str, text: &str, takes: &str) -> Error {
-    Error::new(Code::InvalidRequest, format!("'{name}' is '{}'", shown(text)))
+    Error::new(Code::InvalidRequest, format!("'{name}' is '{}'", escape_for_message(text)))
         .hint(format!("'{name}' is {takes}"))
 }

@@ -39,6 +39,6 @@ pub(super) async fn requested_agent(state: &State, caller: UnknownCaller<'_>) ->
     match named {
         NamedAgent { agent_id: Some(agent), .. } => known(&agent),
         NamedAgent { configuration_id: Some(_), .. } => None,
-        _ => state.runtime.listed().first().map(|card| card.name.clone()),
+        _ => state.runtime.listed_agents().first().map(|card| card.name.clone()),
     }
 }

@@ -22,7 +22,7 @@ const HINTS: Hints = Hints {
 const RESUME: ConnectRoute = BASE
     .post("/runs/{run_id}", |call| Box::pin(resume(call)))
     .access(Access::Agent(Right::Answer))
-    .named(
+    .describe(
         "connect_resume_run",
         "Give a run what it waits for: the payload itself, under the interrupt's type, or \
              as `interrupt_type` and `resume_payload`",
@@ -58,10 +58,10 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
 async fn resume(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let body = Json::parse(call.body.clone())?;
-    superseded(&row)?;
+    check_not_superseded(&row)?;
     let pending = answer_target::pending(call.state.read.as_ref(), &call, &row).await?;
     let goes_on = pending.len() <= 1;
-    let (interrupt, answer) = aimed(&call, &row, pending, &body)?;
+    let (interrupt, answer) = resolve_target(&call, &row, pending, &body)?;
     let to = AnswerTo::Interrupt(interrupt.id);
     let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
     call.audit_answer(&answered);
@@ -70,11 +70,11 @@ async fn resume(call: ConnectCall) -> Result<Reply> {
     let shown = RunRow { status, outcome: None, ended_at: None, ..row };
     let changed = answered.resolved_at.unwrap_or_else(|| call.state.clock.now());
     let bytes = run_show::run_at(&call, &shown, changed).await?;
-    Ok(run_show::named(&call, Reply::json_bytes(StatusCode::OK, bytes), &shown))
+    Ok(run_show::with_run_headers(&call, Reply::json_bytes(StatusCode::OK, bytes), &shown))
 }
 
 /// Returns an error if a newer run has replaced this run.
-fn superseded(row: &RunRow) -> Result<()> {
+fn check_not_superseded(row: &RunRow) -> Result<()> {
     match row.outcome {
         Some(Outcome::Cancelled { reason: Some(Code::RunSuperseded) }) => {
             let message = format!("a newer run has taken the place of the run '{}'", row.id);
@@ -86,14 +86,14 @@ fn superseded(row: &RunRow) -> Result<()> {
 
 /// Returns the interrupt that the answer is for, and the answer in its form.
 /// Errors: as [`answer_target::target`]; `invalid_request` if body and header name two; `answer_invalid`.
-fn aimed(
+fn resolve_target(
     call: &ConnectCall,
     row: &RunRow,
     pending: Vec<Interrupt>,
     body: &Json,
 ) -> Result<(Interrupt, Answer)> {
     let in_header = call.header(&INTERRUPT_ID).filter(|id| !id.is_empty());
-    let in_body = named(body);
+    let in_body = named_interrupt(body);
     let named = match (in_header, in_body.as_deref()) {
         (Some(header), Some(body)) if header != body => {
             return Err(Error::new(
@@ -123,6 +123,6 @@ struct NamedAnswer {
     interrupt_id: Option<String>,
 }
 
-fn named(body: &Json) -> Option<String> {
+fn named_interrupt(body: &Json) -> Option<String> {
     serde_json::from_slice::<NamedAnswer>(body.as_bytes()).ok()?.interrupt_id
 }

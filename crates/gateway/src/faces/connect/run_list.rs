@@ -13,7 +13,7 @@ use crate::route::{Parameter, json_response, of};
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     BASE.post("/runs/search", |call| Box::pin(search(call)))
-        .named(
+        .describe(
             "connect_search_runs",
             "Runs that match, newest first; input that is too large to be kept beside a run \
              is left out",
@@ -22,7 +22,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .answers(&[json_response(200, "The runs.", of::<Vec<wire::Run>>)])
         .errors(&[Code::FilterTooBroad]),
     BASE.at("/threads/{thread_id}/runs", |call| Box::pin(list(call)))
-        .named(
+        .describe(
             "connect_list_thread_runs",
             "The runs of a thread, newest first; input that is too large to be kept beside a \
              run is left out",

@@ -45,7 +45,7 @@ struct KeptRequest<'a> {
 }
 
 /// Names the run in the response head, so that the client has its id first.
-pub(super) fn named(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
+pub(super) fn with_run_headers(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
     let encoded = |text| utf8_percent_encode(text, PATH_SEGMENT);
     let prefix = &call.state.place.prefix;
     let run = encoded(row.id.as_str());
@@ -58,7 +58,7 @@ pub(super) fn named(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
 
 /// Renders the present state of a run.
 pub(super) async fn run(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
-    let changed = changed(call, row).await?;
+    let changed = updated_at(call, row).await?;
     run_at(call, row, changed).await
 }
 
@@ -77,9 +77,9 @@ pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
         }
         let creation = match &row.request {
             Some(request) => request.as_bytes().clone(),
-            None => made_up(call, row, None),
+            None => derived_creation(call, row, None),
         };
-        out.extend(rendered(call, row, changed(call, row).await?, &creation));
+        out.extend(rendered(call, row, updated_at(call, row).await?, &creation));
     }
     out.push(b']');
     Ok(Bytes::from(out))
@@ -87,7 +87,7 @@ pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
 
 /// Renders a settled run with its output; a question in it counts as shown to the caller.
 /// Errors: if the log cannot be read, or holds more than fits one response.
-pub(super) async fn settled(
+pub(super) async fn render_settled(
     call: &ConnectCall,
     row: &RunRow,
     log: Option<&[Arc<Frame>]>,
@@ -104,13 +104,13 @@ pub(super) async fn settled(
         };
         let asked = values.interrupt().map(|interrupt| interrupt.id.clone());
         let output = call.turn.work(|| values.output());
-        (output, asked.filter(|_| !values.ended()))
+        (output, asked.filter(|_| !values.has_ended()))
     };
     if let Some(interrupt) = &asked {
-        call.state.runtime.shown(&call.principal().id, &row.id, interrupt);
+        call.state.runtime.record_shown_question(&call.principal().id, &row.id, interrupt);
     }
     // If the log is gone, the row still has the outcome.
-    let output = output.unwrap_or_else(|| failed(call, row, row.outcome.as_ref()));
+    let output = output.unwrap_or_else(|| error_output(call, row, row.outcome.as_ref()));
     let most = call.state.max_output_bytes;
     let bytes = match form {
         // Before the response repeats it.
@@ -118,7 +118,7 @@ pub(super) async fn settled(
         Form::Output => output,
         Form::Whole => {
             let run = run(call, row).await?;
-            call.turn.work(|| Bytes::from(mapping::waited(&run, Some(&output))))
+            call.turn.work(|| Bytes::from(mapping::wait_response(&run, Some(&output))))
         }
     };
     if bytes.len() > most {
@@ -129,7 +129,12 @@ pub(super) async fn settled(
 
 /// Returns the body for a run after the head with status 200 was sent: an error becomes the run's output; without an error, the wait has timed out and the run alone follows.
 /// A missing run was removed meanwhile.
-pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: Option<&Error>) -> Bytes {
+pub(super) fn late_body(
+    call: &ConnectCall,
+    row: &RunRow,
+    form: Form,
+    error: Option<&Error>,
+) -> Bytes {
     let (outcome, status) = match error.map(Error::code) {
         Some(Code::RunNotFound | Code::ThreadNotFound) => {
             let reason = Some(Code::RunRolledBack);
@@ -138,16 +143,16 @@ pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: Option<&
         _ => (error.map(|error| Outcome::Failed(failure(error))), row.status),
     };
     let row = &RunRow { status, ..row.clone() };
-    let output = outcome.map(|outcome| failed(call, row, Some(&outcome)));
+    let output = outcome.map(|outcome| error_output(call, row, Some(&outcome)));
     if form == Form::Output {
         return output.unwrap_or_else(|| Bytes::from_static(b"null"));
     }
     let creation = match &row.request {
         Some(request) => request.as_bytes().clone(),
-        None => made_up(call, row, None),
+        None => derived_creation(call, row, None),
     };
     let run = rendered(call, row, row.created_at, &creation);
-    Bytes::from(mapping::waited(&run, output.as_deref()))
+    Bytes::from(mapping::wait_response(&run, output.as_deref()))
 }
 
 /// Returns an error as the run's own failure, with the text of the error response.
@@ -156,7 +161,7 @@ fn failure(error: &Error) -> Failure {
 }
 
 /// Renders why a run has no output, from its row.
-fn failed(call: &ConnectCall, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
+fn error_output(call: &ConnectCall, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
     let gone = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
     let card = look_up::agent_of(call, row).card;
     let of = |outcome| mapping::run_error(outcome, &card, row.id.as_str());
@@ -186,7 +191,7 @@ fn rendered(call: &ConnectCall, row: &RunRow, changed: Timestamp, creation: &[u8
 async fn creation(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     let Some(request) = &row.request else {
         let input = input(call, row).await?;
-        return Ok(made_up(call, row, input.as_deref()));
+        return Ok(derived_creation(call, row, input.as_deref()));
     };
     let kept: KeptRequest<'_> = serde_json::from_slice(request.as_bytes()).unwrap_or_default();
     if kept.input.is_some() || kept.message.is_some() {
@@ -218,7 +223,7 @@ async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
     .filter(|input| input.len() <= MAX_SHOWN_INPUT_BYTES))
 }
 
-fn made_up(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {
+fn derived_creation(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {
     let agent = look_up::agent_of(call, row);
     let mut members = vec![format!("\"agent_id\":{}", serde_json::Value::from(&*agent.id))];
     if let Some(input) = input.and_then(|input| std::str::from_utf8(input).ok()) {
@@ -234,7 +239,7 @@ fn made_up(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {
     Bytes::from(format!("{{{}}}", members.join(",")))
 }
 
-async fn changed(call: &ConnectCall, row: &RunRow) -> Result<Timestamp> {
+async fn updated_at(call: &ConnectCall, row: &RunRow) -> Result<Timestamp> {
     if let Some(ended) = row.ended_at {
         return Ok(ended);
     }

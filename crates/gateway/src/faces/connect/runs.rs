@@ -12,7 +12,7 @@ use crate::route::{Access, json_response, of};
 const RUN: ConnectRoute = BASE
     .at("/runs/{run_id}", |call| Box::pin(get(call)))
     .access(Access::Agent(Right::Read))
-    .named("connect_get_run", "One run")
+    .describe("connect_get_run", "One run")
     .answers(&[json_response(200, "The run.", of::<wire::Run>)])
     .errors(&[Code::RunNotFound]);
 

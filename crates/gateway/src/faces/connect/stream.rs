@@ -20,7 +20,7 @@ use crate::faces::common::cursors::LAST_EVENT_ID;
 use crate::http::reply::Reply;
 use crate::stream::cursor::Cursor;
 use crate::stream::feed::{Feed, RenderedFrame};
-use crate::stream::sample::{End, Sample, SampleView, State, Watching};
+use crate::stream::sample::{End, Sample, SampleSubscription, SampleView, State};
 use crate::stream::view::View;
 use crate::stream::{OpenStream, StreamSource, stopping, stream_reply};
 
@@ -60,24 +60,24 @@ pub(super) enum OpenedBy {
 struct Reader {
     open: OpenStream,
     /// The run itself, until it is sent.
-    first: Option<Bytes>,
+    run_event: Option<Bytes>,
     run: RunId,
     values: bool,
-    watching: Watching,
+    watching: SampleSubscription,
     /// The agent's own updates, if they are shown.
     feed: Option<Arc<Feed>>,
     /// The position up to which updates were sent.
     cursor: Cursor,
     /// The frame that ends at the cursor.
-    at: Option<Arc<RenderedFrame>>,
+    last_frame: Option<Arc<RenderedFrame>>,
     /// The number up to which the client has samples and ends, and whether it has the sample of that number.
     seen: Option<(u64, bool)>,
     /// Whether a sample must come before the end, even if the run ends at once.
-    begins: bool,
+    needs_first_sample: bool,
     /// The least number of events that the run had at its lookup.
-    known: u64,
+    known_events: u64,
     view: Arc<ConnectView>,
-    done: bool,
+    is_done: bool,
     on_disconnect: Option<CancelOnDrop>,
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn open(
     let cursor = match since {
         Since::Beginning => Cursor::START,
         Since::After { number, .. } => Cursor::after(number),
-        Since::Now if updates => Cursor::after(present(&mut watching).await),
+        Since::Now if updates => Cursor::after(current_number(&mut watching).await),
         Since::Now => Cursor::START,
     };
     let updates_view = || Arc::clone(&view) as Arc<dyn View>;
@@ -156,28 +156,28 @@ pub(super) async fn open(
     open.attend(run.thread);
     let reader = Reader {
         open,
-        first,
+        run_event: first,
         run: run.id.clone(),
         values,
         watching,
         feed,
         cursor,
-        at: None,
+        last_frame: None,
         seen: match since {
             Since::After { number, sampled } => Some((number, sampled)),
             Since::Beginning | Since::Now => None,
         },
-        begins: since == Since::Beginning,
-        known: run.last_run_number,
+        needs_first_sample: since == Since::Beginning,
+        known_events: run.last_run_number,
         view,
-        done: false,
+        is_done: false,
         on_disconnect,
     };
     Ok(stream_reply(EVENT_STREAM, reader))
 }
 
 /// Returns the number of the run's last event when the stream is opened.
-async fn present(watching: &mut Watching) -> u64 {
+async fn current_number(watching: &mut SampleSubscription) -> u64 {
     let known = |state: &State| state.caught_up || state.end.is_some() || state.failed.is_some();
     // The reader detects a broken sampler itself.
     watching.states.wait_for(known).await.map_or(0, |state| state.last)
@@ -187,10 +187,10 @@ async fn present(watching: &mut Watching) -> u64 {
 
 impl StreamSource for Reader {
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(run) = self.first.take() {
+        if let Some(run) = self.run_event.take() {
             return Some(run);
         }
-        while !self.done {
+        while !self.is_done {
             if let Err(error) = self.open.check().await {
                 return Some(self.end_with(&error));
             }
@@ -212,7 +212,7 @@ impl StreamSource for Reader {
             match due {
                 NextPiece::Sample(sample) => {
                     self.seen = Some((sample.number, true));
-                    self.begins = false;
+                    self.needs_first_sample = false;
                     return Some(sample.bytes.clone());
                 }
                 NextPiece::End(end) => return Some(self.take_end(&end)),
@@ -232,7 +232,7 @@ impl StreamSource for Reader {
 
     /// Ends the stream from our side, which is not a client's disconnect.
     fn finish(&mut self) {
-        self.done = true;
+        self.is_done = true;
         if let Some(guard) = &mut self.on_disconnect {
             guard.disarm();
         }
@@ -248,9 +248,9 @@ impl Reader {
             let overtaken = self.feed.is_some() && sample.number < self.cursor.whole();
             self.values && unseen && !overtaken
         });
-        let end = state.end_at(self.known);
+        let end = state.end_at(self.known_events);
         match (end, newest) {
-            (Some(end), Some(sample)) if self.begins && is_new(end.number) => {
+            (Some(end), Some(sample)) if self.needs_first_sample && is_new(end.number) => {
                 match sample.number < end.number {
                     true => NextPiece::Sample(Arc::clone(sample)),
                     false => NextPiece::End(Arc::clone(end)),
@@ -259,11 +259,11 @@ impl Reader {
             (Some(end), _) if is_new(end.number) => NextPiece::End(Arc::clone(end)),
             // No stream hands out a position beyond the run's end, so a client with such a position has not seen the end.
             (Some(end), _)
-                if end.asks.is_none() && self.seen.is_some_and(|it| it.0 > end.number) =>
+                if end.interrupt.is_none() && self.seen.is_some_and(|it| it.0 > end.number) =>
             {
                 NextPiece::End(Arc::clone(end))
             }
-            (Some(end), _) if end.asks.is_none() => NextPiece::Over,
+            (Some(end), _) if end.interrupt.is_none() => NextPiece::Over,
             (_, Some(sample)) => NextPiece::Sample(Arc::clone(sample)),
             (_, None) => NextPiece::Nothing,
         }
@@ -273,13 +273,14 @@ impl Reader {
     async fn updates(&mut self, until: u64) -> Result<Option<Bytes>> {
         let Some(feed) = self.feed.clone() else { return Ok(None) };
         while self.cursor.whole() < until {
-            let following = feed.following(&self.open.streams, self.cursor, self.at.as_ref());
+            let following =
+                feed.next_frame(&self.open.streams, self.cursor, self.last_frame.as_ref());
             let Some(frame) = following.await? else { return Ok(None) };
             let end = Cursor::after(frame.last.min(until));
             let bytes = frame.between(self.cursor, end);
             self.cursor = end;
             if frame.last <= until {
-                self.at = Some(frame);
+                self.last_frame = Some(frame);
             }
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
@@ -289,9 +290,9 @@ impl Reader {
     }
 
     fn take_end(&mut self, end: &End) -> Bytes {
-        if let Some(interrupt) = &end.asks {
+        if let Some(interrupt) = &end.interrupt {
             let to = &self.open.caller.principal.id;
-            self.open.streams.runtime.shown(to, &self.run, interrupt);
+            self.open.streams.runtime.record_shown_question(to, &self.run, interrupt);
         }
         self.finish();
         end.bytes.clone()
@@ -310,19 +311,19 @@ impl Reader {
         };
         match woken {
             RunWake::News => None,
-            RunWake::Broken => self.is_over_or(&Error::new(Code::Internal, "the sampler broke")),
+            RunWake::Broken => self.end_or_error(&Error::new(Code::Internal, "the sampler broke")),
             RunWake::Stopping => {
                 // The shutdown itself may just have ended the run.
                 let ended = self.watching.states.wait_for(|state| state.end.is_some());
                 drop(tokio::time::timeout(FAREWELL, ended).await);
-                self.is_over_or(&stopping())
+                self.end_or_error(&stopping())
             }
             RunWake::Tick => self.tick().await,
         }
     }
 
     /// Returns the last piece of a stream that the server ends, unless the run's end has just arrived.
-    fn is_over_or(&mut self, error: &Error) -> Option<Bytes> {
+    fn end_or_error(&mut self, error: &Error) -> Option<Bytes> {
         let state = self.watching.states.borrow_and_update().clone();
         match self.due(&state) {
             NextPiece::End(end) if self.feed.is_none() || self.cursor.whole() >= end.number => {

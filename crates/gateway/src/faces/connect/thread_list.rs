@@ -23,7 +23,7 @@ const MAX_LOOKED_AT: usize = 1_000;
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[BASE
     .post("/threads/search", |call| Box::pin(search(call)))
-    .named("connect_search_threads", "Threads that match, newest first")
+    .describe("connect_search_threads", "Threads that match, newest first")
     .request(of::<wire::ThreadSearchRequest>)
     .answers(&[json_response(200, "The threads.", of::<Vec<wire::Thread>>)])
     .errors(&[Code::FilterTooBroad])];
@@ -33,7 +33,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
     let filter = ThreadFilter {
         metadata: request::members(body.metadata)?,
         values: request::members(body.values)?,
-        activity: body.status.map(mapping::standing),
+        activity: body.status.map(mapping::thread_activity),
         ..ThreadFilter::default()
     };
     let page = request::page(body.limit, body.offset);

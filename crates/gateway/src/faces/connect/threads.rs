@@ -3,7 +3,7 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Json, Right, ThreadId};
-use trilogue_mapping::native::{read_json, shown};
+use trilogue_mapping::native::{escape_for_message, read_json};
 use trilogue_runtime::{NewThread, StateContent, ThreadPatch};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
@@ -16,7 +16,7 @@ use crate::route::{Access, Verb, json_response, no_content, of};
 const THREAD: ConnectRoute = BASE
     .at("/threads/{thread_id}", |call| Box::pin(get(call)))
     .access(Access::Agent(Right::Read))
-    .named("connect_get_thread", "One thread, with its state")
+    .describe("connect_get_thread", "One thread, with its state")
     .answers(&[json_response(200, "The thread.", of::<wire::Thread>)])
     .errors(&[Code::ThreadNotFound]);
 
@@ -25,14 +25,14 @@ const CHANGE: ConnectRoute = THREAD.access(Access::Agent(Right::Run));
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     CHANGE
         .post("/threads", |call| Box::pin(create(call)))
-        .named("connect_create_thread", "Create a thread")
+        .describe("connect_create_thread", "Create a thread")
         .request(of::<wire::ThreadCreate>)
         .errors(&[Code::AlreadyExists, Code::InvalidId]),
     THREAD,
     CHANGE
         .verb(Verb::Patch)
         .handler(|call| Box::pin(patch(call)))
-        .named(
+        .describe(
             "connect_patch_thread",
             "Merge into a thread's metadata, or set its state as a new checkpoint",
         )
@@ -48,7 +48,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .verb(Verb::Delete)
         .handler(|call| Box::pin(delete(call)))
         .for_people()
-        .named(
+        .describe(
             "connect_delete_thread",
             "Remove a thread with everything of it; refused while a run is pending",
         )
@@ -56,7 +56,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .errors(&[Code::ThreadNotFound, Code::ThreadBusy]),
     CHANGE
         .post("/threads/{thread_id}/copy", |call| Box::pin(copy(call)))
-        .named("connect_copy_thread", "Copy a thread with its metadata, state and checkpoints")
+        .describe("connect_copy_thread", "Copy a thread with its metadata, state and checkpoints")
         .answers(&[json_response(200, "The copy.", of::<wire::Thread>)]),
 ];
 
@@ -107,7 +107,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     let messages = body.messages;
     let sets = values.is_some() || messages.is_some();
     if sets && thread_show::is_hidden(&call, &row).await? {
-        return Err(hidden());
+        return Err(hidden_state_error());
     }
     // If only metadata changes, the checkpoint has no meaning.
     let branches = values.is_some() || messages.is_some() || metadata.is_none();
@@ -145,7 +145,8 @@ pub(super) async fn checkpoint(
     id: &str,
 ) -> Result<CheckpointRow> {
     let missing = || {
-        let message = format!("the thread '{}' has no checkpoint '{}'", thread.id, shown(id));
+        let message =
+            format!("the thread '{}' has no checkpoint '{}'", thread.id, escape_for_message(id));
         Error::new(Code::CheckpointNotFound, message)
     };
     let key = CheckpointId::parse(id).map_err(|_| missing())?;
@@ -185,7 +186,7 @@ fn no_messages() -> Error {
 }
 
 /// Returns the error for a hidden state. It cannot be replaced either, because a successful check would reveal its contents.
-fn hidden() -> Error {
+fn hidden_state_error() -> Error {
     Error::new(Code::InvalidRequest, "the thread's state is not shown here, and cannot be set")
         .hint("the agent declares no state; its metadata can be changed")
 }

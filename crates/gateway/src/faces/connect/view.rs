@@ -18,7 +18,7 @@ use trilogue_wire::native::Gap;
 use super::{ConnectCall, fault};
 use crate::face::MountPoint;
 use crate::stream::sample::{SampleFold, SampleView};
-use crate::stream::view::{EventPlace, Fold, Out, View};
+use crate::stream::view::{EventPlace, Fold, View, WireEventSink};
 
 /// The heartbeat of an idle stream.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
@@ -35,14 +35,14 @@ pub(crate) struct ConnectView {
 }
 
 #[derive(Debug)]
-struct Sampled {
+struct ValuesFold {
     values: Values,
     /// The version of the output in the last snapshot.
     shown: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Updating(Updates);
+struct UpdatesFold(Updates);
 
 /// Returns the card of a run's agent; for an agent that is not served any more, a card built from its name.
 pub(super) fn card_of(runtime: &Runtime, agent: &AgentName) -> AgentCard {
@@ -95,14 +95,14 @@ impl SampleView for ConnectView {
             base: Arc::clone(&self.base),
             max_inline_bytes: self.max_inline_bytes,
         };
-        Box::new(Sampled { values: Values::new(show, &self.run, &self.thread), shown: 0 })
+        Box::new(ValuesFold { values: Values::new(show, &self.run, &self.thread), shown: 0 })
     }
 
     fn event(&self, id: &str, data: &[u8]) -> Bytes {
         Bytes::from(sse::event(id, data))
     }
 
-    fn gone(&self) -> Bytes {
+    fn removed_run_data(&self) -> Bytes {
         let outcome = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
         let error = run_error(&outcome, &self.card(), self.run.as_str());
         let event = error.map(|error| {
@@ -119,7 +119,7 @@ impl View for ConnectView {
     }
 
     fn begin(&self) -> Box<dyn Fold> {
-        Box::new(Updating(Updates::new(&self.card(), &self.run, &self.thread)))
+        Box::new(UpdatesFold(Updates::new(&self.card(), &self.run, &self.thread)))
     }
 
     fn is_stateless(&self) -> bool {
@@ -163,15 +163,15 @@ impl View for ConnectView {
     }
 }
 
-// === impl Sampled ===
+// === impl ValuesFold ===
 
-impl SampleFold for Sampled {
+impl SampleFold for ValuesFold {
     fn push(&mut self, event: &Event) {
         self.values.push(event);
     }
 
     fn wants(&self, blob: &BlobRef) -> bool {
-        self.values.wants(blob)
+        self.values.can_inline(blob)
     }
 
     fn has_news(&self) -> bool {
@@ -187,15 +187,15 @@ impl SampleFold for Sampled {
         self.values.terminal()
     }
 
-    fn asked(&self) -> Option<InterruptId> {
+    fn pending_interrupt(&self) -> Option<InterruptId> {
         self.values.interrupt().map(|interrupt| interrupt.id.clone())
     }
 }
 
-// === impl Updating ===
+// === impl UpdatesFold ===
 
-impl Fold for Updating {
-    fn push(&mut self, event: &Event, _: &EventPlace<'_>, out: &mut Out) {
+impl Fold for UpdatesFold {
+    fn push(&mut self, event: &Event, _: &EventPlace<'_>, out: &mut WireEventSink) {
         if let Some(data) = self.0.push(event) {
             out.push(sse::ascii(&data));
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, Right, RunStatus};
-use trilogue_runtime::Settled;
+use trilogue_runtime::SettledReceiver;
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
@@ -36,7 +36,10 @@ pub(super) const ANSWERS: &[RouteResponse] = &[
 const WAIT: ConnectRoute = BASE
     .at("/runs/{run_id}/wait", |call| Box::pin(wait(call)))
     .access(Access::Agent(Right::Read))
-    .named("connect_wait_for_run", "A run's output, as soon as it has ended or waits for an answer")
+    .describe(
+        "connect_wait_for_run",
+        "A run's output, as soon as it has ended or waits for an answer",
+    )
     .query(&[TIMEOUT, ANYTHING])
     .answers(ANSWERS)
     .errors(&[Code::RunNotFound, Code::InvalidRequest]);
@@ -47,7 +50,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .operation("connect_wait_for_thread_run")
         .errors(&[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest]),
     WAIT.at("/runs/{run_id}/output", |call| Box::pin(output(call)))
-        .named(
+        .describe(
             "connect_get_run_output",
             "A run's output alone, as earlier versions of the protocol had it: nothing while \
              it goes on, unless `block_timeout` says how long to wait",
@@ -64,7 +67,7 @@ pub(super) struct PendingReply {
     pub(super) run: RunRow,
     pub(super) form: Form,
     /// Reports that the run has settled; requested from the runtime if missing.
-    pub(super) settled: Option<Settled>,
+    pub(super) settled: Option<SettledReceiver>,
     /// The run's whole log, if it is already known.
     pub(super) log: Option<Vec<Arc<Frame>>>,
 }
@@ -102,40 +105,43 @@ impl PendingReply {
         let settled = has_settled(&run);
         let limit = call.state.max_wait;
         let reply = match patience {
-            Some(patience) if !settled => self.made_within(patience.min(limit)).await,
-            _ if settled || self.log.is_some() => self.made().await,
+            Some(patience) if !settled => self.wait_for_reply_within(patience.min(limit)).await,
+            _ if settled || self.log.is_some() => self.wait_for_reply().await,
             _ => {
                 let mut guard = guard.take();
                 let making = async move {
-                    let made = self.made_within(limit).await;
+                    let made = self.wait_for_reply_within(limit).await;
                     guard.iter_mut().for_each(CancelOnDrop::disarm);
                     made
                 };
                 let (late, gone) = (Arc::clone(&call), run.clone());
-                let late = move |error: Option<&Error>| run_show::late(&late, &gone, form, error);
+                let late =
+                    move |error: Option<&Error>| run_show::late_body(&late, &gone, form, error);
                 with_signs_of_life(Box::pin(making), late).await
             }
         };
         // An error is a response too.
         guard.iter_mut().for_each(CancelOnDrop::disarm);
-        let reply = run_show::named(&call, reply?, &run);
+        let reply = run_show::with_run_headers(&call, reply?, &run);
         let is_cut = patience.is_some_and(|patience| patience > limit);
         Ok(if is_cut && reply.status() == StatusCode::NO_CONTENT {
             let seconds = limit.as_secs_f64();
             let warning =
                 format!("the server waits at most {seconds} seconds: server.limits.max_wait");
-            parsed_request::warned(reply, &[&warning])
+            parsed_request::with_warnings(reply, &[&warning])
         } else {
             reply
         })
     }
 
-    async fn made_within(self, time: Duration) -> Result<Reply> {
-        tokio::time::timeout(time, self.made()).await.unwrap_or_else(|_| Ok(Reply::no_content()))
+    async fn wait_for_reply_within(self, time: Duration) -> Result<Reply> {
+        tokio::time::timeout(time, self.wait_for_reply())
+            .await
+            .unwrap_or_else(|_| Ok(Reply::no_content()))
     }
 
-    async fn made(self) -> Result<Reply> {
-        let (bytes, asked) = self.settled().await?;
+    async fn wait_for_reply(self) -> Result<Reply> {
+        let (bytes, asked) = self.wait_and_render().await?;
         let reply = Reply::json_bytes(StatusCode::OK, bytes);
         Ok(match asked {
             Some(interrupt) => reply.header_text(INTERRUPT_ID, interrupt.as_str()),
@@ -143,14 +149,14 @@ impl PendingReply {
         })
     }
 
-    async fn settled(self) -> Result<(Bytes, Option<InterruptId>)> {
+    async fn wait_and_render(self) -> Result<(Bytes, Option<InterruptId>)> {
         let Self { call, run, form, settled, log } = self;
         if let Some(log) = log {
             let row = match settled {
                 Some(settled) => settled.wait().await?,
                 None => run,
             };
-            return run_show::settled(&call, &row, Some(&log), form).await;
+            return run_show::render_settled(&call, &row, Some(&log), form).await;
         }
         // The tail keeps the end of the log in memory until it is read below.
         let _tail = call.state.read.tail(run.thread);
@@ -159,15 +165,19 @@ impl PendingReply {
             row = call.while_admitted(ending(&call, &run, settled)) => row?,
             () = stop => return Err(stopping()),
         };
-        run_show::settled(&call, &row, None, form).await
+        run_show::render_settled(&call, &row, None, form).await
     }
 }
 
-async fn ending(call: &ConnectCall, run: &RunRow, settled: Option<Settled>) -> Result<RunRow> {
+async fn ending(
+    call: &ConnectCall,
+    run: &RunRow,
+    settled: Option<SettledReceiver>,
+) -> Result<RunRow> {
     match settled {
         Some(settled) => settled.wait().await,
         None if has_settled(run) => Ok(run.clone()),
-        None => call.state.runtime.settled(call.principal(), &run.id).await,
+        None => call.state.runtime.wait_until_settled(call.principal(), &run.id).await,
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error};
-use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message};
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::{Availability, Runtime};
 use trilogue_wire::native::{Agent, AgentForm, Json, List};
@@ -15,16 +15,16 @@ use crate::route::{json_response, of};
 pub(crate) const ROUTES: &[NativeRoute] = &[
     NativeRoute::base(|call| Box::pin(async move { Ok(list(&call)) }))
         .path("/api/v1/agents")
-        .named("list_agents", "The agents, by name")
+        .describe("list_agents", "The agents, by name")
         .answers(&[json_response(200, "All agents, on one page.", of::<List<Agent>>)]),
     NativeRoute::base(|call| Box::pin(async move { get(&call) }))
         .path("/api/v1/agents/{agent}")
-        .named("get_agent", "One agent")
+        .describe("get_agent", "One agent")
         .answers(&[json_response(200, "The agent.", of::<Agent>)])
         .errors(&[Code::AgentNotFound]),
     NativeRoute::base(|call| Box::pin(async move { forms(&call) }))
         .path("/api/v1/agents/{agent}/forms")
-        .named(
+        .describe(
             "get_agent_forms",
             "One agent as the clients of each protocol that is served get it: its manifest, its descriptor and its capabilities",
         )
@@ -46,7 +46,7 @@ fn get(call: &NativeCall) -> Result<Reply> {
 
 fn forms(call: &NativeCall) -> Result<Reply> {
     let runtime = &call.state.runtime;
-    let card = runtime.shown_card(runtime.agent(&agent_name(call.param("agent"))?)?);
+    let card = runtime.visible_card(runtime.agent(&agent_name(call.param("agent"))?)?);
     let places = call.state.protocol_views.places();
     let mut items = Vec::new();
     if places.communication.is_some() {
@@ -74,14 +74,14 @@ fn json(value: &impl Serialize) -> Json {
 fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {
     let availability = runtime.availability(&card.name);
     let unavailable = availability.as_ref().and_then(Availability::reason);
-    let agent = mapping::agent::agent(&runtime.shown_card(card), unavailable);
+    let agent = mapping::agent::agent(&runtime.visible_card(card), unavailable);
     Agent { takes_folder: runtime.takes_folder(&card.name), ..agent }
 }
 
 /// Reads an agent's name. Errors: `agent_not_found` if the name is invalid.
 pub(crate) fn agent_name(text: &str) -> Result<AgentName> {
     AgentName::parse(text).map_err(|_| {
-        Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(text)))
+        Error::new(Code::AgentNotFound, format!("there is no agent '{}'", escape_for_message(text)))
             .hint("list the agents with: trilogue agents")
     })
 }

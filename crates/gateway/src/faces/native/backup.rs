@@ -21,7 +21,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(ba
     .path("/api/v1/backup")
     .access(Access::Right(Right::Server))
     .new_sign_in()
-    .named(
+    .describe(
         "back_up",
         "A consistent copy of the store of all tenants, made while the server goes on",
     )
@@ -37,12 +37,12 @@ async fn back_up(call: NativeCall) -> Result<Reply> {
     let folder = tempfile::Builder::new()
         .prefix("trilogue-backup-")
         .tempdir()
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| write_error(&error))?;
     let path = folder.path().join("backup");
     call.state.admin.backup(&path).await?;
     call.audit(AuditEvent::BackupMade, "store", "");
-    let file = std::fs::File::open(&path).map_err(|error| failed(&error))?;
-    let length = file.metadata().map_err(|error| failed(&error))?.len();
+    let file = std::fs::File::open(&path).map_err(|error| write_error(&error))?;
+    let length = file.metadata().map_err(|error| write_error(&error))?.len();
     let pieces = futures_util::stream::unfold((file, folder), |(mut file, folder)| async move {
         let read = tokio::task::spawn_blocking(move || {
             let mut piece = vec![0; PIECE_BYTES];
@@ -64,6 +64,6 @@ async fn back_up(call: NativeCall) -> Result<Reply> {
         .header_text(header::CONTENT_LENGTH, &length.to_string()))
 }
 
-fn failed(error: &std::io::Error) -> Error {
+fn write_error(error: &std::io::Error) -> Error {
     Error::new(Code::Internal, format!("the backup cannot be written: {error}"))
 }

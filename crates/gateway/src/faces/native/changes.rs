@@ -28,7 +28,7 @@ const MISSED: &[u8] = b"event: missed\ndata: {}\n\n";
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(watch(call)))
     .path("/api/v1/changes")
-    .named(
+    .describe(
         "watch_changes",
         "Which threads, runs and interrupts of the caller change, as it happens, from now on",
     )
@@ -69,7 +69,7 @@ impl StreamSource for ChangeReader {
             let lifecycle = Arc::clone(&self.open.streams.lifecycle);
             let piece = tokio::select! {
                 changes = self.changes.recv() => match changes {
-                    Ok(RowNews::Changed(changes)) => self.shown(&changes),
+                    Ok(RowNews::Changed(changes)) => self.render_visible(&changes),
                     Ok(RowNews::Missed) | Err(RecvError::Lagged(_)) => Bytes::from_static(MISSED),
                     Err(RecvError::Closed) => self.end_with(&stopping()),
                 },
@@ -94,11 +94,11 @@ impl StreamSource for ChangeReader {
 
 impl ChangeReader {
     /// Renders the changes that the caller can see.
-    fn shown(&self, changes: &[RowChange]) -> Bytes {
+    fn render_visible(&self, changes: &[RowChange]) -> Bytes {
         let mut bytes = Vec::new();
         for change in changes {
-            if self.scope.sees(&change.tenant, &change.principal) {
-                let data = serde_json::to_vec(&told(change)).unwrap_or_default();
+            if self.scope.can_see(&change.tenant, &change.principal) {
+                let data = serde_json::to_vec(&to_list_change(change)).unwrap_or_default();
                 sse::encode(&mut bytes, None, None, &data);
             }
         }
@@ -111,7 +111,7 @@ impl ChangeReader {
     }
 }
 
-fn told(change: &RowChange) -> ListChange {
+fn to_list_change(change: &RowChange) -> ListChange {
     let mut told = ListChange {
         kind: ListChangeKind::Thread,
         thread_id: change.thread.as_str().to_owned(),

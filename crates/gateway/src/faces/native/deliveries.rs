@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
-use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message};
 use trilogue_wire::native::{CallbackKeys, CallbackTarget, Delivery, List};
 
 use super::{AFTER, LIMIT, NativeCall, NativeRoute};
@@ -19,7 +19,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .verb(Verb::Post)
         .path("/api/v1/callback-keys")
         .access(Access::Right(Right::Run))
-        .named(
+        .describe(
             "list_callback_keys",
             "What verifies callbacks to an address in the caller's name: no other principal \
              and no other address has these",
@@ -29,7 +29,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     NativeRoute::base(|call| Box::pin(list(call)))
         .path("/api/v1/deliveries")
         .access(Access::Right(Right::Admin))
-        .named("list_deliveries", "Callback deliveries that were given up, newest first")
+        .describe("list_deliveries", "Callback deliveries that were given up, newest first")
         .query(&[LIMIT, AFTER])
         .answers(&[json_response(200, "A page.", of::<List<Delivery>>)])
         .errors(&[Code::InvalidCursor]),
@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .verb(Verb::Post)
         .path("/api/v1/deliveries/{delivery_id}/redeliver")
         .access(Access::Right(Right::Admin))
-        .named("redeliver", "Try a delivery again now")
+        .describe("redeliver", "Try a delivery again now")
         .answers(&[no_content("It is tried again.")])
         .errors(&[Code::NotFound]),
 ];
@@ -46,7 +46,7 @@ fn keys(call: &NativeCall) -> Result<Reply> {
     let target: CallbackTarget = call.json()?;
     let keys = call.state.callback_secrets.keys(&call.principal().into(), &target.url);
     if keys.is_empty() {
-        let message = format!("'{}' is not a web address", shown(&target.url));
+        let message = format!("'{}' is not a web address", escape_for_message(&target.url));
         return Err(Error::new(Code::InvalidRequest, message).hint(
             "give the address that runs name in 'callback', such as https://example.com/hook",
         ));
@@ -69,8 +69,12 @@ async fn list(call: NativeCall) -> Result<Reply> {
 
 async fn redeliver(call: NativeCall) -> Result<Reply> {
     let text = call.param("delivery_id");
-    let missing =
-        || Error::new(Code::NotFound, format!("there is no dead delivery '{}'", shown(text)));
+    let missing = || {
+        Error::new(
+            Code::NotFound,
+            format!("there is no dead delivery '{}'", escape_for_message(text)),
+        )
+    };
     let id = text.parse().map_err(|_| missing())?;
     let now = call.state.clock.now();
     match call.state.queue.revive(&call.scope(), id, now).await? {

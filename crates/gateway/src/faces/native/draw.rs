@@ -31,7 +31,7 @@ const MAX_KEPT: usize = 4_096;
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(draw_texts(call)))
     .path("/api/v1/draw")
     .verb(Verb::Post)
-    .named(
+    .describe(
         "draw",
         "HTML without scripts, styles and foreign content, of Markdown, of code, or of what changed between two texts",
     )

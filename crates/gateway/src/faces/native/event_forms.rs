@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Event};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_mapping::{fidelity, native as mapping};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::native::{EventForms, Json, ProtocolForm};
@@ -18,7 +18,7 @@ use crate::stream::view::Data;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(forms(call)))
     .path("/api/v1/threads/{thread_id}/events/{number}/forms")
-    .named(
+    .describe(
         "get_event_forms",
         "One event as the clients of each protocol get it, with what becomes of it there; reads its run up to it",
     )
@@ -59,8 +59,12 @@ fn json(frame: &Data) -> Option<Json> {
 /// Returns the thread's event with the number in the path.
 async fn event(call: &NativeCall, thread: &LogRef) -> Result<Event> {
     let text = call.param("number");
-    let missing =
-        || Error::new(Code::NotFound, format!("the thread has no event '{}'", shown(text)));
+    let missing = || {
+        Error::new(
+            Code::NotFound,
+            format!("the thread has no event '{}'", escape_for_message(text)),
+        )
+    };
     let number: u64 = text.parse().ok().filter(|number| *number > 0).ok_or_else(missing)?;
     let mut log =
         LogReader::new(call.state.read.as_ref(), thread.key, None).after(number - 1).until(number);

@@ -34,7 +34,7 @@ const CHECKPOINTS_READ: usize = 32;
 
 pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(export(call)))
     .path("/api/v1/threads/{thread_id}/export")
-    .named(
+    .describe(
         "export_thread",
         "Everything of a thread, one object a line: `thread`, `run`, `interrupt`, \
              `checkpoint`, `event`, `blob`, and `end` as the last line of a whole export",
@@ -150,7 +150,7 @@ impl Export {
         let page = Page { after, ..Page::default() };
         let listing = self.read.interrupts(&self.scope, &filter, &page).await?;
         for row in &listing.rows {
-            self.runtime.shown(&self.reader, &row.run_id, &row.interrupt.id);
+            self.runtime.record_shown_question(&self.reader, &row.run_id, &row.interrupt.id);
             self.line(&json!({ "interrupt": rows::interrupt(row) }));
         }
         Ok(listing.next.map_or(Stage::Checkpoints(None), |next| Stage::Interrupts(Some(next))))

@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, IdKind, InterruptId, Right};
-use trilogue_mapping::native::{self as mapping, read_object, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message, read_object};
 use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
@@ -20,7 +20,7 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.at("/api/v1/interrupts", |call| Box::pin(list(call)))
-        .named("list_interrupts", "Interrupts, newest first")
+        .describe("list_interrupts", "Interrupts, newest first")
         .query(&[
             LIMIT,
             AFTER,
@@ -31,20 +31,20 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         ])
         .answers(&[json_response(200, "A page.", of::<List<Interrupt>>)])
         .errors(&[Code::InvalidCursor, Code::ThreadNotFound, Code::RunNotFound]),
-    BASE.named("get_interrupt", "One interrupt").answers(&[json_response(
+    BASE.describe("get_interrupt", "One interrupt").answers(&[json_response(
         200,
         "The interrupt.",
         of::<Interrupt>,
     )]),
     BASE.post("/api/v1/interrupts/{interrupt_id}/answer", |call| Box::pin(answer_interrupt(call)))
         .access(Access::Right(Right::Answer))
-        .named("answer_interrupt", "Answer an interrupt; of two answers the second is refused")
+        .describe("answer_interrupt", "Answer an interrupt; of two answers the second is refused")
         .request(of::<AnswerCreate>)
         .answers(&[json_response(200, "The interrupt, answered.", of::<Interrupt>)])
         .errors(&[Code::InterruptNotFound, Code::InterruptResolved, Code::AnswerInvalid]),
     BASE.post("/api/v1/runs/{run_id}/answer", |call| Box::pin(answer_run(call)))
         .access(Access::Right(Right::Answer))
-        .named(
+        .describe(
             "answer_run",
             "Answer the interrupt of a run that `interrupt_id` names, or the one that the \
              caller was last shown",
@@ -63,7 +63,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 
 async fn list(call: NativeCall) -> Result<Reply> {
     let read = call.state.read.as_ref();
-    if let Some(ids) = short_ids::meant(&call, IdKind::Interrupt).await? {
+    if let Some(ids) = short_ids::matching_ids(&call, IdKind::Interrupt).await? {
         let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
         for id in ids {
             let Ok(id) = InterruptId::parse(&id) else { continue };
@@ -83,7 +83,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => {
-            let message = format!("'pending' is '{}'", shown(other));
+            let message = format!("'pending' is '{}'", escape_for_message(other));
             return Err(Error::new(Code::InvalidRequest, message).hint("it is 'true' or 'false'"));
         }
     };
@@ -120,7 +120,7 @@ async fn answer_interrupt(call: NativeCall) -> Result<Reply> {
         call.reach(&row.agent)?;
     }
     let to = AnswerTo::Interrupt(id);
-    give(&call, to, body).await
+    submit_answer(&call, to, body).await
 }
 
 async fn answer_run(call: NativeCall) -> Result<Reply> {
@@ -137,10 +137,10 @@ async fn answer_run(call: NativeCall) -> Result<Reply> {
             AnswerTo::Interrupt(found.interrupt.id)
         }
     };
-    give(&call, to, body).await
+    submit_answer(&call, to, body).await
 }
 
-async fn give(call: &NativeCall, to: AnswerTo, mut body: AnswerCreate) -> Result<Reply> {
+async fn submit_answer(call: &NativeCall, to: AnswerTo, mut body: AnswerCreate) -> Result<Reply> {
     let extra = read_object(body.extra.take(), "extra")?;
     let answer = mapping::answer::answer(body)?;
     let row = call.state.runtime.answer_with(call.principal(), to, answer, extra).await?;
@@ -151,6 +151,6 @@ async fn give(call: &NativeCall, to: AnswerTo, mut body: AnswerCreate) -> Result
 fn note_shown(call: &NativeCall, row: &InterruptRow) {
     if row.resolution.is_none() {
         let id = &row.interrupt.id;
-        call.state.runtime.shown(&call.principal().id, &row.run_id, id);
+        call.state.runtime.record_shown_question(&call.principal().id, &row.run_id, id);
     }
 }

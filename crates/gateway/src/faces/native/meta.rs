@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_runtime::Availability;
 use trilogue_store::NodeRow;
 use trilogue_wire::native::{
@@ -30,26 +30,26 @@ const METRICS: NativeRoute =
     }]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    open("/healthz").named("get_health", "Whether the process lives"),
-    open("/readyz").handler(|call| Box::pin(async move { Ok(readiness(&call.state)) })).named(
+    open("/healthz").describe("get_health", "Whether the process lives"),
+    open("/readyz").handler(|call| Box::pin(async move { Ok(readiness(&call.state)) })).describe(
         "get_readiness",
         "Whether the server takes work: fails while the store takes no writes, while no \
              file can be opened, while a long log of the last life is moved, and while it \
              shuts down, and says which",
     ),
-    METRICS.named("get_metrics", "Metrics in the exposition format of Prometheus"),
+    METRICS.describe("get_metrics", "Metrics in the exposition format of Prometheus"),
     METRICS
         .at("/api/v1/metrics", |call| Box::pin(metrics(call)))
-        .named("get_api_metrics", "The same metrics, where a browser's session counts"),
+        .describe("get_api_metrics", "The same metrics, where a browser's session counts"),
     read("/api/v1/status")
         .handler(|call| Box::pin(async move { Ok(Reply::ok(&call.state.status().await?)) }))
         .access(Access::Right(Right::Server))
-        .named("get_status", "What the server is and does")
+        .describe("get_status", "What the server is and does")
         .answers(&[json_response(200, "The status.", of::<Status>)]),
     read("/api/v1/processes/{pid}/stderr")
         .handler(|call| Box::pin(stderr(call)))
         .access(Access::Right(Right::Server))
-        .named(
+        .describe(
             "get_process_stderr",
             "The end of what a process of a hosted agent wrote to its standard error, without secrets",
         )
@@ -57,7 +57,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::NotFound]),
     read("/api/v1/fidelity")
         .handler(|call| Box::pin(async move { fidelity_rows(&call) }))
-        .named(
+        .describe(
             "list_fidelity",
             "What each protocol carries of what an agent does, and what is lost because of \
              what; with `from` or `to`, the same of the way from one protocol to another",
@@ -70,7 +70,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::InvalidRequest]),
     read("/api/v1/openapi.json")
         .handler(|_| Box::pin(async { Ok(document()) }))
-        .named("get_document", "This document")
+        .describe("get_document", "This document")
         .answers(&[RouteResponse {
             status: 200,
             about: "An OpenAPI 3.1 document.",
@@ -85,8 +85,11 @@ async fn metrics(call: NativeCall) -> Result<Reply> {
 async fn stderr(call: NativeCall) -> Result<Reply> {
     let text = call.param("pid");
     let missing = || {
-        Error::new(Code::NotFound, format!("no agent has the process '{}'", shown(text)))
-            .hint("the status lists the processes that run")
+        Error::new(
+            Code::NotFound,
+            format!("no agent has the process '{}'", escape_for_message(text)),
+        )
+        .hint("the status lists the processes that run")
     };
     let pid: u32 = text.parse().map_err(|_| missing())?;
     let agent_processes = Arc::clone(&call.state.agent_processes);
@@ -138,7 +141,7 @@ async fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
             "a token that sees only its own things does not see the figures of the whole server",
         ));
     }
-    for card in state.runtime.listed() {
+    for card in state.runtime.listed_agents() {
         if let Some(availability) = state.runtime.availability(&card.name) {
             meters::set_available(card.name.as_str(), availability == Availability::Available);
         }
@@ -150,7 +153,7 @@ async fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
         meters::set_store(&stats);
     }
     meters::set_start_time(state.lifecycle.started_at);
-    let (bodies, responses) = (state.body_budget.held(), state.response_budget.held());
+    let (bodies, responses) = (state.body_budget.held_bytes(), state.response_budget.held_bytes());
     let rendered = meters::render(state.unready_reason().is_none(), bodies, responses);
     let rendered = rendered.ok_or_else(|| {
         Error::new(Code::NotFound, "another recorder than ours was installed in this process")

@@ -26,7 +26,7 @@ static LOOKS: Semaphore = Semaphore::const_new(MAX_LOOKS);
 /// Returns a message of a thread: by its id, by its agent's id for it, or by the UUID that clients are shown instead of one of these.
 ///
 /// Finding it by UUID reads the whole log, and finds only messages that have a row: a question as text, for example, has none.
-pub(super) async fn message_named(
+pub(super) async fn find_message(
     read: &Arc<dyn Read>,
     thread: &ThreadRow,
     id: &MessageId,
@@ -41,14 +41,14 @@ pub(super) async fn message_named(
     }
     // The semaphore is never closed.
     let _look = LOOKS.acquire().await;
-    match shown_as(read, thread, id.as_str()).await? {
+    match find_by_shown_id(read, thread, id.as_str()).await? {
         Some(id) => read.message_in(thread.key, &id).await,
         None => Ok(None),
     }
 }
 
 /// Returns the message that clients know by this UUID.
-async fn shown_as(
+async fn find_by_shown_id(
     read: &Arc<dyn Read>,
     thread: &ThreadRow,
     wanted: &str,
@@ -62,7 +62,7 @@ async fn shown_as(
         for event in page.events()? {
             let Some(message) = message_of(event) else { continue };
             // Most pieces belong to the same message as the piece before.
-            let piece = (message.clone(), told_id(event));
+            let piece = (message.clone(), agent_message_id(event));
             if last.as_ref() == Some(&piece) {
                 continue;
             }
@@ -76,7 +76,7 @@ async fn shown_as(
 }
 
 /// Returns the id that a hosted agent gave the message.
-fn told_id(event: &Event) -> Option<String> {
+fn agent_message_id(event: &Event) -> Option<String> {
     let original = event.original.as_ref().filter(|original| *original.dialect == *UPDATE)?;
     let text = std::str::from_utf8(&original.bytes).ok()?;
     splice::message_id(text).map(|id| id.into_owned())

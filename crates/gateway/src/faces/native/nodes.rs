@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
-use trilogue_mapping::native::shown;
+use trilogue_mapping::native::escape_for_message;
 use trilogue_store::NodeRow;
 use trilogue_wire::native::{List, Node, ThreadHandOver};
 
@@ -17,11 +17,11 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list(call)))
     .access(Access::Right(Right::Server));
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    BASE.named("list_nodes", "The servers that share the store, by name; none where one holds it")
+    BASE.describe("list_nodes", "The servers that share the store, by name; none where one holds it")
         .answers(&[json_response(200, "All of them, on one page.", of::<List<Node>>)]),
     BASE.post("/api/v1/nodes/{name}/drain", |call| Box::pin(drain(call, true)))
         .new_sign_in()
-        .named(
+        .describe(
             "drain_node",
             "Have a server hand its threads over, each when it has nothing to do, and take no others",
         )
@@ -29,13 +29,13 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::NotFound, Code::PeerUnavailable]),
     BASE.delete("/api/v1/nodes/{name}/drain", |call| Box::pin(drain(call, false)))
         .new_sign_in()
-        .named("undrain_node", "Have a server take threads again")
+        .describe("undrain_node", "Have a server take threads again")
         .answers(&[json_response(200, "The server.", of::<Node>)])
         .errors(&[Code::NotFound, Code::PeerUnavailable]),
     BASE.post("/api/v1/threads/{thread_id}/hand-over", |call| Box::pin(hand_over(call)))
         .access(Access::Right(Right::Run))
         .for_people()
-        .named(
+        .describe(
             "hand_over_thread",
             "Give a thread to another server. Waits up to ten seconds for its run to end",
         )
@@ -67,14 +67,14 @@ async fn drain(call: NativeCall, is_wanted: bool) -> Result<Reply> {
 
 fn find_node(nodes: Vec<NodeRow>, name: &str) -> Result<NodeRow> {
     nodes.into_iter().find(|node| node.name == name).ok_or_else(|| {
-        Error::new(Code::NotFound, format!("no server has the name '{}'", shown(name)))
+        Error::new(Code::NotFound, format!("no server has the name '{}'", escape_for_message(name)))
             .hint("`trilogue nodes` lists them")
     })
 }
 
 /// Returns the error for a request that belongs to another node; the server forwards it if that node is alive.
 fn elsewhere(node: &NodeRow) -> Error {
-    let name = shown(&node.name);
+    let name = escape_for_message(&node.name);
     if node.is_alive {
         let message = format!("the server '{name}' is another one than this");
         return Error::new(Code::PeerUnavailable, message).node(node.address.clone());

@@ -13,7 +13,7 @@ use crate::access::authenticator::Caller;
 use crate::core::log_ref::LogRef;
 use crate::stream::cursor::Cursor;
 use crate::stream::log_reader::LogReader;
-use crate::stream::view::{EventPlace, Fold, Out};
+use crate::stream::view::{EventPlace, Fold, WireEventSink};
 use crate::stream::{Streams, feed};
 
 /// How much of the log is read at once, in bytes.
@@ -53,7 +53,7 @@ pub(crate) async fn page(
                     run_id: run_id.as_ref().map(RunId::as_str),
                     number,
                 };
-                let mut out = Out::default();
+                let mut out = WireEventSink::default();
                 NativeView.push(event, &place, &mut out);
                 for data in out.take_open() {
                     if count > 0 {
@@ -65,7 +65,7 @@ pub(crate) async fn page(
                 if let (Body::Interrupt(InterruptEvent::Raised(raised)), Some(run)) =
                     (&event.body, &run_id)
                 {
-                    streams.runtime.shown(&caller.principal.id, run, &raised.id);
+                    streams.runtime.record_shown_question(&caller.principal.id, run, &raised.id);
                 }
                 after = number;
             }

@@ -25,7 +25,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(cr
     .verb(Verb::Post)
     .path("/api/v1/runs")
     .access(Access::Right(Right::Run))
-    .named("create_run", "Run an agent")
+    .describe("create_run", "Run an agent")
     .headers(&[IDEMPOTENCY])
     .request(of::<RunCreate>)
     .answers(&[

@@ -13,7 +13,7 @@ use crate::http::reply::Reply;
 
 pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(list_events(call)))
     .path("/api/v1/runs/{run_id}/events")
-    .named(
+    .describe(
         "list_run_events",
         "The events of a run, as a page or as a stream that ends with the run",
     )

@@ -21,7 +21,7 @@ const MAX_INPUT_BYTES: usize = 256 * 1024;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(requests(call)))
     .path("/api/v1/runs/{run_id}/requests")
-    .named(
+    .describe(
         "get_run_requests",
         "The request that made a run, as code that makes another like it: with curl, with the official Python clients, and as JSON-RPC",
     )

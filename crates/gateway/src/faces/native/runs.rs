@@ -8,7 +8,7 @@ use trilogue_domain::event::RunEvent;
 use trilogue_domain::{
     Body, Code, Error, Event, IdKind, Json, Message, Right, RunId, RunStatus, Scope, Transcript,
 };
-use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message};
 use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow};
 use trilogue_wire::native::{List, Run};
@@ -31,7 +31,7 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.at("/api/v1/runs", |call| Box::pin(list(call)))
-        .named("list_runs", "Runs, newest first")
+        .describe("list_runs", "Runs, newest first")
         .query(&[
             LIMIT,
             AFTER,
@@ -48,10 +48,10 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             Code::ThreadNotFound,
             Code::AgentNotFound,
         ]),
-    BASE.named("get_run", "One run, with its output and what it waits for")
+    BASE.describe("get_run", "One run, with its output and what it waits for")
         .answers(&[json_response(200, "The run.", of::<Run>)]),
     BASE.at("/api/v1/runs/{run_id}/wait", |call| Box::pin(wait(call)))
-        .named(
+        .describe(
             "wait_for_run",
             "The same when the run has ended or waits for an answer, or when the time is over",
         )
@@ -62,7 +62,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .answers(&[json_response(200, "The run.", of::<Run>)]),
     BASE.post("/api/v1/runs/{run_id}/cancel", |call| Box::pin(cancel(call)))
         .access(Access::Right(Right::Run))
-        .named(
+        .describe(
             "cancel_run",
             "Ask a run to stop: its interrupts are resolved as cancelled, its agent is \
              stopped, then it ends",
@@ -73,13 +73,13 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .handler(|call| Box::pin(remove(call)))
         .for_people()
         .access(Access::Right(Right::Run))
-        .named("delete_run", "Remove a run that has ended, with its events")
+        .describe("delete_run", "Remove a run that has ended, with its events")
         .answers(&[no_content("It is gone.")])
         .errors(&[Code::RunNotFound, Code::RunNotEnded]),
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {
-    if let Some(ids) = short_ids::meant(&call, IdKind::Run).await? {
+    if let Some(ids) = short_ids::matching_ids(&call, IdKind::Run).await? {
         let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
         for id in ids {
             let Ok(id) = RunId::parse(&id) else { continue };
@@ -108,8 +108,11 @@ async fn list(call: NativeCall) -> Result<Reply> {
 fn read_status(text: &str) -> Result<RunStatus> {
     RunStatus::from_text(text).ok_or_else(|| {
         let names = RunStatus::ALL.map(RunStatus::as_str).join(", ");
-        Error::new(Code::InvalidRequest, format!("unknown run status '{}'", shown(text)))
-            .hint(format!("a status is one of: {names}"))
+        Error::new(
+            Code::InvalidRequest,
+            format!("unknown run status '{}'", escape_for_message(text)),
+        )
+        .hint(format!("a status is one of: {names}"))
     })
 }
 
@@ -124,7 +127,8 @@ async fn wait(call: NativeCall) -> Result<Reply> {
     let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
     // The tail keeps the end of the log in memory until it is read below.
     let _tail = call.state.read.tail(row.thread);
-    let settled = call.while_admitted(call.state.runtime.settled(call.principal(), &row.id));
+    let settled =
+        call.while_admitted(call.state.runtime.wait_until_settled(call.principal(), &row.id));
     let stop = call.state.lifecycle.streams_ended();
     let row = tokio::select! {
         settled = tokio::time::timeout(limit, settled) => match settled {
@@ -138,8 +142,11 @@ async fn wait(call: NativeCall) -> Result<Reply> {
 
 fn read_seconds(text: &str) -> Result<u64> {
     text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_SECONDS).ok_or_else(|| {
-        Error::new(Code::InvalidRequest, format!("'{}' is no time to wait", shown(text)))
-            .hint(format!("'timeout_seconds' is 0 to {MAX_WAIT_SECONDS}"))
+        Error::new(
+            Code::InvalidRequest,
+            format!("'{}' is no time to wait", escape_for_message(text)),
+        )
+        .hint(format!("'timeout_seconds' is 0 to {MAX_WAIT_SECONDS}"))
     })
 }
 
@@ -200,7 +207,7 @@ async fn with_output(
         InterruptFilter { run: Some(row.id.clone()), pending: true, ..InterruptFilter::default() };
     let listing = state.read.interrupts(&scope, &filter, &Page::default()).await?;
     for pending in listing.rows.iter().rev() {
-        state.runtime.shown(&caller.principal.id, &row.id, &pending.interrupt.id);
+        state.runtime.record_shown_question(&caller.principal.id, &row.id, &pending.interrupt.id);
     }
     let pending = listing.rows.iter().rev().map(rows::interrupt);
     run.interrupts = Some(pending.collect());

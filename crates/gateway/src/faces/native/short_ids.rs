@@ -12,10 +12,10 @@ pub(super) const SHORT_ID: Parameter = Parameter {
 };
 
 /// Returns the ids that match the request's `short_id`, at most one page; `None` if the request has none.
-pub(super) async fn meant(call: &NativeCall, kind: IdKind) -> Result<Option<Vec<String>>> {
+pub(super) async fn matching_ids(call: &NativeCall, kind: IdKind) -> Result<Option<Vec<String>>> {
     let Some(text) = call.query(SHORT_ID.name) else { return Ok(None) };
     // A text that is too short to abbreviate an id can still be a whole id.
     let Some(short) = ShortId::parse(text) else { return Ok(Some(vec![text.to_owned()])) };
     let limit = call.limit()?;
-    call.state.read.meant_ids(&call.scope(), kind, &short, limit).await.map(Some)
+    call.state.read.resolve_short_id(&call.scope(), kind, &short, limit).await.map(Some)
 }

@@ -24,12 +24,12 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(caller(call)));
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.path("/api/v1/caller")
-        .named("get_caller", "Who the caller is, and what it may do")
+        .describe("get_caller", "Who the caller is, and what it may do")
         .answers(&[json_response(200, "The caller.", of::<Caller>)]),
     BASE.post("/api/v1/sign-in-links", |call| Box::pin(link(call)))
         .for_people()
         .new_sign_in()
-        .named(
+        .describe(
             "create_sign_in_link",
             "Make a link that signs a browser in to the inspector with the caller's rights, once and within ten minutes",
         )
@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::NotFound]),
     BASE.post("/api/v1/sign-in-links/look-up", |call| Box::pin(look_up(call)))
         .access(Access::Public)
-        .named(
+        .describe(
             "look_up_sign_in_link",
             "In whose name a link signs in: a page asks its user before it signs in as somebody else. The link stays as it is",
         )
@@ -45,7 +45,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .answers(&[json_response(200, "The owner of the link.", of::<SignInOwner>)]),
     BASE.post("/api/v1/sign-in", |call| Box::pin(sign_in(call)))
         .access(Access::Public)
-        .named("sign_in", "Begin a browser's session with the code of a link")
+        .describe("sign_in", "Begin a browser's session with the code of a link")
         .request(of::<SignIn>)
         .answers(&[json_response(
             200,
@@ -53,7 +53,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             of::<PageSession>,
         )]),
     BASE.post("/api/v1/sign-out", |call| Box::pin(sign_out(call)))
-        .named("sign_out", "End the caller's session")
+        .describe("sign_out", "End the caller's session")
         .answers(&[no_content("The session and its cookie are gone.")])
         .errors(&[Code::InvalidRequest]),
 ];

@@ -3,7 +3,7 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent, StateEvent, ThreadEvent};
 use trilogue_domain::{CheckpointId, Code, Error, Event, Json, Outcome, RunKey};
-use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message};
 use trilogue_store::PathReader;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::native::ThreadState;
@@ -22,7 +22,7 @@ const AT: Parameter = Parameter {
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(state(call)))
     .path("/api/v1/threads/{thread_id}/state")
-    .named(
+    .describe(
         "get_thread_state",
         "A thread's metadata and state as of any of its events; reads its log up to there",
     )
@@ -84,7 +84,8 @@ async fn state(call: NativeCall) -> Result<Reply> {
 fn at(call: &NativeCall) -> Result<u64> {
     let Some(text) = call.query("at") else { return Ok(u64::MAX) };
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
-        let message = format!("'at' is '{}', and not the number of an event", shown(text));
+        let message =
+            format!("'at' is '{}', and not the number of an event", escape_for_message(text));
         Error::new(Code::InvalidRequest, message).hint("events are numbered from 1 on")
     })
 }

@@ -2,11 +2,11 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, RunId, Transcript, limits};
-use trilogue_mapping::native::{self as mapping, read_sha256, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message, read_sha256};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
 
-use super::named_message::{message_named, message_of};
+use super::named_message::{find_message, message_of};
 use super::page::RunNames;
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{
@@ -27,7 +27,7 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list_events(call)))
     .errors(&[Code::ThreadNotFound, Code::InvalidCursor, Code::ThreadQuarantined]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    BASE.named(
+    BASE.describe(
         "list_thread_events",
         "The events of a thread, as a page or as a stream that goes on",
     )
@@ -41,17 +41,20 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         Code::ThreadQuarantined,
     ]),
     BASE.at("/api/v1/threads/{thread_id}/messages", |call| Box::pin(list_messages(call)))
-        .named(
+        .describe(
             "list_messages",
             "The messages on the path to the thread's head, newest first; a page holds whole \
              runs and may be longer than its limit",
         )
         .answers(&[json_response(200, "A page.", of::<List<Message>>)]),
     BASE.at("/api/v1/threads/{thread_id}/checkpoints", |call| Box::pin(list_checkpoints(call)))
-        .named("list_checkpoints", "The checkpoints on the path to the thread's head, newest first")
+        .describe(
+            "list_checkpoints",
+            "The checkpoints on the path to the thread's head, newest first",
+        )
         .answers(&[json_response(200, "A page.", of::<List<Checkpoint>>)]),
     BASE.at("/api/v1/threads/{thread_id}/blobs/{sha256}", |call| Box::pin(get_blob(call)))
-        .named("get_blob", "Large content that a part of this thread links to")
+        .describe("get_blob", "Large content that a part of this thread links to")
         .query(&[])
         .answers(&[RouteResponse {
             status: 200,
@@ -73,10 +76,14 @@ async fn list_events(call: NativeCall) -> Result<Reply> {
 /// Returns the number of the event that begins a message of the thread; the message is named by its id, its agent's id for it, or the UUID that clients are shown for it.
 /// Errors: `not_found`.
 async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u64> {
-    let missing =
-        || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));
+    let missing = || {
+        Error::new(
+            Code::NotFound,
+            format!("the thread has no message '{}'", escape_for_message(text)),
+        )
+    };
     let id = MessageId::parse(text).map_err(|_| missing())?;
-    let row = message_named(&call.state.read, thread, &id).await?.ok_or_else(missing)?;
+    let row = find_message(&call.state.read, thread, &id).await?.ok_or_else(missing)?;
     let begins = |event: &&Event| message_of(event) == Some(&row.id);
     let read = call.state.read.as_ref();
     let mut log = LogReader::new(read, thread.key, Some(row.run));
@@ -181,8 +188,9 @@ async fn path(call: &NativeCall, row: &ThreadRow, limit: usize) -> Result<PathPa
 async fn get_blob(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let text = call.param("sha256");
-    let missing =
-        || Error::new(Code::NotFound, format!("the thread has no blob '{}'", shown(text)));
+    let missing = || {
+        Error::new(Code::NotFound, format!("the thread has no blob '{}'", escape_for_message(text)))
+    };
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))

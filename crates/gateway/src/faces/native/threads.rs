@@ -4,13 +4,13 @@ use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::{CheckpointId, Code, Error, IdKind, MessageId, Right, ThreadId};
-use trilogue_mapping::native::{self as mapping, read_json, read_object, shown};
+use trilogue_mapping::native::{self as mapping, escape_for_message, read_json, read_object};
 use trilogue_runtime::{NewThread, ThreadPatch};
 use trilogue_store::PathReader;
 use trilogue_store::rows::{ThreadFilter, ThreadRow};
 use trilogue_wire::native::{self, List, Thread};
 
-use super::named_message::message_named;
+use super::named_message::find_message;
 use super::short_ids::{self, SHORT_ID};
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
 use crate::core::audit::AuditEvent;
@@ -26,34 +26,37 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.post("/api/v1/threads", |call| Box::pin(create(call)))
-        .named("create_thread", "Create a thread")
+        .describe("create_thread", "Create a thread")
         .request(of::<native::ThreadCreate>)
         .answers(&[json_response(201, "The thread.", of::<Thread>)])
         .errors(&[Code::AlreadyExists]),
     BASE.at("/api/v1/threads", |call| Box::pin(list(call)))
         .access(Access::Right(Right::Read))
-        .named("list_threads", "Threads, newest first")
+        .describe("list_threads", "Threads, newest first")
         .query(&[LIMIT, AFTER, METADATA, SHORT_ID])
         .answers(&[json_response(200, "A page.", of::<List<Thread>>)])
         .errors(&[Code::InvalidCursor, Code::FilterTooBroad]),
     BASE.access(Access::Right(Right::Read))
-        .named("get_thread", "One thread, with its head and state")
+        .describe("get_thread", "One thread, with its head and state")
         .answers(&[json_response(200, "The thread.", of::<Thread>)]),
     BASE.verb(Verb::Patch)
         .handler(|call| Box::pin(patch(call)))
-        .named("patch_thread", "Change a thread's metadata, or set its state as a new checkpoint")
+        .describe(
+            "patch_thread",
+            "Change a thread's metadata, or set its state as a new checkpoint",
+        )
         .request(of::<native::ThreadPatch>)
         .answers(&[json_response(200, "The thread as it is now.", of::<Thread>)])
         .errors(&[Code::ThreadNotFound, Code::AgentMemoryNotRewindable]),
     BASE.post("/api/v1/threads/{thread_id}/copy", |call| Box::pin(copy(call)))
-        .named("copy_thread", "Copy a thread with its content, whole or up to a message")
+        .describe("copy_thread", "Copy a thread with its content, whole or up to a message")
         .request(of::<native::ThreadCopy>)
         .answers(&[json_response(201, "The copy.", of::<Thread>)])
         .errors(&[Code::ThreadNotFound, Code::NotFound, Code::AlreadyExists]),
     BASE.verb(Verb::Delete)
         .handler(|call| Box::pin(erase(call)))
         .access(Access::Right(Right::Admin))
-        .named(
+        .describe(
             "erase_thread",
             "Erase a thread with everything of it: events, originals, blobs, search and \
              idempotency rows, deliveries",
@@ -74,7 +77,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
 }
 
 async fn list(call: NativeCall) -> Result<Reply> {
-    if let Some(ids) = short_ids::meant(&call, IdKind::Thread).await? {
+    if let Some(ids) = short_ids::matching_ids(&call, IdKind::Thread).await? {
         let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
         for id in ids {
             let Ok(id) = ThreadId::parse(&id) else { continue };
@@ -150,12 +153,12 @@ async fn copy(call: NativeCall) -> Result<Reply> {
         }
         (Some(until), None) => {
             let missing = |_| {
-                let message = format!("the thread has no message '{}'", shown(until));
+                let message = format!("the thread has no message '{}'", escape_for_message(until));
                 Error::new(Code::NotFound, message)
             };
             let until = MessageId::parse(until).map_err(missing)?;
             let source = thread(&call).await?;
-            let named = message_named(&call.state.read, &source, &until).await?;
+            let named = find_message(&call.state.read, &source, &until).await?;
             let until = named.map_or(until, |row| row.id);
             runtime.copy_thread_until(by, &id, &until, new).await?
         }
@@ -200,7 +203,7 @@ pub(crate) fn checkpoint_id(text: &str) -> Result<CheckpointId> {
 }
 
 pub(crate) fn no_checkpoint(id: &str) -> Error {
-    Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", shown(id)))
+    Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", escape_for_message(id)))
 }
 
 /// Returns a thread as a list shows it; lists also show damaged threads.

@@ -4,7 +4,7 @@ use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, ShortId, TokenId};
 use trilogue_mapping::native::token::read_right;
-use trilogue_mapping::native::{read_time, shown};
+use trilogue_mapping::native::{escape_for_message, read_time};
 use trilogue_store::rows::TokenRow;
 use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
 
@@ -21,7 +21,7 @@ const MAX_LABEL_BYTES: usize = 256;
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list(call)))
     .path("/api/v1/tokens")
     .access(Access::Right(Right::Admin))
-    .named(
+    .describe(
         "list_tokens",
         "The tokens of the caller's tenant, newest first; those of its principal where it \
              sees only its own",
@@ -38,7 +38,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.verb(Verb::Post)
         .handler(|call| Box::pin(create(call)))
         .new_sign_in()
-        .named("create_token", "Make a token in the caller's tenant")
+        .describe("create_token", "Make a token in the caller's tenant")
         .query(&[])
         .request(of::<TokenCreate>)
         .answers(&[json_response(
@@ -49,7 +49,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.delete("/api/v1/tokens/{token_id}", |call| Box::pin(revoke(call)))
         .new_sign_in()
         .query(&[])
-        .named(
+        .describe(
             "revoke_token",
             "Revoke a token: its requests are refused at once, its streams end within seconds",
         )
@@ -63,7 +63,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
         let short = ShortId::parse(text);
         let is_whole = rows.iter().any(|row| row.id.as_str() == text);
         rows.retain(|row| match &short {
-            Some(short) if !is_whole => short.means(row.id.as_str()),
+            Some(short) if !is_whole => short.matches(row.id.as_str()),
             _ => row.id.as_str() == text,
         });
     }
@@ -74,7 +74,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
 async fn visible_tokens(call: &NativeCall) -> Result<Vec<TokenRow>> {
     let scope = call.scope();
     let mut rows = call.state.tokens.tokens(&scope.tenant).await?;
-    rows.retain(|row| scope.sees(&row.tenant, &row.principal));
+    rows.retain(|row| scope.can_see(&row.tenant, &row.principal));
     Ok(rows)
 }
 
@@ -114,7 +114,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
         ));
     }
     // Rights cannot grow: a token created with a leaked one has at most its rights.
-    if let Some(right) = rights.beyond(call.principal().rights).next() {
+    if let Some(right) = rights.difference(call.principal().rights).next() {
         return Err(Error::new(
             Code::Forbidden,
             format!("this token lacks the right '{}' and cannot give it", right.as_str()),
@@ -146,7 +146,8 @@ async fn create(call: NativeCall) -> Result<Reply> {
 async fn revoke(call: NativeCall) -> Result<Reply> {
     call.require_new_sign_in().await?;
     let text = call.param("token_id");
-    let missing = || Error::new(Code::NotFound, format!("there is no token '{}'", shown(text)));
+    let missing =
+        || Error::new(Code::NotFound, format!("there is no token '{}'", escape_for_message(text)));
     let id = TokenId::parse(text).map_err(|_| missing())?;
     let caller = call.principal();
     let visible = visible_tokens(&call).await?;

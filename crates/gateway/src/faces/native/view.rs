@@ -11,7 +11,7 @@ use trilogue_wire::native::Gap;
 use trilogue_wire::sse;
 
 use crate::http::problem;
-use crate::stream::view::{EventPlace, Fold, Out, View};
+use crate::stream::view::{EventPlace, Fold, View, WireEventSink};
 
 /// The view of the native face: each log event is one object.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl View for NativeView {
 }
 
 impl Fold for NativeView {
-    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out) {
+    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut WireEventSink) {
         let wire = mapping::event::event(event, place.number, place.run_id, place.thread);
         // Serialising an event cannot fail.
         out.push(serde_json::to_vec(&wire).unwrap_or_default());

@@ -13,7 +13,7 @@ fn a_text_comes_in_pieces_that_are_the_text_again() {
     let text = "ä".repeat(3 * MAX_PIECE_BYTES / 4) + "end";
     let message = MessageId::parse("m").unwrap();
     let delta = MessageEvent::Delta { message, text: Arc::from(&*text) };
-    let events = smaller(Body::Message(delta), Some(&original()));
+    let events = split_oversize(Body::Message(delta), Some(&original()));
     let texts = events.iter().map(|body| match body {
         Body::Message(MessageEvent::Delta { text, .. }) => {
             assert!(text.len() <= MAX_PIECE_BYTES);
@@ -33,13 +33,13 @@ fn a_tool_call_still_ends_and_its_output_stays_where_it_is_small() {
         let (call, status) = ("c".to_owned(), ToolStatus::Completed);
         let ended = ToolEvent::Ended { call: call.clone(), status, output: Some(output) };
         let expected = Body::Tool(ToolEvent::Ended { call, status, output: kept });
-        assert_eq!(smaller(Body::Tool(ended), Some(&original())), [expected]);
+        assert_eq!(split_oversize(Body::Tool(ended), Some(&original())), [expected]);
     }
 }
 
 #[test]
 fn what_has_no_smaller_form_leaves_a_note_of_its_size() {
-    let events = smaller(Body::Opaque, Some(&original()));
+    let events = split_oversize(Body::Opaque, Some(&original()));
     let [Body::State(StateEvent::Custom { kind, data })] = &*events else { panic!("{events:?}") };
     assert_eq!((&**kind, data.as_str()), ("update_too_large", "{\"bytes\":17825792}"));
 }

@@ -7,7 +7,7 @@ use trilogue_wire::agent_client::{ToolKind, splice};
 use super::chunk::{Chunk, member};
 use super::{EventPosition, Update, Updates};
 use crate::agent_client::block::{push_block, quoted};
-use crate::agent_client::relay::derived;
+use crate::agent_client::relay::derive_uuid;
 use crate::agent_client::{Gate, PART_EXTENSION};
 
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct OpenCall {
     /// Its id in its run.
     call: String,
     /// Its id in the session.
-    shown: String,
+    shown_id: String,
     has_content: bool,
     /// Its agent sends the protocol's own updates, and gets no generated one when the run ends well.
     is_original: bool,
@@ -36,7 +36,7 @@ impl Updates {
         out: &mut Vec<Update>,
     ) {
         if let Some(text) = &step.message {
-            let id = derived(place.within, &place.number.to_string()).hyphenated().to_string();
+            let id = derive_uuid(place.within, &place.number.to_string()).hyphenated().to_string();
             self.text(Chunk::Thought, &id, text, out);
         }
         let Some(tool) = &step.tool_name else { return };
@@ -45,16 +45,20 @@ impl Updates {
         match (open, &step.tool_output) {
             (Some(open), Some(output)) => {
                 let open = self.calls.swap_remove(open);
-                self.ended(&open, ToolStatus::Completed, Some(output), out);
+                self.push_call_end(&open, ToolStatus::Completed, Some(output), out);
             }
             (_, output) => {
-                let shown = derived(place.within, &format!("tool {}", place.number)).to_string();
-                self.started(&shown, tool, "", step.tool_input.as_ref(), out);
+                let shown =
+                    derive_uuid(place.within, &format!("tool {}", place.number)).to_string();
+                self.push_call_start(&shown, tool, "", step.tool_input.as_ref(), out);
                 let (run, call) = (place.run, tool.clone());
-                let open = OpenCall { run, call, shown, has_content: false, is_original: false };
+                let open =
+                    OpenCall { run, call, shown_id: shown, has_content: false, is_original: false };
                 match output {
-                    Some(_) => self.ended(&open, ToolStatus::Completed, output.as_ref(), out),
-                    None => self.opened(open),
+                    Some(_) => {
+                        self.push_call_end(&open, ToolStatus::Completed, output.as_ref(), out)
+                    }
+                    None => self.remember_call(open),
                 }
             }
         }
@@ -70,26 +74,32 @@ impl Updates {
         match event {
             ToolEvent::Started { call, tool, title, input, message: _ } => {
                 let shown = shown_call(call, place.within);
-                self.started(&shown, tool, title, input.as_ref(), out);
+                self.push_call_start(&shown, tool, title, input.as_ref(), out);
                 let (run, call) = (place.run, call.clone());
                 let is_original = false;
-                self.opened(OpenCall { run, call, shown, has_content: false, is_original });
+                self.remember_call(OpenCall {
+                    run,
+                    call,
+                    shown_id: shown,
+                    has_content: false,
+                    is_original,
+                });
             }
             ToolEvent::Updated { call, content } => {
                 let open = self.open_call(call, place.run);
-                let mut update = begin_call("tool_call_update", &open.shown);
+                let mut update = begin_call("tool_call_update", &open.shown_id);
                 member(&mut update, "status", "\"in_progress\"");
                 member(&mut update, "content", &self.tool_content(content));
                 self.update(&update, Gate::Always, out);
-                let known = self.calls.iter_mut().find(|known| known.shown == open.shown);
+                let known = self.calls.iter_mut().find(|known| known.shown_id == open.shown_id);
                 if let Some(known) = known {
                     known.has_content = !content.is_empty();
                 }
             }
             ToolEvent::Ended { call, status, output } => {
                 let open = self.open_call(call, place.run);
-                self.calls.retain(|known| known.shown != open.shown);
-                self.ended(&open, *status, output.as_ref(), out);
+                self.calls.retain(|known| known.shown_id != open.shown_id);
+                self.push_call_end(&open, *status, output.as_ref(), out);
             }
         }
     }
@@ -100,14 +110,14 @@ impl Updates {
         known.cloned().unwrap_or_else(|| OpenCall {
             run,
             call: call.to_owned(),
-            shown: call.to_owned(),
+            shown_id: call.to_owned(),
             has_content: true,
             is_original: true,
         })
     }
 
     /// Records the tool call of a relayed update with these `params`. A call that its agent leaves open is ended with its run; an update without status opens no call, because the call may have ended before.
-    pub fn heard_call(&mut self, run: Option<RunKey>, params: &[u8]) {
+    pub fn record_relayed_call(&mut self, run: Option<RunKey>, params: &[u8]) {
         let update = std::str::from_utf8(params).ok().and_then(|it| splice::get(it, &["update"]));
         let Some(update) = update.filter(|_| run.is_some()) else { return };
         let (mut call, mut status, mut begins) = (None, None, false);
@@ -120,7 +130,7 @@ impl Updates {
             }
         }
         let Some(call) = call else { return };
-        let known = self.calls.iter().rposition(|open| open.run == run && open.shown == *call);
+        let known = self.calls.iter().rposition(|open| open.run == run && open.shown_id == *call);
         let has_ended = !matches!(status.as_deref(), None | Some("pending" | "in_progress"));
         match known {
             Some(known) if has_ended => drop(self.calls.remove(known)),
@@ -128,19 +138,25 @@ impl Updates {
             None if has_ended || status.is_none() && !begins => {}
             None => {
                 let (call, shown) = (call.clone().into_owned(), call.into_owned());
-                self.opened(OpenCall { run, call, shown, has_content: true, is_original: true });
+                self.remember_call(OpenCall {
+                    run,
+                    call,
+                    shown_id: shown,
+                    has_content: true,
+                    is_original: true,
+                });
             }
         }
     }
 
-    fn opened(&mut self, call: OpenCall) {
+    fn remember_call(&mut self, call: OpenCall) {
         if self.calls.len() >= MAX_OPEN {
             self.calls.remove(0);
         }
         self.calls.push(call);
     }
 
-    fn started(
+    fn push_call_start(
         &self,
         shown: &str,
         tool: &str,
@@ -161,7 +177,7 @@ impl Updates {
         self.update(&update, Gate::Always, out);
     }
 
-    fn ended(
+    fn push_call_end(
         &self,
         open: &OpenCall,
         status: ToolStatus,
@@ -172,7 +188,7 @@ impl Updates {
             ToolStatus::Completed => "\"completed\"",
             ToolStatus::Failed => "\"failed\"",
         };
-        let mut update = begin_call("tool_call_update", &open.shown);
+        let mut update = begin_call("tool_call_update", &open.shown_id);
         member(&mut update, "status", status);
         if let Some(output) = output {
             // Clients show content, but raw output only in details.
@@ -201,7 +217,7 @@ impl Updates {
         self.calls = others;
         let is_told = |open: &&OpenCall| !open.is_original || status == ToolStatus::Failed;
         for open in left.iter().filter(is_told) {
-            self.ended(open, status, None, out);
+            self.push_call_end(open, status, None, out);
         }
     }
 

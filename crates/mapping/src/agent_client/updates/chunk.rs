@@ -45,7 +45,7 @@ impl Updates {
             Chunk::Agent => ("agent_message_chunk", Gate::Always),
             Chunk::Thought => ("agent_thought_chunk", Gate::Always),
         };
-        let id = self.relay.shown(id);
+        let id = self.relay.shown_id(id);
         let mut update = String::with_capacity(block.len() + 128);
         update.push_str("{\"sessionUpdate\":\"");
         update.push_str(kind);

@@ -19,7 +19,7 @@ use super::block::{Extension, citation_block, quoted, text_block};
 use super::original::OWN;
 use super::oversize::{LINE_TOO_LONG, UPDATE_TOO_LARGE};
 use super::prompt::in_words;
-use super::relay::{SESSION_UPDATE, derived, gate_of};
+use super::relay::{SESSION_UPDATE, derive_uuid, gate_of};
 use super::{EXTENSION, Gate, IdFormat, Relay, UPDATE};
 use crate::shape::is_json;
 
@@ -54,7 +54,7 @@ pub struct Updates {
     relay: Relay,
     extension: Extension,
     /// The incomplete messages of users.
-    asked: Vec<MessageId>,
+    user_messages: Vec<MessageId>,
     /// Open thoughts: the run, and the number of the first event.
     thoughts: Vec<(Option<RunKey>, u64)>,
     calls: Vec<OpenCall>,
@@ -84,7 +84,7 @@ impl Updates {
         Self {
             relay: Relay::new(thread, ids),
             extension: Extension::Off,
-            asked: Vec::new(),
+            user_messages: Vec::new(),
             thoughts: Vec::new(),
             calls: Vec::new(),
             title: None,
@@ -115,7 +115,7 @@ impl Updates {
     }
 
     /// Whether this blob should be inlined in its part before the event is pushed.
-    pub fn wants(&self, blob: &BlobRef) -> bool {
+    pub fn can_inline(&self, blob: &BlobRef) -> bool {
         blob.length <= if blob.is_text { MAX_INLINE_TEXT_BYTES } else { MAX_INLINE_BYTES }
     }
 
@@ -124,7 +124,7 @@ impl Updates {
         if let Some(original) = &event.original {
             self.end_thought(event);
             if matches!(event.body, Body::Tool(_)) && *original.dialect == *UPDATE {
-                self.heard_call(event.run, &original.bytes);
+                self.record_relayed_call(event.run, &original.bytes);
             }
             let mut params = Vec::with_capacity(original.bytes.len() + 64);
             let relayed = self.relay.push_into(&original.dialect, &original.bytes, &mut params);
@@ -166,7 +166,7 @@ impl Updates {
             }
             RunEvent::Result(value) => {
                 self.thoughts.retain(|(run, _)| *run != place.run);
-                let id = derived(place.within, "result").hyphenated().to_string();
+                let id = derive_uuid(place.within, "result").hyphenated().to_string();
                 self.chunk(Chunk::Agent, &id, &text_block(&in_words(value)), out);
             }
             RunEvent::Ended(outcome) => {
@@ -196,14 +196,16 @@ impl Updates {
                 return;
             }
             MessageEvent::Started { message, role, .. } if role.is_user() => {
-                self.asked.push(message.clone());
+                self.user_messages.push(message.clone());
             }
             MessageEvent::Started { .. } => {}
             MessageEvent::Delta { message, text } => {
-                self.text(self.side(message), message.as_str(), text, out);
+                self.text(self.chunk_kind(message), message.as_str(), text, out);
             }
             MessageEvent::Part { message, part } => self.part(message, part, place, out),
-            MessageEvent::Completed { message } => self.asked.retain(|asked| asked != message),
+            MessageEvent::Completed { message } => {
+                self.user_messages.retain(|asked| asked != message)
+            }
         }
         self.thoughts.retain(|(run, _)| *run != place.run);
     }
@@ -216,7 +218,7 @@ impl Updates {
         place: EventPosition<'_>,
         out: &mut Vec<Update>,
     ) {
-        let side = self.side(message);
+        let side = self.chunk_kind(message);
         if let Some(PartMetadata::Trajectory(step)) = &part.metadata
             && self.extension == Extension::Off
         {
@@ -258,15 +260,15 @@ impl Updates {
                 self.update(&update, Gate::Always, out);
             }
             StateEvent::Custom { kind, data } if OWN.contains(&kind.as_str()) => {
-                self.own(kind, data, out);
+                self.push_custom_update(kind, data, out);
             }
             StateEvent::Custom { kind, data } if kind == RESTARTED => {
-                self.restarted(data, place, out);
+                self.push_restart_notice(data, place, out);
             }
             StateEvent::Custom { kind, data }
                 if [LINE_TOO_LONG, UPDATE_TOO_LARGE].contains(&kind.as_str()) =>
             {
-                self.left_out(kind, data, place, out);
+                self.push_omission_notice(kind, data, place, out);
             }
             // The protocol has no state.
             StateEvent::Custom { .. } | StateEvent::Values(_) | StateEvent::Output(_) => {}
@@ -274,14 +276,19 @@ impl Updates {
     }
 
     /// Adds a notice that the agent does not remember the session.
-    fn restarted(&mut self, data: &Json, place: EventPosition<'_>, out: &mut Vec<Update>) {
+    fn push_restart_notice(
+        &mut self,
+        data: &Json,
+        place: EventPosition<'_>,
+        out: &mut Vec<Update>,
+    ) {
         let Some(reason) = get_text(data.as_str(), &["reason"]) else { return };
         let description = format!("{}{TOLD_AGAIN}", sentence(&reason));
         self.warning("restarted", FORGOT, &description, place, out);
     }
 
     /// Adds a notice that part of the agent's output is missing because it was too large.
-    fn left_out(
+    fn push_omission_notice(
         &mut self,
         kind: &str,
         data: &Json,
@@ -320,7 +327,7 @@ impl Updates {
         member(&mut update, "title", &quoted(title));
         member(&mut update, "description", &quoted(description));
         self.update(&update, Gate::Notices, out);
-        let id = derived(place.within, &format!("{name} {}", place.number));
+        let id = derive_uuid(place.within, &format!("{name} {}", place.number));
         let text = format!("{title}. {description}");
         let first = out.len();
         self.chunk(Chunk::Agent, &id.hyphenated().to_string(), &text_block(&text), out);
@@ -330,7 +337,7 @@ impl Updates {
     }
 
     /// Adds a custom event with the name and form of one of the protocol's updates.
-    fn own(&self, kind: &str, data: &Json, out: &mut Vec<Update>) {
+    fn push_custom_update(&self, kind: &str, data: &Json, out: &mut Vec<Update>) {
         let update = splice::set_text(data.as_str(), &["sessionUpdate"], kind);
         let Some(mut update) = update else { return };
         let is_one = read_checked::<SessionUpdate>(&update, Rules::Strict).is_ok();
@@ -352,8 +359,8 @@ impl Updates {
         self.update(&update, Gate::Always, out);
     }
 
-    fn side(&self, message: &MessageId) -> Chunk {
-        if self.asked.contains(message) { Chunk::User } else { Chunk::Agent }
+    fn chunk_kind(&self, message: &MessageId) -> Chunk {
+        if self.user_messages.contains(message) { Chunk::User } else { Chunk::Agent }
     }
 
     /// Returns the id of the thought that this event continues or begins.
@@ -363,7 +370,7 @@ impl Updates {
             self.thoughts.push((place.run, place.number));
             place.number
         });
-        derived(place.within, &first.to_string()).hyphenated().to_string()
+        derive_uuid(place.within, &first.to_string()).hyphenated().to_string()
     }
 
     /// Ends a thought at any other event of its run.
@@ -376,7 +383,7 @@ impl Updates {
 
 /// Returns the message id of an input that is a value.
 pub fn input_id(run_id: &str) -> MessageId {
-    MessageId::from_uuid(derived(run_id, "input"))
+    MessageId::from_uuid(derive_uuid(run_id, "input"))
 }
 
 /// Whether a chunk of text shows the whole part: such pieces join.

@@ -13,7 +13,7 @@ use trilogue_domain::{
 use trilogue_wire::agent_communication::{EventKind, RunStatus as WireStatus, Time, splice, sse};
 
 use super::message::{Kind, MessagePiece, RenderedMessage};
-use super::{AwaitedInterrupt, Projection, RunMessage, about};
+use super::{AwaitedInterrupt, Projection, RunMessage, render_event};
 use crate::agent_client::{carried_update, thought_id, update_of};
 use crate::communication::part::write_part;
 use crate::communication::{
@@ -45,7 +45,7 @@ impl Projection {
             Body::State(body) => {
                 self.state_event(body, event.original.as_ref().and_then(update_of), out);
             }
-            Body::Opaque => self.generic(&opaque(event.original.as_ref()), out),
+            Body::Opaque => self.push_generic(&opaque(event.original.as_ref()), out),
             Body::Thread(_) => {}
         }
     }
@@ -58,17 +58,17 @@ impl Projection {
                 self.head.agent_name = Arc::from(face_name(agent));
                 self.head.role = role_of(agent);
                 self.head.created_at = at;
-                self.tell(EventKind::RunCreated, out);
+                self.push_run_event(EventKind::RunCreated, out);
             }
             RunEvent::Started => {
-                self.begun = true;
+                self.has_started = true;
                 self.head.status = WireStatus::InProgress;
-                self.tell(EventKind::RunInProgress, out);
+                self.push_run_event(EventKind::RunInProgress, out);
             }
             RunEvent::Resumed => {
                 self.pending.clear();
                 self.head.status = WireStatus::InProgress;
-                self.tell(EventKind::RunInProgress, out);
+                self.push_run_event(EventKind::RunInProgress, out);
             }
             RunEvent::Cancelling { reason: _ } => {
                 self.pending.clear();
@@ -103,7 +103,7 @@ impl Projection {
         self.head.status = status(outcome.status());
         self.head.error = error(outcome);
         self.head.finished_at = Some(at);
-        self.tell(ending(outcome.status()), out);
+        self.push_run_event(ending(outcome.status()), out);
     }
 
     fn message_event(
@@ -113,18 +113,20 @@ impl Projection {
         thread: &ThreadId,
         out: &mut Vec<Bytes>,
     ) {
-        if !self.begun && !self.show.input {
+        if !self.has_started && !self.show.input {
             return;
         }
         match event {
-            MessageEvent::Started { message, role, times } if self.begun && role.is_user() => {
+            MessageEvent::Started { message, role, times }
+                if self.has_started && role.is_user() =>
+            {
                 // An answer is a message of the run, but not of its agent.
                 let id = Some(message.clone());
                 let answer = RenderedMessage::new(id, Kind::Input, wire_role(role), at, *times);
-                self.heard = self.show.input.then_some(answer);
+                self.answer_message = self.show.input.then_some(answer);
             }
             MessageEvent::Started { message, role, times } => {
-                let kind = if self.begun { Kind::Output } else { Kind::Input };
+                let kind = if self.has_started { Kind::Output } else { Kind::Input };
                 let id = Some(message.clone());
                 match &mut self.open {
                     Some(open) if open.kind == Kind::Steps => {
@@ -132,7 +134,7 @@ impl Projection {
                     }
                     _ => {
                         let role =
-                            if self.begun { self.head.role.clone() } else { wire_role(role) };
+                            if self.has_started { self.head.role.clone() } else { wire_role(role) };
                         self.begin(RenderedMessage::new(id, kind, role, at, *times), out);
                     }
                 }
@@ -164,13 +166,13 @@ impl Projection {
     /// Opens a message, or holds it back until the open one is complete.
     pub(super) fn begin(&mut self, message: RenderedMessage, out: &mut Vec<Bytes>) {
         if self.open.is_some() {
-            self.held.push_back(message);
+            self.queued_messages.push_back(message);
             return;
         }
-        if self.begun {
-            out.push(about(EventKind::MessageCreated, &message.head()));
+        if self.has_started {
+            out.push(render_event(EventKind::MessageCreated, &message.head()));
             for item in message.items() {
-                out.push(about(EventKind::MessagePart, &item.as_part()));
+                out.push(render_event(EventKind::MessagePart, &item.as_part()));
             }
         }
         self.open = Some(message);
@@ -178,20 +180,21 @@ impl Projection {
 
     fn add(&mut self, message: &MessageId, item: MessagePiece, out: &mut Vec<Bytes>) {
         let is_it = |growing: &RenderedMessage| growing.id.as_ref() == Some(message);
-        if let Some(heard) = self.heard.as_mut().filter(|heard| is_it(heard)) {
+        if let Some(heard) = self.answer_message.as_mut().filter(|heard| is_it(heard)) {
             heard.add(item);
         } else if let Some(open) = self.open.as_mut().filter(|open| is_it(open)) {
-            if self.begun {
-                out.push(about(EventKind::MessagePart, &item.as_part()));
+            if self.has_started {
+                out.push(render_event(EventKind::MessagePart, &item.as_part()));
             }
             open.add(item);
-        } else if let Some(held) = self.held.iter_mut().rfind(|held| is_it(held)) {
+        } else if let Some(held) = self.queued_messages.iter_mut().rfind(|held| is_it(held)) {
             held.add(item);
         }
     }
 
     fn add_further(&mut self, message: &MessageId, members: Map<String, Value>) {
-        let mut growing = self.heard.iter_mut().chain(&mut self.open).chain(&mut self.held);
+        let mut growing =
+            self.answer_message.iter_mut().chain(&mut self.open).chain(&mut self.queued_messages);
         if let Some(growing) = growing.rfind(|growing| growing.id.as_ref() == Some(message)) {
             growing.add_further(members);
         }
@@ -199,13 +202,13 @@ impl Projection {
 
     fn completed(&mut self, message: &MessageId, at: Time, out: &mut Vec<Bytes>) {
         let is_it = |growing: &RenderedMessage| growing.id.as_ref() == Some(message);
-        if let Some(heard) = self.heard.take_if(|heard| is_it(heard)) {
+        if let Some(heard) = self.answer_message.take_if(|heard| is_it(heard)) {
             let json = heard.whole(heard.end(at));
             self.messages.push(RunMessage { id: heard.id, kind: heard.kind, json, complete: true });
         } else if let Some(open) = self.open.take_if(|open| is_it(open)) {
             self.complete(&open, open.end(at), out);
             self.open_next(out);
-        } else if let Some(held) = self.held.iter_mut().rfind(|held| is_it(held)) {
+        } else if let Some(held) = self.queued_messages.iter_mut().rfind(|held| is_it(held)) {
             held.ended = Some(held.end(at));
         }
     }
@@ -213,7 +216,7 @@ impl Projection {
     /// Opens held-back messages, up to the first that is not complete.
     fn open_next(&mut self, out: &mut Vec<Bytes>) {
         while self.open.is_none() {
-            let Some(next) = self.held.pop_front() else { return };
+            let Some(next) = self.queued_messages.pop_front() else { return };
             self.begin(next, out);
             let Some(open) = self.open.take_if(|open| open.ended.is_some()) else { return };
             self.complete(&open, open.ended.flatten(), out);
@@ -227,8 +230,8 @@ impl Projection {
         out: &mut Vec<Bytes>,
     ) {
         let json = message.whole(completed_at);
-        if self.begun {
-            out.push(about(EventKind::MessageCompleted, &json));
+        if self.has_started {
+            out.push(render_event(EventKind::MessageCompleted, &json));
         }
         self.messages.push(RunMessage {
             id: message.id.clone(),
@@ -245,7 +248,7 @@ impl Projection {
         if let Some(mut open) = self.open.take_if(|open| open.kind == Kind::Steps) {
             open.become_message(None, Kind::Result, None);
             for part in parts {
-                out.push(about(EventKind::MessagePart, &part));
+                out.push(render_event(EventKind::MessagePart, &part));
                 open.add(MessagePiece::Part(part));
             }
             self.complete(&open, Some(at), out);
@@ -255,7 +258,7 @@ impl Projection {
             RenderedMessage::new(None, Kind::Result, self.head.role.clone(), at, None);
         parts.into_iter().for_each(|part| message.add(MessagePiece::Part(part)));
         message.ended = Some(Some(at));
-        self.held.push_back(message);
+        self.queued_messages.push_back(message);
         self.open_next(out);
     }
 
@@ -274,7 +277,7 @@ impl Projection {
                 self.pending.push(Arc::new(self.ask(interrupt, at, thread)));
                 self.head.status = WireStatus::Awaiting;
                 if self.pending.len() == 1 {
-                    self.tell(EventKind::RunAwaiting, out);
+                    self.push_run_event(EventKind::RunAwaiting, out);
                 }
             }
             InterruptEvent::Resolved { interrupt, resolution } => {
@@ -285,7 +288,7 @@ impl Projection {
                 if let Some(origin) = origin {
                     rule["origin"] = origin.as_str().into();
                 }
-                self.generic(rule.to_string().as_bytes(), out);
+                self.push_generic(rule.to_string().as_bytes(), out);
             }
         }
     }
@@ -301,7 +304,7 @@ impl Projection {
             // It may have to wait for its turn, but it does not wait for an answer.
             self.head.status = WireStatus::InProgress;
         } else if place == 0 && goes_on(resolution) {
-            self.tell(EventKind::RunAwaiting, out);
+            self.push_run_event(EventKind::RunAwaiting, out);
         }
     }
 
@@ -327,25 +330,25 @@ impl Projection {
                 plan.pop();
                 push_update(&mut plan, update);
                 plan.push(b'}');
-                self.generic(&plan, out);
+                self.push_generic(&plan, out);
             }
             // A custom event of this kind came as a generic one.
             StateEvent::Custom { kind, data } if kind == "generic" && data.is_object() => {
-                self.generic(data.as_bytes(), out);
+                self.push_generic(data.as_bytes(), out);
             }
             StateEvent::Custom { kind, data } => {
                 let kind = Value::from(kind.as_str());
                 let update = format!("{{\"kind\":{kind},\"data\":{}}}", data.as_str());
-                self.generic(update.as_bytes(), out);
+                self.push_generic(update.as_bytes(), out);
             }
         }
     }
 
-    pub(super) fn generic(&self, object: &[u8], out: &mut Vec<Bytes>) {
-        if self.begun {
+    pub(super) fn push_generic(&self, object: &[u8], out: &mut Vec<Bytes>) {
+        if self.has_started {
             let mut object = object.to_vec();
             sse::safe(&mut object);
-            out.push(about(EventKind::Generic, &object));
+            out.push(render_event(EventKind::Generic, &object));
         }
     }
 

@@ -42,14 +42,14 @@ pub struct Projection {
     show: ProjectionOptions,
     head: Head,
     /// Whether the agent has started: earlier messages are input.
-    begun: bool,
+    has_started: bool,
     /// Complete messages, and at the end of a run the unfinished ones.
     messages: SharedList<RunMessage>,
     open: Option<RenderedMessage>,
     /// A user's answer in the run, which streams do not show.
-    heard: Option<RenderedMessage>,
+    answer_message: Option<RenderedMessage>,
     /// Messages that wait until the open one is complete.
-    held: VecDeque<RenderedMessage>,
+    queued_messages: VecDeque<RenderedMessage>,
     /// Pending interrupts, oldest first.
     pending: Vec<Arc<AwaitedInterrupt>>,
     /// Tool calls that have not ended, oldest first.
@@ -100,11 +100,11 @@ impl Projection {
                 created_at: Time::from_micros(0),
                 finished_at: None,
             },
-            begun: false,
+            has_started: false,
             messages: SharedList::default(),
             open: None,
-            heard: None,
-            held: VecDeque::new(),
+            answer_message: None,
+            queued_messages: VecDeque::new(),
             pending: Vec::new(),
             calls: Vec::new(),
             inlined: 0,
@@ -119,9 +119,9 @@ impl Projection {
     }
 
     /// Whether this blob should be inlined in its part before the event is pushed: if there is room, and a client sees the part.
-    pub fn wants(&self, blob: &BlobRef) -> bool {
+    pub fn can_inline(&self, blob: &BlobRef) -> bool {
         let room = self.show.max_inline_bytes.saturating_sub(self.inlined);
-        (self.begun || self.show.input) && blob.length <= room
+        (self.has_started || self.show.input) && blob.length <= room
     }
 
     pub fn run(&self) -> Vec<u8> {
@@ -145,7 +145,7 @@ impl Projection {
         self.pending.first().map(|waiting| &waiting.interrupt)
     }
 
-    pub fn ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.head.status.is_terminal()
     }
 
@@ -162,7 +162,7 @@ impl Projection {
     }
 
     /// Adds an event with the current run.
-    fn tell(&self, kind: EventKind, out: &mut Vec<Bytes>) {
+    fn push_run_event(&self, kind: EventKind, out: &mut Vec<Bytes>) {
         let mut event = Vec::with_capacity(512);
         splice::event(&mut event, kind, &self.run());
         sse::safe(&mut event);
@@ -171,7 +171,7 @@ impl Projection {
 }
 
 /// Returns an event about rendered JSON that fits a stream.
-fn about(kind: EventKind, what: &[u8]) -> Bytes {
+fn render_event(kind: EventKind, what: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(what.len() + 48);
     splice::event(&mut event, kind, what);
     Bytes::from(event)

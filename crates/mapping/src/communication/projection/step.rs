@@ -10,7 +10,7 @@ use trilogue_wire::agent_communication::{EventKind, Time, splice};
 
 use super::events::push_update;
 use super::message::{Kind, MessagePiece, RenderedMessage, ThoughtPiece};
-use super::{Projection, about};
+use super::{Projection, render_event};
 use crate::agent_client::{carried, ended_at_start, merge_update, overlay_step};
 
 /// The most open tool calls of a run; beyond that the oldest is shown in its present state.
@@ -38,7 +38,7 @@ impl Projection {
         at: Time,
         out: &mut Vec<Bytes>,
     ) {
-        if self.begun {
+        if self.has_started {
             let (text, is_strict) = (Arc::clone(text), self.show.strict);
             self.add_step(MessagePiece::Thought(ThoughtPiece { id, text, is_strict }), at, out);
         }
@@ -72,7 +72,7 @@ impl Projection {
                         self.end_call(open, status, output.as_ref(), at, thread, out);
                     }
                     None => {
-                        self.tell_call(&open, out);
+                        self.push_call_start(&open, out);
                         self.calls.push(open);
                     }
                 }
@@ -93,7 +93,7 @@ impl Projection {
                 object.push(b']');
                 push_update(&mut object, update);
                 object.push(b'}');
-                self.generic(&object, out);
+                self.push_generic(&object, out);
             }
             ToolEvent::Ended { call, status, output } => {
                 let open = self.calls.iter().position(|open| open.call == *call);
@@ -148,7 +148,7 @@ impl Projection {
     }
 
     /// Adds an event that a tool call has begun.
-    fn tell_call(&self, open: &UnendedCall, out: &mut Vec<Bytes>) {
+    fn push_call_start(&self, open: &UnendedCall, out: &mut Vec<Bytes>) {
         let Trajectory { message, tool_name, tool_input, tool_output: _ } = &open.step;
         let head = json!({
             "kind": "tool", "call_id": open.call, "status": "in_progress",
@@ -162,7 +162,7 @@ impl Projection {
         }
         push_update(&mut object, open.update.as_deref());
         object.push(b'}');
-        self.generic(&object, out);
+        self.push_generic(&object, out);
     }
 
     /// Adds a step to the open message, or begins a message that the next one continues.
@@ -171,7 +171,7 @@ impl Projection {
             let role = self.head.role.clone();
             self.begin(RenderedMessage::new(None, Kind::Steps, role, at, None), out);
         }
-        out.push(about(EventKind::MessagePart, &piece.as_part()));
+        out.push(render_event(EventKind::MessagePart, &piece.as_part()));
         if let Some(open) = &mut self.open {
             open.add(piece);
         }

@@ -38,27 +38,27 @@ fn created() -> Body {
     Body::Run(RunEvent::Created { run, agent, input: None, audit: None })
 }
 
-fn said(event: MessageEvent) -> Body {
+fn message_body(event: MessageEvent) -> Body {
     Body::Message(event)
 }
 
-fn started(message: &str) -> Body {
-    said(MessageEvent::Started { message: id(message), role: Role::Agent, times: None })
+fn message_started(message: &str) -> Body {
+    message_body(MessageEvent::Started { message: id(message), role: Role::Agent, times: None })
 }
 
 fn delta(message: &str, text: &str) -> Body {
-    said(MessageEvent::Delta { message: id(message), text: Arc::from(text) })
+    message_body(MessageEvent::Delta { message: id(message), text: Arc::from(text) })
 }
 
 fn part(message: &str, part: Part) -> Body {
-    said(MessageEvent::Part { message: id(message), part })
+    message_body(MessageEvent::Part { message: id(message), part })
 }
 
 fn completed(message: &str) -> Body {
-    said(MessageEvent::Completed { message: id(message) })
+    message_body(MessageEvent::Completed { message: id(message) })
 }
 
-fn ended(outcome: Outcome) -> Body {
+fn run_ended(outcome: Outcome) -> Body {
     Body::Run(RunEvent::Ended(outcome))
 }
 
@@ -145,10 +145,10 @@ fn a_whole_message_is_created_told_and_completed_with_its_own_times() {
     let (projection, events) = run(
         show(),
         vec![
-            said(MessageEvent::Started { message: id("m"), role: Role::Agent, times }),
+            message_body(MessageEvent::Started { message: id("m"), role: Role::Agent, times }),
             part("m", Part::text("Howdy!")),
             completed("m"),
-            ended(Outcome::Completed),
+            run_ended(Outcome::Completed),
         ],
     );
     let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -192,7 +192,7 @@ fn streamed_text_comes_in_pieces_and_is_one_part_afterwards() {
     let (_, events) = run(
         show(),
         vec![
-            started("m"),
+            message_started("m"),
             delta("m", "a\u{2028}"),
             delta("m", "b"),
             part("m", Part::text("whole")),
@@ -213,10 +213,10 @@ fn what_fits_no_line_of_a_stream_is_escaped() {
     let thread = ThreadId::parse(THREAD).unwrap();
     let failure = Failure::of(Code::AgentFailed, "x\u{2029}");
     let bodies = vec![
-        started("m"),
+        message_started("m"),
         delta("m", "a\u{2028}\u{85}"),
         completed("m"),
-        ended(Outcome::Failed(failure)),
+        run_ended(Outcome::Failed(failure)),
     ];
     for event in log(bodies) {
         for json in projection.push(&event, &thread) {
@@ -228,7 +228,8 @@ fn what_fits_no_line_of_a_stream_is_escaped() {
 
 #[test]
 fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
-    let thought = |text: &str| said(MessageEvent::Thought { message: None, text: Arc::from(text) });
+    let thought =
+        |text: &str| message_body(MessageEvent::Thought { message: None, text: Arc::from(text) });
     let tool = |call: &str| {
         Body::Tool(ToolEvent::Started {
             call: call.to_owned(),
@@ -249,13 +250,13 @@ fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
             thought("h"),
             thought("m"),
             tool("c"),
-            started("m"),
+            message_started("m"),
             delta("m", "x"),
             tool_ended,
             completed("m"),
             thought("late"),
             tool("left"),
-            ended(Outcome::Completed),
+            run_ended(Outcome::Completed),
         ],
     );
     let begun = |call: &str| {
@@ -297,11 +298,11 @@ fn messages_side_by_side_come_one_after_the_other() {
     let (_, events) = run(
         show(),
         vec![
-            started("a"),
+            message_started("a"),
             delta("a", "a1"),
-            started("b"),
+            message_started("b"),
             delta("b", "b1"),
-            started("c"),
+            message_started("c"),
             completed("b"),
             delta("a", "a2"),
             delta("c", "c1"),
@@ -393,7 +394,7 @@ fn questions_that_go_with_their_run_are_not_asked() {
                 raised("two", InterruptKind::Form),
                 resolved_so("one", resolution.clone()),
                 resolved_so("two", resolution),
-                ended(Outcome::Cancelled { reason: None }),
+                run_ended(Outcome::Cancelled { reason: None }),
             ],
         );
         assert_eq!(line(&events), ["run.awaiting", "run.cancelled"]);
@@ -413,9 +414,9 @@ fn questions_that_go_with_their_run_are_not_asked() {
 
 #[test]
 fn twenty_thousand_pieces_are_folded_and_copied_at_every_step() {
-    let mut bodies = vec![started("a")];
+    let mut bodies = vec![message_started("a")];
     bodies.extend((0..20_000).map(|_| delta("a", "word ")));
-    bodies.extend([completed("a"), ended(Outcome::Completed)]);
+    bodies.extend([completed("a"), run_ended(Outcome::Completed)]);
     let (mut projection, thread) = (Projection::new(show()), ThreadId::parse(THREAD).unwrap());
     let (mut bytes, mut copies) = (0, Vec::new());
     for event in log(bodies) {
@@ -431,10 +432,10 @@ fn twenty_thousand_pieces_are_folded_and_copied_at_every_step() {
 
 #[test]
 fn five_thousand_messages_wait_behind_an_open_one_and_come_in_order() {
-    let mut bodies = vec![started("first")];
+    let mut bodies = vec![message_started("first")];
     for number in 0..5_000 {
         let message = format!("m{number}");
-        bodies.extend([started(&message), delta(&message, &message), completed(&message)]);
+        bodies.extend([message_started(&message), delta(&message, &message), completed(&message)]);
     }
     bodies.push(completed("first"));
     let (_, events) = run(show(), bodies);
@@ -453,11 +454,11 @@ fn a_run_that_fails_or_is_cancelled_keeps_what_was_begun() {
         (Outcome::TimedOut { reason: Code::AwaitTimeout }, "run.failed"),
     ] {
         let bodies = vec![
-            started("m"),
+            message_started("m"),
             delta("m", "half"),
-            started("n"),
+            message_started("n"),
             delta("n", "held"),
-            ended(outcome.clone()),
+            run_ended(outcome.clone()),
         ];
         let (projection, events) = run(show(), bodies);
         assert_eq!(line(&events), ["created", "part half", "created", "part held", kind]);
@@ -483,9 +484,9 @@ fn a_value_is_a_message_of_its_own() {
     let (projection, events) = run(
         show(),
         vec![
-            said(MessageEvent::Thought { message: None, text: Arc::from("hm") }),
+            message_body(MessageEvent::Thought { message: None, text: Arc::from("hm") }),
             Body::Run(RunEvent::Result(value)),
-            ended(Outcome::Completed),
+            run_ended(Outcome::Completed),
         ],
     );
     let completed = r#"completed <hm>|done|{"message":"done","n":1}"#;
@@ -535,19 +536,19 @@ fn what_the_protocol_has_no_word_for_is_generic() {
 fn large_content_is_inline_while_there_is_room_and_a_link_beyond() {
     let mut projection = Projection::new(ProjectionOptions { max_inline_bytes: 100_000, ..show() });
     let blob = trilogue_domain::content::BlobRef { hash: [7; 32], length: 70_000, is_text: true };
-    push(&mut projection, &log(vec![started("m")]));
-    assert!(projection.wants(&blob));
+    push(&mut projection, &log(vec![message_started("m")]));
+    assert!(projection.can_inline(&blob));
     let large = Part::text("x".repeat(70_000));
     let linked = Part::new("text/plain", Content::Blob(blob.clone()));
     let events = push(&mut projection, &log(vec![part("m", large), part("m", linked)])[2..]);
-    assert!(!projection.wants(&blob));
+    assert!(!projection.can_inline(&blob));
     let url = events[1]["part"]["content_url"].as_str().unwrap();
     assert_eq!(url, format!("http://h/c/sessions/{THREAD}/blobs/{}", "07".repeat(32)));
 }
 
 #[test]
 fn a_strict_mount_fills_what_the_documents_require() {
-    let thought = said(MessageEvent::Thought { message: None, text: Arc::from("hm") });
+    let thought = message_body(MessageEvent::Thought { message: None, text: Arc::from("hm") });
     let (_, events) = run(strict(), vec![thought.clone()]);
     assert_eq!(events[3]["part"]["content"], "");
     let (_, events) = run(show(), vec![thought]);
@@ -558,7 +559,7 @@ fn a_strict_mount_fills_what_the_documents_require() {
 fn the_input_is_kept_where_somebody_looks_at_it() {
     let given = |message: &str, role| {
         let times = Some(Times::default());
-        said(MessageEvent::Started { message: id(message), role, times })
+        message_body(MessageEvent::Started { message: id(message), role, times })
     };
     let role = Role::NamedAgent(Arc::from("x.y"));
     let mut events = log(Vec::new());
@@ -581,9 +582,11 @@ fn the_input_is_kept_where_somebody_looks_at_it() {
 
 #[test]
 fn an_answer_reads_the_same_without_its_metadata() {
-    let step = said(MessageEvent::Thought { message: None, text: Arc::from("secret") });
-    let (_, events) =
-        run(show(), vec![step, started("m"), delta("m", "an"), delta("m", "swer"), completed("m")]);
+    let step = message_body(MessageEvent::Thought { message: None, text: Arc::from("secret") });
+    let (_, events) = run(
+        show(),
+        vec![step, message_started("m"), delta("m", "an"), delta("m", "swer"), completed("m")],
+    );
     let message = &events.last().unwrap()["message"];
     let text: String = message["parts"]
         .as_array()
@@ -597,12 +600,14 @@ fn an_answer_reads_the_same_without_its_metadata() {
 fn any_body() -> impl Strategy<Value = Body> {
     let name = prop_oneof![Just("a"), Just("b"), Just("c")];
     prop_oneof![
-        name.clone().prop_map(started),
+        name.clone().prop_map(message_started),
         (name.clone(), "[a-z]{0,3}").prop_map(|(name, text)| delta(name, &text)),
         (name.clone(), "[a-z]{0,3}").prop_map(|(name, text)| part(name, Part::text(text))),
         name.clone().prop_map(completed),
-        "[a-z]{1,3}"
-            .prop_map(|text| said(MessageEvent::Thought { message: None, text: Arc::from(text) })),
+        "[a-z]{1,3}".prop_map(|text| message_body(MessageEvent::Thought {
+            message: None,
+            text: Arc::from(text)
+        })),
         name.clone().prop_map(|name| raised(name, InterruptKind::Message)),
         name.prop_map(resolved),
         Just(Body::Run(RunEvent::Resumed)),
@@ -631,10 +636,10 @@ fn tool_ended(call: &str) -> Body {
 fn any_end() -> impl Strategy<Value = Body> {
     prop_oneof![
         Just(Body::Run(RunEvent::Cancelling { reason: None })),
-        Just(ended(Outcome::Completed)),
-        Just(ended(Outcome::Cancelled { reason: None })),
-        Just(ended(Outcome::Failed(Failure::of(Code::AgentFailed, "no")))),
-        Just(ended(Outcome::TimedOut { reason: Code::AwaitTimeout })),
+        Just(run_ended(Outcome::Completed)),
+        Just(run_ended(Outcome::Cancelled { reason: None })),
+        Just(run_ended(Outcome::Failed(Failure::of(Code::AgentFailed, "no")))),
+        Just(run_ended(Outcome::TimedOut { reason: Code::AwaitTimeout })),
     ]
 }
 
@@ -675,7 +680,7 @@ proptest! {
         bodies.push(end);
         let (projection, events) = run(show(), bodies);
         let told = gathered(&events);
-        prop_assert!(!projection.ended() || events.last().unwrap()["run"]["finished_at"].is_string());
+        prop_assert!(!projection.has_ended() || events.last().unwrap()["run"]["finished_at"].is_string());
         let run: Value = serde_json::from_slice(&projection.run()).unwrap();
         let output = run["output"].as_array().unwrap();
         let held: Vec<(String, bool)> = output
@@ -707,9 +712,9 @@ fn what_a_user_answers_is_said_and_no_output() {
     let answer = || MessageEvent::Started { message: id("u"), role: Role::User, times: None };
     let bodies = || {
         vec![
-            started("m"),
+            message_started("m"),
             delta("m", "asks"),
-            said(answer()),
+            message_body(answer()),
             part("u", Part::text("answers")),
             completed("u"),
             delta("m", " on"),

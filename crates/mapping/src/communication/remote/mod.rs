@@ -17,7 +17,7 @@ use trilogue_domain::{
 };
 use trilogue_wire::agent_communication::{
     ErrorBody, ErrorCode, Event, Extra, Json as WireJson, Message as WireMessage, MessagePart,
-    Rules, Run, When, read,
+    OptionalTime, Rules, Run, read,
 };
 
 use super::await_message::interrupt_of_data;
@@ -112,7 +112,7 @@ impl RemoteRun {
 
     /// The same run, continued after a question: with the [`RemoteRun::progress`] that it had then.
     #[must_use]
-    pub fn resumed(self, mut progress: RemoteProgress) -> Self {
+    pub fn with_progress(self, mut progress: RemoteProgress) -> Self {
         if let Some(open) = &mut progress.open {
             open.before = open.brought;
         }
@@ -277,9 +277,9 @@ impl RemoteRun {
         let count = output.len();
         for (place, message) in output.into_iter().enumerate().skip(self.progress.completed) {
             let is_unfinished = match message.completed_at {
-                When::At(_) => false,
-                When::Null => true,
-                When::Absent => self.progress.open.is_some(),
+                OptionalTime::At(_) => false,
+                OptionalTime::Null => true,
+                OptionalTime::Absent => self.progress.open.is_some(),
             };
             let is_final = is_complete || !is_unfinished || place + 1 < count;
             self.complete_to(message, is_final, out)?;

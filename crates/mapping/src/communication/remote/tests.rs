@@ -31,7 +31,7 @@ fn run(status: &str, members: &Value) -> Value {
 }
 
 /// Returns these bodies as the protocol shows them, as values without times.
-fn shown(bodies: Vec<Body>) -> Vec<Value> {
+fn render_bodies(bodies: Vec<Body>) -> Vec<Value> {
     let options = ProjectionOptions {
         strict: false,
         base: "http://here".into(),
@@ -79,7 +79,7 @@ fn what_a_remote_agent_streams_is_shown_as_it_came() {
     events.push(
         json!({ "type": "message.completed", "message": { "role": "agent/chat", "parts": parts } }),
     );
-    let shown = shown(bodies(&events));
+    let shown = render_bodies(bodies(&events));
     let completed = shown.iter().find(|event| event["type"] == "message.completed").unwrap();
     let again = completed["message"]["parts"].as_array().unwrap();
     assert_eq!(again.len(), parts.len());
@@ -172,7 +172,7 @@ fn whole_message() -> Vec<Value> {
 
 /// The content of the parts that the bodies make of a run's messages.
 fn contents(bodies: &[Body]) -> Vec<Value> {
-    let shown = shown(bodies.to_vec());
+    let shown = render_bodies(bodies.to_vec());
     let messages = shown.iter().filter(|event| event["type"] == "message.part");
     messages.map(|event| event["part"]["content"].clone()).collect()
 }
@@ -268,7 +268,7 @@ fn a_message_that_is_open_at_a_question_goes_on_behind_the_answer() {
         let mut bodies: Vec<_> =
             before.iter().flat_map(|value| asked.push(event(value)).unwrap()).collect();
         let kept = serde_json::to_value(asked.progress()).unwrap();
-        let mut answered = remote().resumed(serde_json::from_value(kept).unwrap());
+        let mut answered = remote().with_progress(serde_json::from_value(kept).unwrap());
         assert!(answered.open_message().is_some(), "{form}");
         let after = after.iter().flat_map(|value| answered.push(event(value)).unwrap());
         bodies.extend(after);
@@ -296,7 +296,7 @@ fn texts_of_a_whole_message_stay_parts_of_their_own() {
     let created =
         json!({ "type": "message.created", "message": { "role": "user", "parts": texts } });
     let bodies = bodies(&[created]);
-    let shown = shown(
+    let shown = render_bodies(
         [bodies, vec![Body::Run(trilogue_domain::event::RunEvent::Ended(Outcome::Completed))]]
             .concat(),
     );
@@ -383,7 +383,7 @@ fn a_message_goes_there_and_comes_back() {
     let message = Message {
         id: MessageId::parse("m").unwrap(),
         role: Role::User,
-        parts: vec![Part::text("hi"), Part::bytes("image/png", &b"x"[..]).named("a")],
+        parts: vec![Part::text("hi"), Part::bytes("image/png", &b"x"[..]).with_name("a")],
         created_at: Some(Timestamp::from_micros(1_000_000)),
         completed_at: None,
     };

@@ -29,7 +29,7 @@ pub fn remote_input(missed: &[Message], input: &Input, is_ours: bool) -> wire::J
 }
 
 /// Returns the payload that answers a question with a message.
-pub(super) fn said(parts: &[Part]) -> Json {
+pub(super) fn message_payload(parts: &[Part]) -> Json {
     let texts: Vec<&str> = parts.iter().filter_map(|part| plain(part)).collect();
     if texts.len() == parts.len() {
         return Json::from_value(&json!({ "message": texts.concat() }));

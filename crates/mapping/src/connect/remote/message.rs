@@ -10,7 +10,7 @@ use trilogue_domain::{Body, Content, MessageId, Part, Role};
 pub(super) struct RemoteMessage {
     pub(super) id: MessageId,
     /// Its id at the server, if it has one.
-    pub(super) theirs: Option<String>,
+    pub(super) server_id: Option<String>,
     /// The number of parts that were logged whole.
     parts: usize,
     /// The logged text of the part after them.
@@ -40,14 +40,14 @@ impl RemoteMessage {
     }
 
     /// Creates a message that was logged before a question.
-    pub(super) fn past(id: MessageId, theirs: Option<String>) -> Self {
+    pub(super) fn from_progress(id: MessageId, theirs: Option<String>) -> Self {
         Self::new(id, theirs, true)
     }
 
     fn new(id: MessageId, theirs: Option<String>, is_past: bool) -> Self {
         Self {
             id,
-            theirs,
+            server_id: theirs,
             parts: 0,
             text: String::new(),
             is_after_text: false,

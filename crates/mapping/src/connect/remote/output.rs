@@ -40,7 +40,7 @@ pub struct OutputForm {
     /// Whether the output consists of the agent's messages. Otherwise it is a value.
     pub is_chat: bool,
     /// The address of one of our servers, without a slash at its end: it keeps the ids of messages, sends only the agent's messages of a run, and sends our events as updates.
-    pub ours: Option<String>,
+    pub trilogue_url: Option<String>,
 }
 
 /// The progress of a run that waits for an answer, so that its output is not logged twice.
@@ -59,7 +59,7 @@ impl RemoteOutput {
     #[must_use]
     pub fn new(run: &str, role: Role, form: OutputForm) -> Self {
         Self {
-            first: form.ours.is_some().then_some(0),
+            first: form.trilogue_url.is_some().then_some(0),
             form,
             run: uuid::Uuid::new_v5(&super::super::agent::NAMESPACE, run.as_bytes()),
             role,
@@ -72,10 +72,10 @@ impl RemoteOutput {
 
     /// Continues the same run after a question, with its [`RemoteOutput::progress`] at that time.
     #[must_use]
-    pub fn resumed(mut self, progress: OutputProgress) -> Self {
+    pub fn with_progress(mut self, progress: OutputProgress) -> Self {
         self.first = self.first.or(progress.first);
         for theirs in progress.messages {
-            self.messages.push(RemoteMessage::past(self.id_of(theirs.as_deref()), theirs));
+            self.messages.push(RemoteMessage::from_progress(self.id_of(theirs.as_deref()), theirs));
         }
         self
     }
@@ -89,7 +89,7 @@ impl RemoteOutput {
 
     #[must_use]
     pub fn progress(&self) -> OutputProgress {
-        let messages = self.messages.iter().map(|message| message.theirs.clone()).collect();
+        let messages = self.messages.iter().map(|message| message.server_id.clone()).collect();
         OutputProgress { first: self.first, messages }
     }
 
@@ -177,7 +177,7 @@ impl RemoteOutput {
             let theirs = message.id.clone();
             let parts = self.parts_of(message)?;
             let known = match &theirs {
-                Some(_) => self.messages.iter().rposition(|told| told.theirs == theirs),
+                Some(_) => self.messages.iter().rposition(|told| told.server_id == theirs),
                 None => Some(place).filter(|place| *place < self.messages.len()),
             };
             let comes_in_pieces =
@@ -203,7 +203,7 @@ impl RemoteOutput {
 
     /// Adds what came to a message after it was complete.
     fn add(&mut self, at: usize, parts: &[Part], out: &mut Vec<Body>) {
-        let id = self.made_id(self.messages.get(at).and_then(|told| told.theirs.as_deref()));
+        let id = self.made_id(self.messages.get(at).and_then(|told| told.server_id.as_deref()));
         let mut pieces = Vec::new();
         let told = self.messages.get(at);
         let added = told.and_then(|told| told.addition(id, parts, &mut pieces));
@@ -234,7 +234,7 @@ impl RemoteOutput {
 
     /// Returns the id here of the next message: from one of our servers, or derived from the run and the message's index or id there.
     fn id_of(&self, theirs: Option<&str>) -> MessageId {
-        let kept = theirs.filter(|_| self.form.ours.is_some());
+        let kept = theirs.filter(|_| self.form.trilogue_url.is_some());
         if let Some(id) = kept.and_then(|id| MessageId::parse(id).ok()) {
             return id;
         }
@@ -259,13 +259,13 @@ impl RemoteOutput {
 
     fn update(&mut self, update: &CustomUpdate, out: &mut Vec<Body>) -> Result<()> {
         let data = read_json(update.update.as_json().clone())?;
-        let Some(base) = &self.form.ours else {
+        let Some(base) = &self.form.trilogue_url else {
             let kind = update.kind.clone().unwrap_or_else(|| UPDATE.to_owned());
             out.push(Body::State(StateEvent::Custom { kind, data }));
             return Ok(());
         };
         if let Some(kind) = &update.kind {
-            let (kind, data) = (kind.clone(), unwrapped(kind, data));
+            let (kind, data) = (kind.clone(), unwrap_update(kind, data));
             out.push(Body::State(StateEvent::Custom { kind, data }));
             return Ok(());
         }
@@ -362,7 +362,7 @@ fn event_in(update: &Value) -> Option<Event> {
 }
 
 /// Returns the data of an update that one of our servers had to wrap into an object.
-fn unwrapped(kind: &str, data: Json) -> Json {
+fn unwrap_update(kind: &str, data: Json) -> Json {
     let value = data.to_value();
     let members = value.as_object().filter(|members| members.len() == 2);
     match members.map(|members| (members.get("kind"), members.get("data"))) {

@@ -5,7 +5,7 @@ use trilogue_domain::{AgentCard, Answer, Interrupt, InterruptKind, Json, Part, S
 use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::RunInterrupt;
 
-use super::input::{no_links, said};
+use super::input::{message_payload, no_links};
 use crate::connect::block::read_block;
 use crate::native::read_json;
 
@@ -153,7 +153,7 @@ pub fn remote_answer(answer: &Answer) -> wire::Json {
     crate::native::json(&match answer {
         Answer::Option(id) => Json::from_value(&json!({ "option_id": id })),
         Answer::Json(value) => value.clone(),
-        Answer::Message(parts) => said(parts),
+        Answer::Message(parts) => message_payload(parts),
     })
 }
 

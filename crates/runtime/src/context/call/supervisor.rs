@@ -16,8 +16,8 @@ use super::log::ChildLog;
 use super::question::pass_up;
 use crate::call_chains::ChainGuard;
 use crate::context::SharedRun;
-use crate::owner::{Envelope, stopped};
-use crate::request::Settled;
+use crate::owner::{Envelope, stopped_error};
+use crate::request::SettledReceiver;
 use crate::services::Services;
 use crate::step::Command;
 
@@ -49,7 +49,7 @@ pub(super) async fn cancel(
     let (reply, done) = oneshot::channel();
     let command = Box::new(Command::Cancel { run: row.key, reason, roll_back: false });
     services.send(row.thread, Envelope::Change { command, reply }).await?;
-    match done.await.map_err(|_| stopped())? {
+    match done.await.map_err(|_| stopped_error())? {
         Err(error) if error.code() != Code::RunEnded => Err(error),
         _ => Ok(()),
     }
@@ -58,7 +58,7 @@ pub(super) async fn cancel(
 // === impl ChildSupervisor ===
 
 impl ChildSupervisor {
-    pub(super) async fn supervise(self, settled: Settled) {
+    pub(super) async fn supervise(self, settled: SettledReceiver) {
         let Self { shared, row, chain, passes_questions_up, dropped, failed } = self;
         let mut log = ChildLog::of(&shared.store, &row);
         let mut questions = Questions::default();
@@ -108,8 +108,8 @@ impl ChildSupervisor {
 /// Resolves when the calling run was asked to stop or has ended, or its agent dropped the call.
 async fn caller_is_gone(shared: &SharedRun, dropped: &CancellationToken) {
     tokio::select! {
-        () = shared.cancelled() => {}
-        () = shared.ended() => {}
+        () = shared.wait_until_cancelled() => {}
+        () = shared.wait_until_stopped() => {}
         () = dropped.cancelled() => {}
     }
 }
@@ -130,7 +130,7 @@ fn settled_next(
         let sent = services.send(row.thread, request).await;
         drop(services);
         let outcome = match sent {
-            Ok(()) => settled.await.unwrap_or_else(|_| Err(stopped())),
+            Ok(()) => settled.await.unwrap_or_else(|_| Err(stopped_error())),
             Err(error) => Err(error),
         };
         drop(reply.send(outcome.map(|settled| settled.unwrap_or(row))));

@@ -13,11 +13,11 @@ fn answers_are_checked_and_the_second_is_told() {
         Answer::Message(Vec::new()),
     ];
     for answer in wrong {
-        assert_eq!(refused(table.answer("ask", answer)), Code::AnswerInvalid);
+        assert_eq!(refusal_code(table.answer("ask", answer)), Code::AnswerInvalid);
     }
     table.answer("ask", Answer::Option("yes".to_owned())).unwrap();
     let second = table.answer("ask", Answer::Option("yes".to_owned()));
-    assert_eq!(refused(second), Code::InterruptResolved);
+    assert_eq!(refusal_code(second), Code::InterruptResolved);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn no_time_out_ever_allows() {
     table.raise(1, interrupt("form", InterruptKind::Form)).unwrap();
     let step = table.step(deadline("form")).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         [
             "10 1.10 interrupt.resolved",
             "11 1.11 timed out await_timeout",
@@ -65,7 +65,7 @@ fn no_time_out_ever_allows() {
             "settled 1 timed_out"
         ]
     );
-    assert_eq!(told(&table.step(deadline("form")).unwrap()), Vec::<String>::new());
+    assert_eq!(step_summary(&table.step(deadline("form")).unwrap()), Vec::<String>::new());
 }
 
 #[test]

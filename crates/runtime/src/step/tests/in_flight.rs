@@ -77,7 +77,7 @@ fn everything_in_flight_gives_way_and_nothing_of_it_starts_meanwhile() {
         let later = Timestamp::from_micros(1_000);
         table.submit_with(3, |submit| submit.row.not_before = Some(later)).unwrap();
         let step = table.submit_with(4, |submit| submit.strategy = strategy).unwrap();
-        let told = told(&step);
+        let told = step_summary(&step);
         assert!(!told.iter().any(|word| word.starts_with("start")), "{told:?}");
         let ended: Vec<_> = told.iter().filter(|word| word.starts_with("settled")).collect();
         assert_eq!(ended, ["settled 2 cancelled", "settled 3 cancelled"]);
@@ -101,13 +101,16 @@ fn everything_in_flight_gives_way_and_nothing_of_it_starts_meanwhile() {
 fn a_thread_goes_only_while_it_is_idle_where_that_is_asked_for() {
     let mut table = Table::new();
     table.submit(1).unwrap();
-    assert_eq!(refused(table.step(Command::Erase { if_idle: true })), Code::ThreadBusy);
+    assert_eq!(refusal_code(table.step(Command::Erase { if_idle: true })), Code::ThreadBusy);
     table.suspend(1, "ask").unwrap();
     let step = table.step(Command::Erase { if_idle: true }).unwrap();
-    assert_eq!(told(&step), ["abort 1", "gone"]);
+    assert_eq!(step_summary(&step), ["abort 1", "gone"]);
     let mut table = Table::new();
     table.submit(1).unwrap();
-    assert_eq!(told(&table.step(Command::Erase { if_idle: false }).unwrap()), ["abort 1", "gone"]);
+    assert_eq!(
+        step_summary(&table.step(Command::Erase { if_idle: false }).unwrap()),
+        ["abort 1", "gone"]
+    );
 }
 
 #[test]
@@ -116,10 +119,13 @@ fn a_note_is_of_no_run_and_leaves_runs_as_they_are() {
     let note = |bound| {
         let mut draft = Draft::default();
         draft.push(Timestamp::from_micros(1), &Body::Opaque, None).unwrap();
-        Command::Note { draft, bound, title: None, begun: None }
+        Command::AppendOutsideRun { draft, bound, title: None, begun: None }
     };
     let before = table.state.last;
-    assert_eq!(told(&table.step(note(None)).unwrap()), [format!("{} - opaque", before + 1)]);
+    assert_eq!(
+        step_summary(&table.step(note(None)).unwrap()),
+        [format!("{} - opaque", before + 1)]
+    );
     table.submit(1).unwrap();
     let run = table.state.runs[&RunKey(1)].row.clone();
     let bound = trilogue_store::rows::BindingRow {
@@ -130,7 +136,7 @@ fn a_note_is_of_no_run_and_leaves_runs_as_they_are() {
         last_seen: None,
     };
     let step = table.step(note(Some(bound.clone()))).unwrap();
-    assert_eq!(told(&step), [format!("{} - opaque", table.state.last)]);
+    assert_eq!(step_summary(&step), [format!("{} - opaque", table.state.last)]);
     assert!(matches!(&step.changes[..], [Change::Binding(row)] if *row == bound));
     assert_eq!(table.state.runs[&RunKey(1)].row, run);
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();

@@ -42,7 +42,7 @@ fn recovery_accounts_for_every_run() {
     }
     let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
     assert_eq!(
-        told(&step),
+        step_summary(&step),
         [
             "1 1.1 failed agent_lost",
             "2 4.1 interrupt.resolved",
@@ -59,7 +59,7 @@ fn recovery_accounts_for_every_run() {
     assert_eq!(table.state.queue, [RunKey(6)]);
     assert_eq!(table.status(7), Some(RunStatus::Queued));
     let step = table.finish(2, Ok(Ending::Completed)).unwrap();
-    assert!(told(&step).contains(&"start 6 from store".to_owned()));
+    assert!(step_summary(&step).contains(&"start 6 from store".to_owned()));
 }
 
 /// Keeps what a run's agent needs to find its active work again.
@@ -75,14 +75,17 @@ fn a_run_that_is_at_work_elsewhere_is_found_again_after_a_restart() {
     keep(&mut table, "\"there\"");
     table.step(Command::Drain).unwrap();
     let step = table.step(Command::Lose { runs: vec![RunKey(1)], failure: lost() }).unwrap();
-    assert_eq!(told(&step), [""; 0]);
+    assert_eq!(step_summary(&step), [""; 0]);
     table.state.draining = false;
     table.state.turn = None;
     let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
-    assert_eq!(told(&step)[1..], ["rejoin 1 with \"there\""]);
+    assert_eq!(step_summary(&step)[1..], ["rejoin 1 with \"there\""]);
     assert_eq!(table.status(1), Some(RunStatus::Running));
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
-    assert!(!told(&step).iter().any(|word| word.starts_with("abandon")), "its agent has ended it");
+    assert!(
+        !step_summary(&step).iter().any(|word| word.starts_with("abandon")),
+        "its agent has ended it"
+    );
 }
 
 #[test]
@@ -95,7 +98,7 @@ fn an_answered_run_of_an_agent_elsewhere_is_found_again_before_that_agent_has_sa
         table.state.turn = None;
         let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
         let expected = if native { "settled 1 failed" } else { "rejoin 1 with null" };
-        assert!(told(&step).contains(&expected.to_owned()), "{:?}", told(&step));
+        assert!(step_summary(&step).contains(&expected.to_owned()), "{:?}", step_summary(&step));
     }
 }
 
@@ -106,7 +109,11 @@ fn an_agent_elsewhere_is_told_of_a_run_that_was_being_cancelled() {
     keep(&mut table, "\"there\"");
     table.cancel(1).unwrap();
     let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
-    assert!(told(&step).contains(&"abandon echo with \"there\"".to_owned()), "{:?}", told(&step));
+    assert!(
+        step_summary(&step).contains(&"abandon echo with \"there\"".to_owned()),
+        "{:?}",
+        step_summary(&step)
+    );
 }
 
 #[test]
@@ -121,7 +128,7 @@ fn a_scheduled_run_waits_for_its_time() {
             .any(|change| matches!(change, Change::Offer(item) if item.due == later))
     );
     let step = table.step(Command::Due { run: RunKey(1) }).unwrap();
-    assert_eq!(told(&step), ["5 1.5 run.started", "start 1 from store"]);
+    assert_eq!(step_summary(&step), ["5 1.5 run.started", "start 1 from store"]);
 }
 
 #[test]
@@ -130,9 +137,9 @@ fn a_draining_thread_takes_nothing_new_and_starts_nothing() {
     table.submit(1).unwrap();
     table.submit(2).unwrap();
     table.step(Command::Drain).unwrap();
-    assert_eq!(refused(table.submit(3)), Code::ShuttingDown);
+    assert_eq!(refusal_code(table.submit(3)), Code::ShuttingDown);
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
-    assert_eq!(told(&step), ["10 1.6 completed", "settled 1 completed"]);
+    assert_eq!(step_summary(&step), ["10 1.6 completed", "settled 1 completed"]);
     assert_eq!(table.status(2), Some(RunStatus::Queued));
 }
 
@@ -145,9 +152,9 @@ fn an_open_run_is_not_removed() {
         id: RunId::parse("run-1").unwrap(),
         reason: "deleted",
     };
-    assert_eq!(refused(table.step(remove(1))), Code::RunNotEnded);
+    assert_eq!(refusal_code(table.step(remove(1))), Code::RunNotEnded);
     table.finish(1, Ok(Ending::Completed)).unwrap();
-    assert_eq!(told(&table.step(remove(1)).unwrap()), ["7 - thread.run_removed"]);
+    assert_eq!(step_summary(&table.step(remove(1)).unwrap()), ["7 - thread.run_removed"]);
 }
 
 #[test]
@@ -179,7 +186,7 @@ fn a_brought_history_is_taken_at_the_head_it_was_compared_with() {
         }
     };
     let stale = table.step(replace(None, true, 8)).unwrap();
-    assert_eq!((told(&stale).len(), stale.changes.len()), (0, 0));
+    assert_eq!((step_summary(&stale).len(), stale.changes.len()), (0, 0));
     assert_eq!(stale.reply, Reply::HeadMoved);
     let head = table.state.thread.head;
     assert_eq!(head, Some(CheckpointKey(1)));
@@ -187,7 +194,7 @@ fn a_brought_history_is_taken_at_the_head_it_was_compared_with() {
         [(head, true, 9, head), (Some(CheckpointKey(9)), false, 10, None)]
     {
         let step = table.step(replace(expected, extends, key)).unwrap();
-        let events = told(&step);
+        let events = step_summary(&step);
         assert_eq!(events.len(), 2, "{events:?}");
         assert!(events[1].ends_with("thread.head_moved"), "{events:?}");
         let [Change::Checkpoint(row), Change::Thread(thread)] = &step.changes[..] else {

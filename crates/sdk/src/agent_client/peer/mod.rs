@@ -77,7 +77,7 @@ pub struct Peer(Arc<PeerShared>);
 
 /// The counters of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct Counters {
     /// The number of lines, by kind.
     pub lines: Counts,
     /// The number of lines that looked like messages and were invalid.
@@ -94,7 +94,7 @@ struct PeerShared {
     last_id: AtomicU64,
     calls: Mutex<Calls>,
     requests: Mutex<Requests>,
-    tally: Mutex<Tally>,
+    tally: Mutex<Counters>,
     /// Cancelled when nothing more will be read.
     ended: CancellationToken,
     /// Cancelled by [`Peer::abort`].
@@ -116,10 +116,10 @@ struct RequestInWork {
     bytes: usize,
 }
 
-type Answered = oneshot::Sender<Result<RawJson, CallFailure>>;
+type CallReply = oneshot::Sender<Result<RawJson, CallFailure>>;
 
 /// The waiting calls; `None` after the connection has ended.
-type Calls = Option<HashMap<u64, Answered>>;
+type Calls = Option<HashMap<u64, CallReply>>;
 
 // === impl Peer ===
 
@@ -260,18 +260,18 @@ impl Peer {
     }
 
     /// Returns when nothing more will be read and the handler has taken every message.
-    pub async fn ended(&self) {
+    pub async fn wait_for_end(&self) {
         self.0.ended.cancelled().await;
     }
 
     /// Returns when all output is written, or can no longer be written.
-    pub async fn flushed(&self) {
-        self.0.outbox.flushed().await;
+    pub async fn wait_for_flush(&self) {
+        self.0.outbox.wait_for_flush().await;
     }
 
     /// Returns the counters so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
+    pub fn counters(&self) -> Counters {
         *lock(&self.0.tally)
     }
 

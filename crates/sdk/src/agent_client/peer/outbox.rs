@@ -188,7 +188,7 @@ impl Outbox {
         self.drained.notify_waiters();
     }
 
-    pub(super) async fn flushed(&self) {
+    pub(super) async fn wait_for_flush(&self) {
         loop {
             let drained = self.drained.notified();
             {

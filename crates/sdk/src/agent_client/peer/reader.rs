@@ -69,7 +69,7 @@ async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
 }
 
 async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
-    let Err(wrong) = one(peer, line, handler).await else { return };
+    let Err(wrong) = handle_message(peer, line, handler).await else { return };
     if wrong.reason == Reason::Batch && !peer.0.options.answers_nameless {
         // Some agents answer in batches. Each message of a batch is handled separately, so that no caller misses its response.
         let text = std::str::from_utf8(line).unwrap_or_default();
@@ -78,7 +78,7 @@ async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
         let mut items = splice::items(text);
         for item in items.by_ref().take(MAX_BATCH_ITEMS) {
             let item = line.slice_ref(item.as_bytes());
-            if let Err(wrong) = one(peer, &item, handler).await {
+            if let Err(wrong) = handle_message(peer, &item, handler).await {
                 invalid(peer, &wrong, handler).await;
             }
         }
@@ -90,11 +90,16 @@ async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
     invalid(peer, &wrong, handler).await;
 }
 
-async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<(), Invalid<'a>> {
+async fn handle_message<'a>(
+    peer: &Peer,
+    line: &'a Bytes,
+    handler: &dyn Handler,
+) -> Result<(), Invalid<'a>> {
     match jsonrpc::parse_within(line, peer.0.options.max_depth)? {
         Incoming::Request(request) => {
             let params = within(line, request.params);
-            asked(peer, request.id.into_owned(), name(request.method), params, handler).await;
+            handle_request(peer, request.id.into_owned(), name(request.method), params, handler)
+                .await;
         }
         Incoming::Notification(said) if said.method == CANCEL_REQUEST => {
             cancel(peer, within(line, said.params).as_str());
@@ -109,13 +114,13 @@ async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<
         Incoming::Response(response) => {
             // The handler takes everything before the response first; only then the caller gets it.
             handler.on_response().ready().await;
-            answered(peer, line, response);
+            handle_response(peer, line, response);
         }
     }
     Ok(())
 }
 
-async fn asked(
+async fn handle_request(
     peer: &Peer,
     id: Id<'static>,
     method: Cow<'static, str>,
@@ -167,7 +172,7 @@ fn cancel(peer: &Peer, params: &str) {
     }
 }
 
-fn answered(peer: &Peer, line: &Bytes, response: Response<'_>) {
+fn handle_response(peer: &Peer, line: &Bytes, response: Response<'_>) {
     let answer = match response.outcome {
         Ok(result) => Ok(RawJson::within(line, result)),
         Err(error) => Err(CallFailure::Refused(error)),

@@ -103,7 +103,7 @@ async fn calls_are_answered_by_id_in_any_order() {
         panic!("not refused")
     };
     assert_eq!((error.code, &*error.message), (Code::AUTH_REQUIRED, "no"));
-    assert_eq!(peer.tally().unexpected, 1);
+    assert_eq!(peer.counters().unexpected, 1);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn too_many_requests_are_refused() {
     }
     let refused = other.read().await;
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(2), &json!(-32603)));
-    assert_eq!(peer.tally().refused, 1);
+    assert_eq!(peer.counters().refused, 1);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn too_large_requests_are_refused_together() {
     }
     let refused = other.read().await;
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32603)));
-    assert_eq!(peer.tally().refused, 1);
+    assert_eq!(peer.counters().refused, 1);
 }
 
 type Reply = Option<(&'static str, i64)>;
@@ -223,7 +223,7 @@ async fn a_client_answers_no_line_that_names_no_request() {
         }
         other.write(b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"add\"}\n").await;
         assert_eq!(other.read().await["id"], 5);
-        let tally = peer.tally();
+        let tally = peer.counters();
         let met = tally.lines.blank + tally.lines.noise + tally.invalid + tally.unexpected;
         assert!(met > 0, "{tally:?}");
     }
@@ -249,7 +249,7 @@ async fn a_message_that_is_too_long_fails_alone() {
     assert!(why.contains("longer than 1000 bytes"), "{why}");
     assert_eq!(other.read().await["id"], 9);
     assert_eq!(timeout(LONG, heard.recv()).await.unwrap().unwrap(), "n {}");
-    assert_eq!(peer.tally().lines.oversize, 3);
+    assert_eq!(peer.counters().lines.oversize, 3);
 }
 
 /// Reports no room until the test gives it room.
@@ -324,7 +324,7 @@ async fn writing_waits_for_room_and_stops_when_the_connection_ends() {
     drop(other);
     let written = timeout(LONG, writing).await.unwrap().unwrap();
     assert!((64..100).contains(&written), "{written}");
-    timeout(LONG, peer.ended()).await.unwrap();
+    timeout(LONG, peer.wait_for_end()).await.unwrap();
     assert_eq!(peer.call("a", &()).await, Err(CallFailure::Closed));
 }
 
@@ -357,7 +357,7 @@ async fn a_call_that_nobody_waits_for_is_forgotten() {
     );
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n").await;
     timeout(LONG, heard.recv()).await.unwrap().unwrap();
-    assert_eq!(peer.tally().unexpected, 1);
+    assert_eq!(peer.counters().unexpected, 1);
 }
 
 #[tokio::test]
@@ -374,5 +374,5 @@ async fn closing_writes_what_is_left_and_aborting_does_not_wait() {
     assert_eq!(timeout(LONG, other.lines.next_line()).await.unwrap().unwrap(), None);
     assert!(!peer.is_ended());
     peer.abort();
-    timeout(LONG, peer.ended()).await.unwrap();
+    timeout(LONG, peer.wait_for_end()).await.unwrap();
 }

@@ -9,7 +9,7 @@ use trilogue_sdk::agent_client::wire::{
     RequestPermissionRequest, RequestPermissionResponse,
 };
 use trilogue_sdk::agent_client::{
-    ClientHandler, ErrorObject, RejectAll, allowing_once, file_not_found,
+    ClientHandler, ErrorObject, RejectAll, allow_once, file_not_found,
 };
 use trilogue_sdk::async_trait;
 
@@ -28,9 +28,9 @@ fn permission() -> Value {
     })
 }
 
-async fn answered(agent: &mut Agent, method: &str, params: &Value) -> Value {
+async fn response_to(agent: &mut Agent, method: &str, params: &Value) -> Value {
     agent.ask(0, method, params).await;
-    let answer = agent.heard().await;
+    let answer = agent.read_message().await;
     assert_eq!(answer["id"], 0);
     answer
 }
@@ -38,11 +38,11 @@ async fn answered(agent: &mut Agent, method: &str, params: &Value) -> Value {
 #[tokio::test]
 async fn by_default_everything_is_rejected() {
     let (_session, mut agent) = session(json!({}), RejectAll).await;
-    let answer = answered(&mut agent, "session/request_permission", &permission()).await;
+    let answer = response_to(&mut agent, "session/request_permission", &permission()).await;
     assert_eq!(answer["result"], json!({ "outcome": { "outcome": "selected", "optionId": "3" } }));
     let mut only_allows = permission();
     only_allows["options"].as_array_mut().unwrap().truncate(1);
-    let answer = answered(&mut agent, "session/request_permission", &only_allows).await;
+    let answer = response_to(&mut agent, "session/request_permission", &only_allows).await;
     assert_eq!(answer["result"], json!({ "outcome": { "outcome": "cancelled" } }));
     for (method, params) in [
         ("fs/read_text_file", json!({ "sessionId": "s", "path": "/a" })),
@@ -56,7 +56,7 @@ async fn by_default_everything_is_rejected() {
         ("_ext", json!([1])),
         ("session/prompt", json!({})),
     ] {
-        let answer = answered(&mut agent, method, &params).await;
+        let answer = response_to(&mut agent, method, &params).await;
         assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
     }
 }
@@ -82,7 +82,7 @@ impl ClientHandler for Host {
         }
         match request.tool_call.title.as_deref() {
             Some("made up") => RequestPermissionResponse::selected("made up"),
-            _ => allowing_once(&request),
+            _ => allow_once(&request),
         }
     }
 
@@ -100,20 +100,20 @@ impl ClientHandler for Host {
 #[tokio::test]
 async fn what_is_offered_is_given() {
     let (_session, mut agent) = session(json!({}), Host::default()).await;
-    let answer = answered(&mut agent, "session/request_permission", &permission()).await;
+    let answer = response_to(&mut agent, "session/request_permission", &permission()).await;
     assert_eq!(answer["result"]["outcome"]["optionId"], "4");
     let read = |path: &str| json!({ "sessionId": "s", "path": path });
-    let answer = answered(&mut agent, "fs/read_text_file", &read("/there")).await;
+    let answer = response_to(&mut agent, "fs/read_text_file", &read("/there")).await;
     assert_eq!(answer["result"], json!({ "content": "words" }));
-    let answer = answered(&mut agent, "fs/read_text_file", &read("/a b")).await;
+    let answer = response_to(&mut agent, "fs/read_text_file", &read("/a b")).await;
     assert_eq!(
         answer["error"],
         json!({ "code": -32002, "message": "Resource not found: /a b", "data": { "uri": "file:///a%20b" } })
     );
-    let answer = answered(&mut agent, "fs/read_text_file", &json!({ "sessionId": "s" })).await;
+    let answer = response_to(&mut agent, "fs/read_text_file", &json!({ "sessionId": "s" })).await;
     assert_eq!(answer["error"]["code"], -32602);
     let write = json!({ "sessionId": "s", "path": "/a", "content": "" });
-    let answer = answered(&mut agent, "fs/write_text_file", &write).await;
+    let answer = response_to(&mut agent, "fs/write_text_file", &write).await;
     assert_eq!(answer["error"]["code"], -32601);
 }
 
@@ -122,7 +122,7 @@ async fn an_option_that_was_not_offered_allows_nothing() {
     let (_session, mut agent) = session(json!({}), Host::default()).await;
     let mut made_up = permission();
     made_up["toolCall"]["title"] = json!("made up");
-    let answer = answered(&mut agent, "session/request_permission", &made_up).await;
+    let answer = response_to(&mut agent, "session/request_permission", &made_up).await;
     assert_eq!(answer["result"]["outcome"]["optionId"], "3");
 }
 
@@ -131,12 +131,12 @@ async fn questions_of_a_cancelled_turn_are_answered_as_cancelled() {
     let host = Host { never: true, ..Host::default() };
     let (session, mut agent) = session(json!({}), host.clone()).await;
     let turn = session.prompt("hi").await.unwrap();
-    let (prompt, _) = agent.asked("session/prompt").await;
+    let (prompt, _) = agent.read_request("session/prompt").await;
     agent.ask(0, "session/request_permission", &permission()).await;
     // The agent's response arrives after its request, so the client has taken the request by then.
     agent.pinged(&session).await;
     turn.cancel().await.unwrap();
-    let mut heard = [agent.heard().await, agent.heard().await];
+    let mut heard = [agent.read_message().await, agent.read_message().await];
     heard.sort_by_key(|it| it.get("method").is_none());
     assert_eq!(heard[0]["method"], "session/cancel");
     assert_eq!(heard[1]["result"], json!({ "outcome": { "outcome": "cancelled" } }));
@@ -152,5 +152,5 @@ async fn an_agent_may_give_up_on_its_question() {
     let cancel =
         json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": 0 } });
     agent.line(&cancel.to_string()).await;
-    assert_eq!(agent.heard().await["error"]["code"], -32800);
+    assert_eq!(agent.read_message().await["error"]["code"], -32800);
 }

@@ -10,7 +10,7 @@ async fn acknowledged(by: impl Fn(&Value) -> Value) -> (String, TurnEnd) {
     let (session, mut agent) = quiet_session().await;
     let turn = session.prompt("hi").await.unwrap();
     let sent = turn.message_id().unwrap().to_owned();
-    let (id, params) = agent.asked("session/prompt").await;
+    let (id, params) = agent.read_request("session/prompt").await;
     assert_eq!(params["messageId"], sent.as_str());
     assert_eq!(params["prompt"], json!([{ "type": "text", "text": "hi" }]));
     let mut result = json!({ "stopReason": "end_turn", "unknown": [1.0] });
@@ -43,7 +43,7 @@ async fn no_id_is_sent_where_that_is_turned_off_and_a_given_one_always() {
     let options = Options { sends_message_ids: false, ..Options::default() };
     let (session, mut agent) = session_with(json!({}), RejectAll, options).await;
     let turn = session.prompt("hi").await.unwrap();
-    let (id, params) = agent.asked("session/prompt").await;
+    let (id, params) = agent.read_request("session/prompt").await;
     assert_eq!(params.get("messageId"), None);
     agent.answer(&id, &json!({ "stopReason": "end_turn", "userMessageId": "theirs" })).await;
     let ended = turn.finish().await.unwrap();
@@ -51,7 +51,7 @@ async fn no_id_is_sent_where_that_is_turned_off_and_a_given_one_always() {
 
     let prompt = trilogue_sdk::agent_client::Prompt::from("hi").with_message_id("mine");
     let turn = session.prompt(prompt).await.unwrap();
-    let (id, params) = agent.asked("session/prompt").await;
+    let (id, params) = agent.read_request("session/prompt").await;
     assert_eq!(params["messageId"], "mine");
     agent.answer(&id, &json!({ "stopReason": "end_turn" })).await;
     turn.finish().await.unwrap();
@@ -61,7 +61,7 @@ async fn no_id_is_sent_where_that_is_turned_off_and_a_given_one_always() {
 async fn two_messages_of_the_agent_in_a_row_are_two() {
     let (session, mut agent) = quiet_session().await;
     let turn = session.prompt("hi").await.unwrap();
-    let (id, _) = agent.asked("session/prompt").await;
+    let (id, _) = agent.read_request("session/prompt").await;
     for (kind, id, text) in [
         ("agent_thought_chunk", "t", "hm"),
         ("agent_message_chunk", "a", "one "),
@@ -94,7 +94,7 @@ async fn a_turn_is_another_message_even_without_ids() {
     let mut numbers = Vec::new();
     for _ in 0..2 {
         let mut turn = session.prompt("hi").await.unwrap();
-        let (id, _) = agent.asked("session/prompt").await;
+        let (id, _) = agent.read_request("session/prompt").await;
         agent.chunk("agent_message_chunk", "", "the same").await;
         agent.answer(&id, &json!({ "stopReason": "end_turn" })).await;
         let piece = turn.next().await.unwrap().unwrap().message.unwrap();
@@ -106,7 +106,7 @@ async fn a_turn_is_another_message_even_without_ids() {
 }
 
 async fn load(agent: &mut Agent, replayed: &[(&str, &str, &str)]) {
-    let (id, params) = agent.asked("session/load").await;
+    let (id, params) = agent.read_request("session/load").await;
     assert_eq!(params, json!({ "sessionId": "s", "cwd": "/work", "mcpServers": [] }));
     for (kind, id, text) in replayed {
         agent.chunk(kind, id, text).await;
@@ -120,16 +120,16 @@ async fn a_replayed_message_is_known_by_its_id_or_by_its_place_and_words() {
     let (client, mut agent) =
         connect(json!({ "loadSession": true }), RejectAll, Options::default()).await;
     let client: Client = client.unwrap();
-    let opened = client.new_session(SessionOptions::at("/work"));
+    let opened = client.new_session(SessionOptions::new("/work"));
     let (session, ()) = tokio::join!(opened, async {
-        let (id, _) = agent.asked("session/new").await;
+        let (id, _) = agent.read_request("session/new").await;
         agent.answer(&id, &json!({ "sessionId": "s" })).await;
     });
     let session = session.unwrap();
     let mut recorded = Vec::new();
     for text in ["first", "second"] {
         let turn = session.prompt(text).await.unwrap();
-        let (id, params) = agent.asked("session/prompt").await;
+        let (id, params) = agent.read_request("session/prompt").await;
         let result = json!({ "stopReason": "end_turn", "userMessageId": params["messageId"] });
         agent.answer(&id, &result).await;
         recorded.push(turn.finish().await.unwrap().user_message_id.unwrap());
@@ -138,7 +138,7 @@ async fn a_replayed_message_is_known_by_its_id_or_by_its_place_and_words() {
     assert_eq!(known.ids().collect::<Vec<_>>(), recorded);
     drop(session);
 
-    let opening = SessionOptions::at("/work").knowing(known);
+    let opening = SessionOptions::new("/work").user_messages(known);
     let mut loading = client.load_session("s", opening).await.unwrap();
     let first = recorded[0].as_str();
     let replay = [
@@ -164,7 +164,7 @@ async fn a_replayed_message_is_known_by_its_id_or_by_its_place_and_words() {
 async fn ids_that_cannot_be_read_are_none_and_the_content_stays() {
     let (session, mut agent) = quiet_session().await;
     let mut turn = session.prompt("hi").await.unwrap();
-    let (id, _) = agent.asked("session/prompt").await;
+    let (id, _) = agent.read_request("session/prompt").await;
     for strange in [json!(7), Value::Null, json!({})] {
         let content = json!({ "type": "text", "text": "x" });
         let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content, "messageId": strange });

@@ -27,7 +27,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) async fn heard(&mut self) -> Value {
+    pub(super) async fn read_message(&mut self) -> Value {
         let line = tokio::time::timeout(LONG, self.lines.next_line()).await.unwrap();
         let heard = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
         let held = self.conversation.hold(&heard);
@@ -36,8 +36,8 @@ impl Agent {
     }
 
     /// Reads the next request, which must have this method. Returns its id and params.
-    pub(super) async fn asked(&mut self, method: &str) -> (Value, Value) {
-        let heard = self.heard().await;
+    pub(super) async fn read_request(&mut self, method: &str) -> (Value, Value) {
+        let heard = self.read_message().await;
         assert_eq!(heard["method"], method, "{heard}");
         (heard["id"].clone(), heard["params"].clone())
     }
@@ -72,7 +72,7 @@ impl Agent {
     pub(super) async fn pinged(&mut self, session: &Session) {
         let nothing = json!({});
         let (pong, ()) = tokio::join!(session.client().extension("_ping", &nothing), async {
-            let (id, _) = self.asked("_ping").await;
+            let (id, _) = self.read_request("_ping").await;
             self.answer(&id, &json!({})).await;
         });
         pong.unwrap();
@@ -114,7 +114,7 @@ pub(super) async fn connect_to(
     let (here, mut agent) = pipes();
     let (read, write) = tokio::io::split(here);
     let agent = async {
-        let (id, _) = agent.asked("initialize").await;
+        let (id, _) = agent.read_request("initialize").await;
         agent.answer(&id, &hello).await;
         agent
     };
@@ -133,9 +133,9 @@ pub(super) async fn session_with(
 ) -> (Session, Agent) {
     let (client, mut agent) = connect(can, answers, options).await;
     let client = client.unwrap();
-    let opened = client.new_session(SessionOptions::at("/work"));
+    let opened = client.new_session(SessionOptions::new("/work"));
     let agent = async {
-        let (id, params) = agent.asked("session/new").await;
+        let (id, params) = agent.read_request("session/new").await;
         assert_eq!(params, json!({ "cwd": "/work", "mcpServers": [] }));
         agent.answer(&id, &json!({ "sessionId": "s" })).await;
         agent

@@ -33,14 +33,14 @@ async fn what_the_agent_does_not_offer_is_refused_with_the_capability() {
         Error::Lacks { capability, .. } => capability,
         other => unreachable!("{other}"),
     };
-    let here = || SessionOptions::at("/work");
+    let here = || SessionOptions::new("/work");
     let said = [
         lacking(client.load_session("s", here()).await.unwrap_err()),
         lacking(client.resume_session("s", here()).await.unwrap_err()),
         lacking(client.list_sessions(None, None).await.unwrap_err()),
         lacking(client.delete_session("s").await.unwrap_err()),
         lacking(client.logout().await.unwrap_err()),
-        lacking(client.new_session(here().and("/more")).await.unwrap_err()),
+        lacking(client.new_session(here().additional_directory("/more")).await.unwrap_err()),
     ];
     assert_eq!(
         said,
@@ -54,7 +54,7 @@ async fn what_the_agent_does_not_offer_is_refused_with_the_capability() {
         ]
     );
     let http = McpServer::Http(McpServerHttp::new("n", "http://x", Vec::new()));
-    for wrong in [here().with(http), SessionOptions::at("relative")] {
+    for wrong in [here().mcp_server(http), SessionOptions::new("relative")] {
         assert!(matches!(client.new_session(wrong).await, Err(Error::Invalid(_))));
     }
     assert!(matches!(client.authenticate("any").await, Err(Error::Invalid(_))));
@@ -73,23 +73,23 @@ async fn an_agent_that_wants_to_be_authenticated_with_is_and_then_opens_sessions
     let client = client.unwrap();
     assert!(matches!(client.authenticate("tty").await, Err(Error::Invalid(_))));
     let agent = async {
-        let (id, _) = agent.asked("session/new").await;
+        let (id, _) = agent.read_request("session/new").await;
         agent.refuse(&id, &json!({ "code": -32000, "message": "Authentication required" })).await;
-        let (id, params) = agent.asked("authenticate").await;
+        let (id, params) = agent.read_request("authenticate").await;
         assert_eq!(params, json!({ "methodId": "key" }));
         agent.answer(&id, &json!(null)).await;
-        let (id, _) = agent.asked("session/new").await;
+        let (id, _) = agent.read_request("session/new").await;
         let modes = json!({ "currentModeId": "ask", "availableModes": [{ "id": "ask", "name": "Ask" }, { "id": "code", "name": "Code" }] });
         agent.answer(&id, &json!({ "sessionId": "s", "modes": modes })).await;
-        let (id, params) = agent.asked("session/set_mode").await;
+        let (id, params) = agent.read_request("session/set_mode").await;
         assert_eq!(params, json!({ "sessionId": "s", "modeId": "code" }));
         agent.answer(&id, &json!({})).await;
     };
     let user = async {
-        let refused = client.new_session(SessionOptions::at("/work")).await;
+        let refused = client.new_session(SessionOptions::new("/work")).await;
         assert!(matches!(refused, Err(Error::AuthRequired(_))));
         client.authenticate("key").await.unwrap();
-        let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
+        let session = client.new_session(SessionOptions::new("/work")).await.unwrap();
         assert!(matches!(session.set_mode("none").await, Err(Error::Invalid(_))));
         assert!(matches!(session.set_config_option("none", "x").await, Err(Error::Invalid(_))));
         session.set_mode("code").await.unwrap();
@@ -102,13 +102,13 @@ async fn what_is_said_before_a_session_is_opened_belongs_to_it() {
     let (client, mut agent) = connect(json!({}), RejectAll, Options::default()).await;
     let client = client.unwrap();
     let agent = async {
-        let (id, _) = agent.asked("session/new").await;
+        let (id, _) = agent.read_request("session/new").await;
         agent.chunk("agent_message_chunk", "m", "early").await;
         agent.answer(&id, &json!({ "sessionId": "s" })).await;
         agent.chunk("agent_message_chunk", "m", "late").await;
         agent
     };
-    let (session, _agent) = tokio::join!(client.new_session(SessionOptions::at("/work")), agent);
+    let (session, _agent) = tokio::join!(client.new_session(SessionOptions::new("/work")), agent);
     let session = session.unwrap();
     for text in ["early", "late"] {
         assert_eq!(session.next_update().await.unwrap().text(), text);
@@ -124,14 +124,14 @@ async fn a_lost_session_is_told_from_other_refusals() {
         json!({ "code": -32602, "message": "Invalid params", "data": "Session not found: s" });
     let agent = async {
         for method in ["session/load", "session/resume", "session/delete"] {
-            let (id, _) = agent.asked(method).await;
+            let (id, _) = agent.read_request(method).await;
             agent.refuse(&id, &lost).await;
         }
-        let (id, _) = agent.asked("session/load").await;
+        let (id, _) = agent.read_request("session/load").await;
         agent.refuse(&id, &json!({ "code": -32603, "message": "no" })).await;
     };
     let user = async {
-        let here = || SessionOptions::at("/work");
+        let here = || SessionOptions::new("/work");
         let loaded = client.load_session("s", here()).await.unwrap().finish().await;
         assert!(matches!(loaded, Err(Error::SessionLost { session, .. }) if session == "s"));
         let resumed = client.resume_session("s", here()).await;

@@ -14,7 +14,7 @@ use super::{LONG, quiet_session, session, session_with};
 async fn what_nobody_knows_comes_as_it_was_written() {
     let (session, mut agent) = quiet_session().await;
     let mut turn = session.prompt("hi").await.unwrap();
-    let (id, _) = agent.asked("session/prompt").await;
+    let (id, _) = agent.read_request("session/prompt").await;
     let params = r#"{"update":{"x":[1e2],"sessionUpdate":"later"},"sessionId":"s","more":1.0}"#;
     agent
         .line(&format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#))
@@ -37,7 +37,7 @@ async fn an_agent_that_says_more_than_is_read_loses_nothing() {
     let (session, mut agent) = session_with(json!({}), RejectAll, options).await;
     let mut turn = session.prompt("hi").await.unwrap();
     let said = tokio::spawn(async move {
-        let (id, _) = agent.asked("session/prompt").await;
+        let (id, _) = agent.read_request("session/prompt").await;
         for number in 0..5_000 {
             agent.chunk("agent_message_chunk", "m", &format!("{number} ")).await;
         }
@@ -69,7 +69,7 @@ async fn a_turn_that_nobody_reads_holds_up_no_other_call() {
         Options { max_unread_bytes: 4 * 1024, call_timeout: LONG / 2, ..Options::default() };
     let (session, mut agent) = session_with(json!({}), RejectAll, options).await;
     let mut turn = session.prompt("hi").await.unwrap();
-    let (prompt, _) = agent.asked("session/prompt").await;
+    let (prompt, _) = agent.read_request("session/prompt").await;
     for number in 0..1_000 {
         agent.chunk("agent_message_chunk", "m", &number.to_string()).await;
     }
@@ -103,7 +103,7 @@ async fn a_block_that_the_agent_does_not_take_is_refused_before_sending() {
 
     let file = Attachment::text("file:///a/notes.md", "words").mime_type("text/markdown");
     let turn = session.prompt(Prompt::from("see").attach(file)).await.unwrap();
-    let (id, params) = agent.asked("session/prompt").await;
+    let (id, params) = agent.read_request("session/prompt").await;
     assert_eq!(
         params["prompt"][1],
         json!({ "type": "resource_link", "uri": "file:///a/notes.md", "name": "notes.md",
@@ -117,10 +117,10 @@ async fn a_block_that_the_agent_does_not_take_is_refused_before_sending() {
 async fn a_cancelled_turn_is_heard_to_its_end() {
     let (session, mut agent) = quiet_session().await;
     let mut turn = session.prompt("hi").await.unwrap();
-    let (id, _) = agent.asked("session/prompt").await;
+    let (id, _) = agent.read_request("session/prompt").await;
     assert!(matches!(session.prompt("too early").await, Err(Error::Busy)));
     turn.cancel().await.unwrap();
-    let cancel = agent.heard().await;
+    let cancel = agent.read_message().await;
     assert_eq!((&cancel["method"], cancel.get("id")), (&json!("session/cancel"), None));
     assert_eq!(cancel["params"], json!({ "sessionId": "s" }));
     agent.chunk("agent_message_chunk", "m", "last words").await;
@@ -135,32 +135,32 @@ async fn an_agent_that_does_not_listen_is_told_again_and_given_up() {
     let options = Options { cancel_grace: Duration::from_secs(3), ..Options::default() };
     let (session, mut agent) = session_with(json!({}), RejectAll, options).await;
     let turn = session.prompt("hi").await.unwrap();
-    agent.asked("session/prompt").await;
+    agent.read_request("session/prompt").await;
     let begun = tokio::time::Instant::now();
     session.cancel().await.unwrap();
     assert!(matches!(turn.finish().await, Err(Error::Unresponsive)));
     assert_eq!(begun.elapsed().as_secs(), 6);
     for _ in 0..2 {
-        assert_eq!(agent.heard().await["method"], "session/cancel");
+        assert_eq!(agent.read_message().await["method"], "session/cancel");
     }
     // The next turn can begin.
     session.prompt("again").await.unwrap();
-    agent.asked("session/prompt").await;
+    agent.read_request("session/prompt").await;
 }
 
 #[tokio::test]
 async fn a_dropped_turn_is_cancelled_and_the_next_one_waits_for_its_end() {
     let (session, mut agent) = quiet_session().await;
     drop(session.prompt("first").await.unwrap());
-    let (first, _) = agent.asked("session/prompt").await;
-    assert_eq!(agent.heard().await["method"], "session/cancel");
+    let (first, _) = agent.read_request("session/prompt").await;
+    assert_eq!(agent.read_message().await["method"], "session/cancel");
     let next = session.prompt("second");
     tokio::pin!(next);
     let early = tokio::time::timeout(Duration::from_millis(50), &mut next).await;
     assert!(early.is_err(), "it began before the first had ended");
     agent.answer(&first, &json!({ "stopReason": "cancelled" })).await;
     let turn = tokio::time::timeout(LONG, next).await.unwrap().unwrap();
-    let (second, _) = agent.asked("session/prompt").await;
+    let (second, _) = agent.read_request("session/prompt").await;
     agent.answer(&second, &json!({ "stopReason": "end_turn" })).await;
     assert_eq!(turn.finish().await.unwrap().stop_reason, StopReason::EndTurn);
 }
@@ -169,7 +169,7 @@ async fn a_dropped_turn_is_cancelled_and_the_next_one_waits_for_its_end() {
 async fn a_turn_whose_agent_is_gone_fails_after_what_it_said() {
     let (session, mut agent) = quiet_session().await;
     let mut turn = session.prompt("hi").await.unwrap();
-    agent.asked("session/prompt").await;
+    agent.read_request("session/prompt").await;
     agent.chunk("agent_message_chunk", "m", "I will").await;
     drop(agent);
     assert_eq!(turn.next().await.unwrap().unwrap().text(), "I will");

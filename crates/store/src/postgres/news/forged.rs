@@ -15,9 +15,9 @@ use trilogue_domain::{
 };
 
 use super::encryption::{ClusterKey, ClusterKeys, Encryptor, KEY_BYTES, SEAL_BYTES};
-use super::message::{LogRemoval, NewsWriter, ToldAppend};
+use super::message::{AppendNotice, LogRemoval, NewsWriter};
 use crate::fixtures::{START, tenant, thread_row};
-use crate::news::{ChangedRow, Note, PeerNews, Peers, RowChange, ShownQuestion};
+use crate::news::{ChangedRow, PeerMessage, PeerNews, Peers, RowChange, ShownQuestion};
 use crate::options::{Durability, NodeOptions, Options};
 use crate::port::{Append, Batch, Change, Range, Read};
 use crate::postgres::PostgresStore;
@@ -93,18 +93,18 @@ impl Forger {
     }
 
     fn append(&mut self, thread: ThreadKey, last: u64, frames: Vec<Arc<Frame>>) -> Vec<u8> {
-        let told = ToldAppend { thread, last, stamp: 7, removal: None, frames };
+        let told = AppendNotice { thread, last, stamp: 7, removal: None, frames };
         self.entry(|writer| writer.append(&told))
     }
 
     fn removal(&mut self, thread: ThreadKey, last: u64, removal: LogRemoval) -> Vec<u8> {
         let removal = Some(removal);
-        let told = ToldAppend { thread, last, stamp: 7, removal, frames: Vec::new() };
+        let told = AppendNotice { thread, last, stamp: 7, removal, frames: Vec::new() };
         self.entry(|writer| writer.append(&told))
     }
 
-    fn note(&mut self, note: &Note) -> Vec<u8> {
-        self.entry(|writer| writer.note(note))
+    fn note(&mut self, note: &PeerMessage) -> Vec<u8> {
+        self.entry(|writer| writer.push_message(note))
     }
 
     /// A message of each kind about a thread whose log ends here.
@@ -141,10 +141,10 @@ impl Forger {
             ("a log that ends nowhere", self.append(thread, u64::MAX, Vec::new())),
             ("a run that was removed", self.removal(thread, u64::MAX, LogRemoval::Run)),
             ("a thread that was removed", self.removal(thread, last, LogRemoval::Thread)),
-            ("rows that changed", self.note(&Note::Rows(rows.to_vec()))),
-            ("a question that was shown", self.note(&Note::Shown(shown))),
-            ("a client that is connected", self.note(&Note::Present(vec![thread]))),
-            ("a token that was revoked", self.note(&Note::Revoked([7; 32]))),
+            ("rows that changed", self.note(&PeerMessage::Rows(rows.to_vec()))),
+            ("a question that was shown", self.note(&PeerMessage::Shown(shown))),
+            ("a client that is connected", self.note(&PeerMessage::Present(vec![thread]))),
+            ("a token that was revoked", self.note(&PeerMessage::Revoked([7; 32]))),
         ]
     }
 }
@@ -227,20 +227,20 @@ impl World {
         let subject = format!("trilogue.{}.log", a.database.id);
         let bus = attacker.client.subscribe(subject.clone()).await.unwrap();
         attacker.round_trip().await;
-        let mut notes = b.heard().unwrap();
+        let mut notes = b.subscribe().unwrap();
         // Messages are lost until both are connected.
-        let marker = Note::Present(vec![ThreadKey(-1)]);
+        let marker = PeerMessage::Present(vec![ThreadKey(-1)]);
         let hearing = async {
             loop {
-                a.tell(marker.clone());
+                a.publish(marker.clone());
                 let heard = tokio::time::timeout(Duration::from_millis(100), notes.recv()).await;
-                if matches!(heard, Ok(Ok(PeerNews::Note(_)))) {
+                if matches!(heard, Ok(Ok(PeerNews::Message(_)))) {
                     break;
                 }
             }
         };
         tokio::time::timeout(PATIENCE * 10, hearing).await.expect("the nodes hear each other");
-        Self { notes: b.heard().unwrap(), a, b, attacker, subject, url, bus, threads: 0 }
+        Self { notes: b.subscribe().unwrap(), a, b, attacker, subject, url, bus, threads: 0 }
     }
 
     async fn append(
@@ -311,12 +311,12 @@ impl World {
             return Some("moves the end of the log");
         }
         // When this arrives, the node has processed everything that was published before it.
-        self.a.tell(Note::Revoked([0; 32]));
+        self.a.publish(PeerMessage::Revoked([0; 32]));
         let mut heard = Vec::new();
         let last_note = async {
             loop {
                 match self.notes.recv().await {
-                    Ok(PeerNews::Note(Note::Revoked(hash))) if hash == [0; 32] => return,
+                    Ok(PeerNews::Message(PeerMessage::Revoked(hash))) if hash == [0; 32] => return,
                     other => heard.push(other),
                 }
             }
@@ -404,15 +404,15 @@ async fn a_node_that_starts_later_serves_nothing_but_the_log_when_old_messages_a
     }
     let sent = world.all_on_bus().await;
     let c = node(&world.url, "c").await;
-    let (mut tail, mut notes) = (c.tail(subject.thread), c.heard().unwrap());
+    let (mut tail, mut notes) = (c.tail(subject.thread), c.subscribe().unwrap());
     let known = tail.committed.wait_for(|last| *last == subject.last + 5);
     tokio::time::timeout(PATIENCE, known).await.unwrap().unwrap();
     let hearing = async {
         loop {
             world.publish(&sent).await;
-            world.a.tell(Note::Revoked([1; 32]));
+            world.a.publish(PeerMessage::Revoked([1; 32]));
             let heard = tokio::time::timeout(Duration::from_millis(100), notes.recv()).await;
-            if matches!(heard, Ok(Ok(PeerNews::Note(Note::Revoked(_))))) {
+            if matches!(heard, Ok(Ok(PeerNews::Message(PeerMessage::Revoked(_))))) {
                 break;
             }
         }
@@ -469,8 +469,8 @@ async fn a_new_key_reaches_nodes_that_run_and_an_old_one_counts_no_more() {
     // The first nodes learn of the key from messages that they cannot open.
     let learning = async {
         loop {
-            d.tell(Note::Present(vec![ThreadKey(-2)]));
-            world.a.tell(Note::Present(vec![ThreadKey(-2)]));
+            d.publish(PeerMessage::Present(vec![ThreadKey(-2)]));
+            world.a.publish(PeerMessage::Present(vec![ThreadKey(-2)]));
             let sent = world.all_on_bus().await;
             if sent
                 .iter()

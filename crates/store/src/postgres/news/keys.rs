@@ -76,7 +76,7 @@ pub(in crate::postgres) async fn watch(database: Arc<Database>) {
             tokio::time::timeout(READ_EVERY, news.state.keys.wanted.notified()).await.is_ok();
         match renew(&database).await {
             // This node could not read the messages before.
-            Ok(true) if is_wanted => news.state.missed(),
+            Ok(true) if is_wanted => news.state.on_messages_lost(),
             Ok(_) => {}
             Err(fail) => drop(database.settle(fail)),
         }

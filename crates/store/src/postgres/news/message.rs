@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut, Bytes};
 use trilogue_domain::{ThreadKey, Timestamp};
 
-use crate::news::Note;
+use crate::news::PeerMessage;
 use crate::record::Frame;
 
 const HEAD_BYTES: usize = 24;
@@ -22,7 +22,7 @@ pub(super) const MAX_APPEND_BYTES: usize = 16 * 1024;
 
 /// A durable append, as the other nodes receive it.
 #[derive(Clone, Debug)]
-pub(crate) struct ToldAppend {
+pub(crate) struct AppendNotice {
     pub(crate) thread: ThreadKey,
     /// The end of the log after it.
     pub(crate) last: u64,
@@ -35,7 +35,7 @@ pub(crate) struct ToldAppend {
 
 /// An append of another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct HeardAppend {
+pub(super) struct ReceivedAppend {
     pub(super) thread: ThreadKey,
     pub(super) last: u64,
     pub(super) stamp: i64,
@@ -52,8 +52,8 @@ pub(crate) enum LogRemoval {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NewsEntry {
-    Append(HeardAppend),
-    Note(Note),
+    Append(ReceivedAppend),
+    Message(PeerMessage),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ impl NewsWriter {
         self.next = self.next.saturating_add(messages);
     }
 
-    pub(super) fn append(&mut self, append: &ToldAppend) {
+    pub(super) fn append(&mut self, append: &AppendNotice) {
         let frames: &[Arc<Frame>] = match append.bytes() {
             1..=MAX_APPEND_BYTES if append.removal.is_none() => &append.frames,
             _ => &[],
@@ -108,7 +108,7 @@ impl NewsWriter {
         }
     }
 
-    pub(super) fn note(&mut self, note: &Note) {
+    pub(super) fn push_message(&mut self, note: &PeerMessage) {
         if !self.entry(NOTE, &note.encode()) {
             self.skip(1);
         }
@@ -149,16 +149,16 @@ impl NewsWriter {
     }
 }
 
-// === impl ToldAppend ===
+// === impl AppendNotice ===
 
-impl ToldAppend {
+impl AppendNotice {
     /// The size of its frames, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.frames.iter().map(|frame| frame.bytes().len()).sum()
     }
 }
 
-fn append_body(append: &ToldAppend, frames: &[Arc<Frame>]) -> Vec<u8> {
+fn append_body(append: &AppendNotice, frames: &[Arc<Frame>]) -> Vec<u8> {
     let mut body = Vec::with_capacity(APPEND_HEAD_BYTES + append.bytes() + 4 * frames.len());
     body.put_i64_le(append.thread.0);
     body.put_u64_le(append.last);
@@ -186,8 +186,8 @@ impl NodeMessage {
         while rest.has_remaining() {
             let (tag, mut body) = (rest.try_get_u8().ok()?, part(&mut rest)?);
             match tag {
-                APPEND => entries.push(NewsEntry::Append(heard_append(&mut body)?)),
-                NOTE => entries.extend(Note::decode(&body).map(NewsEntry::Note)),
+                APPEND => entries.push(NewsEntry::Append(decode_append(&mut body)?)),
+                NOTE => entries.extend(PeerMessage::decode(&body).map(NewsEntry::Message)),
                 _ => {}
             }
         }
@@ -195,7 +195,7 @@ impl NodeMessage {
     }
 }
 
-fn heard_append(body: &mut Bytes) -> Option<HeardAppend> {
+fn decode_append(body: &mut Bytes) -> Option<ReceivedAppend> {
     let thread = ThreadKey(body.try_get_i64_le().ok()?);
     let (last, stamp) = (body.try_get_u64_le().ok()?, body.try_get_i64_le().ok()?);
     let removal = match body.try_get_u8().ok()? {
@@ -208,7 +208,7 @@ fn heard_append(body: &mut Bytes) -> Option<HeardAppend> {
     while body.has_remaining() {
         frames.push(part(body)?);
     }
-    Some(HeardAppend { thread, last, stamp, removal, frames })
+    Some(ReceivedAppend { thread, last, stamp, removal, frames })
 }
 
 /// The next part, after its length.
@@ -230,19 +230,25 @@ mod tests {
         NodeMessage::decode(Bytes::copy_from_slice(message))
     }
 
-    fn told(thread: i64, last: u64) -> ToldAppend {
-        ToldAppend { thread: ThreadKey(thread), last, stamp: 9, removal: None, frames: Vec::new() }
+    fn append_notice(thread: i64, last: u64) -> AppendNotice {
+        AppendNotice {
+            thread: ThreadKey(thread),
+            last,
+            stamp: 9,
+            removal: None,
+            frames: Vec::new(),
+        }
     }
 
-    fn received(append: &ToldAppend) -> NewsEntry {
-        let ToldAppend { thread, last, stamp, removal, .. } = *append;
-        NewsEntry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
+    fn received(append: &AppendNotice) -> NewsEntry {
+        let AppendNotice { thread, last, stamp, removal, .. } = *append;
+        NewsEntry::Append(ReceivedAppend { thread, last, stamp, removal, frames: Vec::new() })
     }
 
     #[test]
     fn a_message_reads_back_and_what_is_none_is_passed_over() {
-        let gone = ToldAppend { removal: Some(LogRemoval::Thread), ..told(1, u64::MAX) };
-        let note = Note::Shown(ShownQuestion {
+        let gone = AppendNotice { removal: Some(LogRemoval::Thread), ..append_notice(1, u64::MAX) };
+        let note = PeerMessage::Shown(ShownQuestion {
             principal: PrincipalId::generate(),
             run: RunId::generate(),
             interrupt: InterruptId::generate(),
@@ -251,12 +257,13 @@ mod tests {
         let mut writer = NewsWriter::new(5);
         writer.begin(usize::MAX, NOW);
         writer.skip(2);
-        writer.append(&told(7 << 40, 3));
+        writer.append(&append_notice(7 << 40, 3));
         assert!(writer.entry(77, b"of a later version"));
-        writer.note(&note);
+        writer.push_message(&note);
         writer.append(&gone);
         let [message] = &writer.finish()[..] else { panic!("one message") };
-        let entries = vec![received(&told(7 << 40, 3)), NewsEntry::Note(note), received(&gone)];
+        let entries =
+            vec![received(&append_notice(7 << 40, 3)), NewsEntry::Message(note), received(&gone)];
         let read = NodeMessage { opening: 5, number: 3, made_at: NOW, entries };
         assert_eq!(decode(message), Some(read.clone()));
         for at in 0..message.len() {
@@ -269,15 +276,15 @@ mod tests {
         let mut writer = NewsWriter::new(5);
         let most = HEAD_BYTES + 2 * (ENTRY_HEAD_BYTES + APPEND_HEAD_BYTES);
         writer.begin(most, NOW);
-        (1..=5).for_each(|number| writer.append(&told(1, number)));
-        writer.note(&Note::Present(vec![ThreadKey(i64::MAX); 100]));
-        writer.append(&told(1, 6));
+        (1..=5).for_each(|number| writer.append(&append_notice(1, number)));
+        writer.push_message(&PeerMessage::Present(vec![ThreadKey(i64::MAX); 100]));
+        writer.append(&append_notice(1, 6));
         let messages = writer.finish();
         assert!(messages.iter().all(|message| message.len() <= most));
         let read: Vec<_> = messages.iter().map(|it| decode(it).unwrap()).collect();
         let numbers: Vec<_> = read.iter().map(|message| message.number).collect();
         assert_eq!(numbers, [1, 2, 3]);
-        writer.append(&told(1, 7));
+        writer.append(&append_notice(1, 7));
         // Number 4 belonged to the note, which did not fit.
         assert_eq!(decode(&writer.finish()[0]).unwrap().number, 5);
     }

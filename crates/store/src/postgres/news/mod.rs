@@ -2,12 +2,12 @@
 //!
 //! Messages are encrypted with a key from the database: access to NATS alone is not enough to read or to create one.
 
-mod ear;
 mod encryption;
 #[cfg(test)]
 mod forged;
 pub(super) mod keys;
 mod message;
+mod subscriber;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,12 +19,12 @@ use tokio::sync::{broadcast, mpsc};
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::{Clock, ReadOriginal};
 
-use self::ear::Ear;
 use self::encryption::{ClusterKeys, Encryptor, SEAL_BYTES};
-pub(super) use self::message::{LogRemoval, ToldAppend};
+pub(super) use self::message::{AppendNotice, LogRemoval};
 use self::message::{MAX_APPEND_BYTES, NewsWriter};
+use self::subscriber::NewsSubscriber;
 use crate::core::tail::Tails;
-use crate::news::{Note, PeerNews};
+use crate::news::{PeerMessage, PeerNews};
 
 /// The most groups of appends and notes that wait to be sent. Further ones are lost.
 const MAX_WAITING: usize = 1_024;
@@ -52,7 +52,7 @@ pub(super) struct NewsConnection {
 #[derive(Debug)]
 struct NewsState {
     tails: Arc<Tails>,
-    heard: broadcast::Sender<PeerNews>,
+    peer_news: broadcast::Sender<PeerNews>,
     keys: ClusterKeys,
     is_connected: AtomicBool,
     /// Bytes of frames that wait to be sent.
@@ -63,8 +63,8 @@ struct NewsState {
 
 #[derive(Debug)]
 enum OutgoingNews {
-    Appends(Vec<ToldAppend>),
-    Note(Note),
+    Appends(Vec<AppendNotice>),
+    Message(PeerMessage),
 }
 
 // === impl News ===
@@ -80,7 +80,7 @@ impl News {
     ) -> Result<(Self, NewsConnection)> {
         let state = Arc::new(NewsState {
             tails: Arc::clone(tails),
-            heard: heard.clone(),
+            peer_news: heard.clone(),
             keys: ClusterKeys::default(),
             is_connected: AtomicBool::new(false),
             waiting_bytes: AtomicUsize::new(0),
@@ -94,7 +94,7 @@ impl News {
             .require_tls(url.starts_with("tls://"))
             .client_capacity(MAX_IN_CLIENT)
             .event_callback(move |event| {
-                noting.note(&event);
+                noting.on_event(&event);
                 std::future::ready(())
             });
         let client = options.connect(url).await.map_err(|error| {
@@ -113,7 +113,7 @@ impl News {
     }
 
     /// Publishes durable appends to the other nodes. Never waits.
-    pub(super) fn tell(&self, mut appends: Vec<ToldAppend>) {
+    pub(super) fn publish_appends(&self, mut appends: Vec<AppendNotice>) {
         if appends.is_empty() {
             return;
         }
@@ -135,8 +135,8 @@ impl News {
     }
 
     /// Publishes a note to the other nodes. Never waits.
-    pub(super) fn tell_note(&self, note: Note) {
-        self.send(OutgoingNews::Note(note));
+    pub(super) fn publish_message(&self, note: PeerMessage) {
+        self.send(OutgoingNews::Message(note));
     }
 
     fn send(&self, told: OutgoingNews) -> bool {
@@ -168,12 +168,13 @@ impl NewsConnection {
         };
         let mut writer = NewsWriter::new(opening);
         let mut encryptor = Encryptor::new(&subject);
-        let mut ear = Ear::new(opening, &subject, reader, Arc::clone(&clock), Arc::clone(&state));
+        let mut ear =
+            NewsSubscriber::new(opening, &subject, reader, Arc::clone(&clock), Arc::clone(&state));
         loop {
             tokio::select! {
                 message = heard.next() => {
                     let Some(message) = message else { return };
-                    ear.hear(&message.payload);
+                    ear.on_message(&message.payload);
                 }
                 told = waiting.recv() => {
                     let Some(told) = told else { return };
@@ -203,37 +204,37 @@ impl NewsState {
         writer.skip(self.lost.swap(0, Ordering::Relaxed));
         match told {
             OutgoingNews::Appends(appends) => {
-                let bytes: usize = appends.iter().map(ToldAppend::bytes).sum();
+                let bytes: usize = appends.iter().map(AppendNotice::bytes).sum();
                 appends.iter().for_each(|append| writer.append(append));
                 self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
-            OutgoingNews::Note(note) => writer.note(&note),
+            OutgoingNews::Message(note) => writer.push_message(&note),
         }
         let messages = writer.finish();
         messages.iter().filter_map(|message| encryptor.encrypt(&self.keys, message)).collect()
     }
 
     /// Forgets state that depends on the lost messages, for example on the removal of a run.
-    fn missed(&self) {
-        self.tails.forget_told();
-        drop(self.heard.send(PeerNews::Missed));
+    fn on_messages_lost(&self) {
+        self.tails.forget_remote_frames();
+        drop(self.peer_news.send(PeerNews::Missed));
     }
 
-    fn note(&self, event: &Event) {
+    fn on_event(&self, event: &Event) {
         match event {
             Event::Connected => {
                 self.is_connected.store(true, Ordering::Release);
-                self.missed();
+                self.on_messages_lost();
                 tracing::info!("news of other nodes arrives over NATS");
             }
             Event::Disconnected => {
                 self.is_connected.store(false, Ordering::Release);
-                self.missed();
+                self.on_messages_lost();
                 tracing::warn!(
                     "NATS cannot be reached: news of other nodes is late until it is back"
                 );
             }
-            Event::SlowConsumer(_) => self.missed(),
+            Event::SlowConsumer(_) => self.on_messages_lost(),
             Event::ServerError(error) => tracing::warn!(%error, "NATS refuses something"),
             event => tracing::debug!(%event, "NATS"),
         }

@@ -110,7 +110,7 @@ struct Reader {
 struct World {
     log: Log,
     state: Arc<NewsState>,
-    ear: Ear,
+    ear: NewsSubscriber,
     clock: Arc<TestClock>,
     writers: [(NewsWriter, Encryptor); 2],
     owner: usize,
@@ -168,7 +168,7 @@ impl World {
     fn new() -> Self {
         let state = Arc::new(NewsState {
             tails: Arc::new(Tails::new(CACHE_BYTES)),
-            heard: broadcast::Sender::new(8),
+            peer_news: broadcast::Sender::new(8),
             keys: ClusterKeys::default(),
             is_connected: AtomicBool::new(true),
             waiting_bytes: AtomicUsize::new(0),
@@ -184,7 +184,7 @@ impl World {
         });
         Self {
             log: Log::default(),
-            ear: Ear::new(
+            ear: NewsSubscriber::new(
                 3,
                 SUBJECT,
                 Arc::new(NoOriginals),
@@ -206,7 +206,7 @@ impl World {
     fn publish(&mut self, removal: Option<LogRemoval>, frames: Vec<Arc<Frame>>) {
         let (last, stamp) = (self.log.last, self.log.stamp);
         let (writer, encryptor) = &mut self.writers[self.owner];
-        writer.append(&ToldAppend { thread: THREAD, last, stamp, removal, frames });
+        writer.append(&AppendNotice { thread: THREAD, last, stamp, removal, frames });
         let messages = writer.finish();
         let keys = &self.state.keys;
         self.network
@@ -214,15 +214,15 @@ impl World {
     }
 
     fn look_up(&mut self) {
-        for (thread, _) in self.state.tails.attached() {
-            self.state.tails.looked_up(thread, self.log.last, self.log.stamp);
+        for (thread, _) in self.state.tails.threads_with_readers() {
+            self.state.tails.reconcile_end(thread, self.log.last, self.log.stamp);
         }
         self.known_erased = self.log.erased.clone();
     }
 
     fn find(&mut self) {
         if let Some((entry, last)) = self.finding.take() {
-            self.state.tails.found(THREAD, entry, last);
+            self.state.tails.set_end(THREAD, entry, last);
         }
     }
 
@@ -239,17 +239,19 @@ impl World {
             Op::TakeOver => self.owner = 1 - self.owner,
             Op::Deliver { message, .. } | Op::Lose { message } | Op::Damage { message, .. }
                 if message >= self.network.len() => {}
-            Op::Deliver { message, keeps: true } => self.ear.hear(&self.network[message].clone()),
+            Op::Deliver { message, keeps: true } => {
+                self.ear.on_message(&self.network[message].clone())
+            }
             Op::Deliver { message, keeps: false } => {
                 let message = self.network.remove(message);
-                self.ear.hear(&message);
+                self.ear.on_message(&message);
             }
             Op::Lose { message } => drop(self.network.remove(message)),
             Op::Damage { message, byte } => {
                 let mut bytes = self.network[message].to_vec();
                 let place = byte % bytes.len();
                 bytes[place] ^= 1 << (byte % 8);
-                self.ear.hear(&Bytes::from(bytes));
+                self.ear.on_message(&Bytes::from(bytes));
             }
             Op::LookUp => self.look_up(),
             Op::Find => self.find(),
@@ -372,7 +374,7 @@ fn a_message_that_was_held_back_is_not_taken() {
     world.run(deliver());
     world.network.clear();
     world.run(append());
-    let mut heard = world.state.heard.subscribe();
+    let mut heard = world.state.peer_news.subscribe();
     world.clock.0.store(10_000_001, Ordering::Relaxed);
     world.run(deliver());
     assert_eq!(*world.readers[0].tail.committed.borrow(), 1);

@@ -231,7 +231,7 @@ async fn wrong_data_is_never_served_whatever_byte_of_the_file_is_flipped() {
         let mut bytes = sound.clone();
         bytes[position] ^= 1 << (position % 8);
         for suffix in ["-wal", "-shm"] {
-            drop(std::fs::remove_file(crate::sqlite::file::beside(&folder.path, suffix)));
+            drop(std::fs::remove_file(crate::sqlite::file::sibling_path(&folder.path, suffix)));
         }
         std::fs::write(&folder.path, &bytes).unwrap();
         let Ok(store) = SqliteStore::open(folder.path.clone(), super::seed::options()).await else {

@@ -6,7 +6,7 @@ use trilogue_domain::error::Code;
 use super::seed::{Folder, batch, frames, numbers, run_row, thread_row, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change};
 use crate::sqlite::SqliteStore;
-use crate::sqlite::file::{Reserve, beside};
+use crate::sqlite::file::{Reserve, sibling_path};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -39,11 +39,11 @@ async fn a_full_store_still_ends_runs_and_takes_everything_again_when_there_is_r
     );
     let (ending, run) = thread_with_run(&store, 1).await;
     let (thread, _) = thread_with_run(&store, 0).await;
-    assert!(beside(&folder.path, ".reserve").exists());
+    assert!(sibling_path(&folder.path, ".reserve").exists());
     let last = fill(&store, thread.key).await;
     assert!(last > 5, "{last}");
     assert_eq!(store.health().unwrap_err().code(), Code::DiskFull);
-    assert!(!beside(&folder.path, ".reserve").exists());
+    assert!(!sibling_path(&folder.path, ".reserve").exists());
 
     // The end of a run is admitted, in a group with changes that are not.
     let row = crate::rows::RunRow {
@@ -74,7 +74,7 @@ async fn a_full_store_still_ends_runs_and_takes_everything_again_when_there_is_r
         assert!(Instant::now() < deadline, "the store does not see that there is room");
         tokio::task::yield_now().await;
     }
-    assert!(beside(&folder.path, ".reserve").exists());
+    assert!(sibling_path(&folder.path, ".reserve").exists());
     let on = Batch { frames: frames(ending.key, None, 3, 0, &["on"]), ..batch(ending.key, 2) };
     store.append(on).await.unwrap();
 }
@@ -99,7 +99,7 @@ fn the_reserve_really_takes_its_room() {
     let folder = Folder::new();
     let reserve = Reserve::new(&folder.path, 4 * MIB);
     reserve.fill().unwrap();
-    let file = beside(&folder.path, ".reserve");
+    let file = sibling_path(&folder.path, ".reserve");
     let found = std::fs::metadata(&file).unwrap();
     assert_eq!(found.len(), 4 * MIB);
     assert!(found.blocks() * 512 >= 4 * MIB);

@@ -10,7 +10,7 @@ use super::seed::{
     thread_row, thread_with_run,
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
-use crate::sqlite::file::beside;
+use crate::sqlite::file::sibling_path;
 use crate::sqlite::schema::SCHEMA_VERSION;
 use crate::sqlite::{RestoreOptions, SqliteStore, StoreSnapshot, restore, verify};
 
@@ -33,7 +33,7 @@ async fn a_second_opening_is_told_who_holds_the_store() {
 #[tokio::test]
 async fn every_link_to_a_store_is_the_same_store() {
     let (folder, other) = (Folder::new(), Folder::new());
-    let (link, chain) = (other.path.clone(), beside(&other.path, ".link"));
+    let (link, chain) = (other.path.clone(), sibling_path(&other.path, ".link"));
     symlink(&folder.path, &link).unwrap();
     symlink(link.file_name().unwrap(), &chain).unwrap();
     let store = SqliteStore::open(chain.clone(), options()).await.unwrap();
@@ -43,11 +43,11 @@ async fn every_link_to_a_store_is_the_same_store() {
         assert_eq!(error.code(), Code::StoreLocked, "{}", name.display());
         assert_eq!(restore(name, name, OVERWRITE).unwrap_err().code(), Code::StoreLocked);
     }
-    let copy = beside(&folder.path, ".backup");
+    let copy = sibling_path(&folder.path, ".backup");
     store.backup(&copy).await.unwrap();
     store.close().await.unwrap();
-    assert!(beside(&folder.path, ".lock").exists());
-    assert!(!beside(&link, ".lock").exists() && !beside(&chain, ".lock").exists());
+    assert!(sibling_path(&folder.path, ".lock").exists());
+    assert!(!sibling_path(&link, ".lock").exists() && !sibling_path(&chain, ".lock").exists());
 
     restore(&copy, &chain, OVERWRITE).unwrap();
     assert!(link.is_symlink() && chain.is_symlink());
@@ -56,7 +56,7 @@ async fn every_link_to_a_store_is_the_same_store() {
     store.close().await.unwrap();
 
     // No lock could hold a process off that opens the file by its other name.
-    let name = beside(&folder.path, ".name");
+    let name = sibling_path(&folder.path, ".name");
     std::fs::hard_link(&folder.path, &name).unwrap();
     for path in [&folder.path, &name] {
         let error = SqliteStore::open(path.clone(), options()).await.unwrap_err();
@@ -67,7 +67,7 @@ async fn every_link_to_a_store_is_the_same_store() {
     std::fs::remove_file(&name).unwrap();
     folder.open().await;
 
-    let circle = beside(&other.path, ".circle");
+    let circle = sibling_path(&other.path, ".circle");
     symlink(&circle, &circle).unwrap();
     SqliteStore::open(circle, options()).await.unwrap_err();
 }
@@ -80,10 +80,10 @@ async fn nobody_else_may_read_the_files() {
     let store = folder.open().await;
     thread_with_run(&store, 1).await;
     for suffix in ["", "-wal", "-shm", ".lock", ".reserve"] {
-        let path = beside(&folder.path, suffix);
+        let path = sibling_path(&folder.path, suffix);
         assert_eq!(mode(&path), 0o600, "{}", path.display());
     }
-    let copy = beside(&folder.path, ".backup");
+    let copy = sibling_path(&folder.path, ".backup");
     store.backup(&copy).await.unwrap();
     assert_eq!(mode(&copy), 0o600);
 }
@@ -120,7 +120,7 @@ async fn a_backup_under_load_is_whole_and_restores() {
             }
         }
     });
-    let copy = beside(&folder.path, ".backup");
+    let copy = sibling_path(&folder.path, ".backup");
     store.backup(&copy).await.unwrap();
     writing.await.unwrap();
     assert_eq!(store.backup(&copy).await.unwrap_err().code(), Code::AlreadyExists);
@@ -169,7 +169,7 @@ async fn a_damaged_or_newer_backup_is_not_restored() {
     let folder = Folder::new();
     let store = folder.open().await;
     thread_with_run(&store, 3).await;
-    let copy = beside(&folder.path, ".backup");
+    let copy = sibling_path(&folder.path, ".backup");
     store.backup(&copy).await.unwrap();
     store.close().await.unwrap();
     let raw = rusqlite::Connection::open(&copy).unwrap();
@@ -234,7 +234,7 @@ async fn what_was_erased_unread_is_in_none_of_the_files() {
 
 /// Whether a file of the store holds the text.
 fn holds(folder: &Folder, suffix: &str, text: &str) -> bool {
-    let bytes = std::fs::read(beside(&folder.path, suffix)).unwrap_or_default();
+    let bytes = std::fs::read(sibling_path(&folder.path, suffix)).unwrap_or_default();
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
@@ -287,7 +287,7 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
     let folder = Folder::new();
     let store = folder.open().await;
     let (thread, run) = thread_with_run(&store, 2).await;
-    let backup = beside(&folder.path, ".backup");
+    let backup = sibling_path(&folder.path, ".backup");
     store.backup(&backup).await.unwrap();
     let newer = frames(thread.key, Some(run), 3, 3, &["acknowledged, and only in the log"]);
     store.append(Batch { frames: newer, ..batch(thread.key, 2) }).await.unwrap();
@@ -295,13 +295,13 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
     let left = |names: &[(&str, &Path)]| {
         let left = Folder::new();
         for (suffix, from) in names {
-            std::fs::copy(from, beside(&left.path, suffix)).unwrap();
+            std::fs::copy(from, sibling_path(&left.path, suffix)).unwrap();
         }
         left
     };
-    let (old, log) = (folder.path.as_path(), beside(&folder.path, "-wal"));
+    let (old, log) = (folder.path.as_path(), sibling_path(&folder.path, "-wal"));
     let old_store = [("", old), ("-wal", log.as_path())];
-    let half = beside(&folder.path, ".half");
+    let half = sibling_path(&folder.path, ".half");
     std::fs::write(&half, &std::fs::read(&backup).unwrap()[..5_000]).unwrap();
     let decided = (".restored", backup.as_path());
     for (step, files, expected) in [
@@ -318,7 +318,7 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
         assert_eq!(found, (1..=expected).collect::<Vec<u64>>(), "{step}");
         drop(again);
         for suffix in [".restoring", ".restored"] {
-            assert!(!beside(&left.path, suffix).exists(), "{step}: '{suffix}' is left");
+            assert!(!sibling_path(&left.path, suffix).exists(), "{step}: '{suffix}' is left");
         }
     }
     // A second restore first finishes the interrupted one.

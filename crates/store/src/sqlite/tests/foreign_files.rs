@@ -11,7 +11,7 @@ use super::seed::{Folder, OVERWRITE, Random, options, thread_with_run};
 use crate::fixtures;
 use crate::port::Tokens;
 use crate::sqlite::export::StoreSnapshot;
-use crate::sqlite::file::beside;
+use crate::sqlite::file::sibling_path;
 use crate::sqlite::schema::{MIGRATIONS, check_objects};
 use crate::sqlite::{RestoreOptions, SqliteStore, restore, tokens, verify};
 
@@ -63,7 +63,7 @@ async fn backup(folder: &Folder) -> Vec<u8> {
     let store = folder.open().await;
     thread_with_run(&store, 3).await;
     store.put_token(fixtures::token_row("tenant", "own", Rights::all())).await.unwrap();
-    let copy = beside(&folder.path, ".backup");
+    let copy = sibling_path(&folder.path, ".backup");
     crate::port::Admin::backup(&store, &copy).await.unwrap();
     crate::port::Admin::close(&store).await.unwrap();
     std::fs::read(copy).unwrap()
@@ -132,7 +132,7 @@ async fn a_changed_backup_is_refused_or_harmless() {
     let (mut refused, mut restored) = (0, 0);
     for number in 0..files.unwrap_or(FILES) {
         let folder = Folder::new();
-        let backup = beside(&folder.path, ".backup");
+        let backup = sibling_path(&folder.path, ".backup");
         std::fs::write(&backup, &bytes).unwrap();
         let changes = change(&backup, &mut random, number);
         let case = format!("TRILOGUE_SEED={seed}, file {number}: {changes:?}");
@@ -184,7 +184,7 @@ async fn foreign_parts_of_a_schema_are_named_and_nothing_opens_them() {
     ] {
         let folder = Folder::new();
         backup(&folder).await;
-        let copy = beside(&folder.path, ".backup");
+        let copy = sibling_path(&folder.path, ".backup");
         for path in [&folder.path, &copy] {
             let conn = Connection::open(path).unwrap();
             // A build of SQLite may lack a kind of virtual table.
@@ -208,7 +208,7 @@ async fn foreign_parts_of_a_schema_are_named_and_nothing_opens_them() {
 async fn tokens_are_restored_only_on_demand() {
     let folder = Folder::new();
     backup(&folder).await;
-    let copy = beside(&folder.path, ".backup");
+    let copy = sibling_path(&folder.path, ".backup");
     forge_token(&Connection::open(&copy).unwrap(), 1);
     assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap().tokens, 2);
     assert_eq!(count_tokens(&folder.path), 0);

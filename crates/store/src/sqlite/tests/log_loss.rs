@@ -15,7 +15,7 @@ use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read, Tokens};
 use crate::rows::{Page, ThreadFilter};
 use crate::sqlite::commit_position::CommitPosition;
 use crate::sqlite::commit_record::{self, CommitRecord, RecordFile, RecordedCommits, ThreadChange};
-use crate::sqlite::file::beside;
+use crate::sqlite::file::sibling_path;
 use crate::sqlite::{SqliteStore, restore};
 
 const LOG: &str = "-wal";
@@ -83,7 +83,7 @@ fn damage(log: &[u8], random: &mut Random) -> Option<Vec<u8>> {
 
 /// Damages the log of a killed store in `damages` ways. Returns how many of them lost commits.
 async fn damaged_logs(whole: &Folder, damages: usize) -> usize {
-    let log = std::fs::read(beside(&whole.path, LOG)).unwrap();
+    let log = std::fs::read(sibling_path(&whole.path, LOG)).unwrap();
     let truth = {
         let copy = killed(whole);
         drop(copy.open().await);
@@ -93,8 +93,8 @@ async fn damaged_logs(whole: &Folder, damages: usize) -> usize {
     for number in 0..damages {
         let copy = killed(whole);
         match damage(&log, &mut random) {
-            Some(damaged) => std::fs::write(beside(&copy.path, LOG), damaged).unwrap(),
-            None => std::fs::remove_file(beside(&copy.path, LOG)).unwrap(),
+            Some(damaged) => std::fs::write(sibling_path(&copy.path, LOG), damaged).unwrap(),
+            None => std::fs::remove_file(sibling_path(&copy.path, LOG)).unwrap(),
         }
         let store = match SqliteStore::open(copy.path.clone(), options()).await {
             Ok(store) => store,
@@ -151,7 +151,7 @@ async fn a_thread_that_lost_events_is_listed_and_closed_until_it_is_erased() {
     let new = store.next_thread_key();
     store.append(creation(new)).await.unwrap();
     let left = killed(&folder);
-    std::fs::remove_file(beside(&left.path, LOG)).unwrap();
+    std::fs::remove_file(sibling_path(&left.path, LOG)).unwrap();
     for life in 0..2 {
         let store = left.open().await;
         let stats = store.stats().await.unwrap();
@@ -190,7 +190,7 @@ async fn what_replaces_a_store_is_not_compared_with_it() {
     let folder = Folder::new();
     let store = folder.open().await;
     let (thread, run) = thread_with_run(&store, 1).await;
-    let backup = beside(&folder.path, ".backup");
+    let backup = sibling_path(&folder.path, ".backup");
     store.backup(&backup).await.unwrap();
     let more = frames(thread.key, Some(run), 2, 2, &["newer"]);
     store.append(Batch { frames: more, ..batch(thread.key, 1) }).await.unwrap();
@@ -206,11 +206,11 @@ async fn what_replaces_a_store_is_not_compared_with_it() {
     assert_eq!(left.open().await.stats().await.unwrap().lost_commits, 0);
     // The store is gone. A new one may use its name only if nothing else of the old one is left.
     for suffix in ["", LOG] {
-        let _ = std::fs::remove_file(beside(&left.path, suffix));
+        let _ = std::fs::remove_file(sibling_path(&left.path, suffix));
     }
     let refused = SqliteStore::open(left.path.clone(), options()).await.unwrap_err();
     assert_eq!(refused.code(), Code::StoreCorrupt, "{refused}");
-    std::fs::remove_file(beside(&left.path, RECORD)).unwrap();
+    std::fs::remove_file(sibling_path(&left.path, RECORD)).unwrap();
     assert_eq!(left.open().await.stats().await.unwrap().lost_commits, 0);
 }
 
@@ -236,7 +236,7 @@ async fn the_record_forgets_the_names_of_a_removed_thread_and_survives_its_own_d
     let folder = Folder::new();
     let store = folder.open().await;
     let (thread, _) = thread_with_run(&store, 2).await;
-    let record = || std::fs::read(beside(&folder.path, RECORD)).unwrap();
+    let record = || std::fs::read(sibling_path(&folder.path, RECORD)).unwrap();
     let name = thread.id.as_str().as_bytes();
     let holds = |bytes: &[u8]| bytes.windows(name.len()).any(|part| part == name);
     assert!(holds(&record()));
@@ -249,7 +249,7 @@ async fn the_record_forgets_the_names_of_a_removed_thread_and_survives_its_own_d
         let copy = killed(&left);
         let mut bytes = record();
         bytes[256 + damage * 97] ^= 4;
-        std::fs::write(beside(&copy.path, RECORD), bytes).unwrap();
+        std::fs::write(sibling_path(&copy.path, RECORD), bytes).unwrap();
         let store = copy.open().await;
         assert_eq!(store.stats().await.unwrap().lost_commits, 0);
         assert_eq!(numbers(&store, &thread).await, [1, 2]);

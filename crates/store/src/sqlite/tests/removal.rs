@@ -64,7 +64,7 @@ async fn what_a_large_removal_has_left_is_seen_by_nobody_and_deleted_also_after_
     let removal = Batch { changes: vec![Change::RemoveRun(run)], ..batch(thread.key, 301) };
     store.append(removal).await.unwrap();
     assert_eq!(numbers(&store, &thread).await, [301]);
-    let copy = crate::sqlite::file::beside(&folder.path, ".backup");
+    let copy = crate::sqlite::file::sibling_path(&folder.path, ".backup");
     store.backup(&copy).await.unwrap();
     let report = verify(&copy).unwrap();
     assert!(report.is_sound() && report.frames == 1, "{report:?}");
@@ -104,7 +104,7 @@ async fn large_blobs_go_after_their_names_unless_they_were_named_again() {
     let frames = naming(two.key, None, 1, 0, &last);
     let named = Batch { frames, blobs: vec![last.clone()], ..batch(two.key, 0) };
     store.append(named).await.unwrap();
-    let copy = crate::sqlite::file::beside(&folder.path, ".backup");
+    let copy = crate::sqlite::file::sibling_path(&folder.path, ".backup");
     store.backup(&copy).await.unwrap();
     let report = verify(&copy).unwrap();
     assert!(report.is_sound() && report.blobs == 1, "{report:?}");

@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::port::{Append, Batch, Change, Range, Read};
 use crate::record::{Draft, Frame, NoOriginals};
 use crate::rows::{RunRow, ThreadRow};
-use crate::sqlite::file::beside;
+use crate::sqlite::file::sibling_path;
 use crate::sqlite::job::{WorkKind, WriteContext};
 use crate::sqlite::{RestoreOptions, SqliteStore};
 
@@ -205,10 +205,11 @@ pub(super) const ALONE: WorkKind = WorkKind { is_alone: true, ..WorkKind::USUAL 
 pub(super) fn killed(folder: &Folder) -> Folder {
     let next = Folder::new();
     for suffix in ["", "-wal", ".commits"] {
-        if !beside(&folder.path, suffix).exists() {
+        if !sibling_path(&folder.path, suffix).exists() {
             continue;
         }
-        std::fs::copy(beside(&folder.path, suffix), beside(&next.path, suffix)).unwrap();
+        std::fs::copy(sibling_path(&folder.path, suffix), sibling_path(&next.path, suffix))
+            .unwrap();
     }
     next
 }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::seed::{Folder, batch, frames, killed, numbers, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change};
 use crate::sqlite::connection::PAGE_BYTES;
-use crate::sqlite::file::beside;
+use crate::sqlite::file::sibling_path;
 use crate::sqlite::wal_file::LogFile;
 
 /// What the log uses of its file with this many pages.
@@ -17,7 +17,7 @@ fn used(pages: u64) -> u64 {
 #[test]
 fn the_file_is_ahead_of_a_log_that_grows_and_found_again_when_it_was_cut() {
     let folder = Folder::new();
-    let path = beside(&folder.path, "-wal");
+    let path = sibling_path(&folder.path, "-wal");
     let length = || fs::metadata(&path).unwrap().len();
     let mut log = LogFile::of(&folder.path);
 
@@ -63,7 +63,7 @@ async fn a_log_with_room_behind_it_is_recovered() {
     }
     // The state that a power cut would leave: no checkpoint was made yet.
     let copy = killed(&folder);
-    let log = fs::read(beside(&copy.path, "-wal")).unwrap();
+    let log = fs::read(sibling_path(&copy.path, "-wal")).unwrap();
     assert!(log.len() > 1024 * 1024, "the file is not ahead of its log");
     assert!(log.ends_with(&[0; 4096]));
     let again = copy.open().await;
@@ -84,7 +84,7 @@ fn snapshot(folder: &Folder) -> Connection {
 }
 
 fn log_bytes(folder: &Folder) -> u64 {
-    fs::metadata(beside(&folder.path, "-wal")).map_or(0, |log| log.len())
+    fs::metadata(sibling_path(&folder.path, "-wal")).map_or(0, |log| log.len())
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents::{self, KnownAgent};
 use trilogue::local::start;
 use trilogue::local::start_folder;
-use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
+use trilogue_wire::native::local::{AgentTarget, Attach, WrapCommand};
 
 use crate::command::ad_hoc::{AdHocArguments, AgentSource, is_served, known_command};
 use crate::command::connect::ProxyArguments;
@@ -86,8 +86,8 @@ impl LoginCommand {
             None => Vec::new(),
         };
         let wish = match wrapped {
-            Some(wrapped) if !is_at_server => Wish::Wrap(wrapped),
-            _ => Wish::Attach(Attach { agent: self.agent.clone(), cwd: None }),
+            Some(wrapped) if !is_at_server => AgentTarget::Wrap(wrapped),
+            _ => AgentTarget::Attach(Attach { agent: self.agent.clone(), cwd: None }),
         };
         if methods.is_empty() && local.is_none() {
             let (_, greeting) = connect(wish.clone(), globals).await?;
@@ -172,7 +172,7 @@ impl LoginCommand {
         let login = known.and_then(|known| known.login.as_ref());
         let Some(login) = login else {
             let name = safe::visible(&self.agent);
-            return Err(CliError::failed(format!("the agent '{name}' offers no way to sign in"))
+            return Err(CliError::failure(format!("the agent '{name}' offers no way to sign in"))
                 .hint(
                     "set its key in a variable, and name the variable in `inherit` of the agent",
                 ));
@@ -190,7 +190,7 @@ fn known_agent(name: &str) -> Option<&'static KnownAgent> {
 
 /// A connection to the agent through the server, and the agent's answer to the first request.
 async fn connect(
-    wish: Wish,
+    wish: AgentTarget,
     globals: &Globals,
 ) -> Result<(LineClient<tokio::net::unix::OwnedReadHalf, tokio::net::unix::OwnedWriteHalf>, Value)>
 {
@@ -207,7 +207,7 @@ impl LocalAgent {
     /// Its program, which a name finds outside of the checkout around the current folder.
     fn program(&self) -> Result<Command> {
         let Some((program, arguments)) = self.command.split_first() else {
-            return Err(CliError::failed("the agent names no command to sign in"));
+            return Err(CliError::failure("the agent names no command to sign in"));
         };
         let checkout = Checkout::around_here();
         let own = self.env.get("PATH").cloned();
@@ -232,7 +232,7 @@ impl LocalAgent {
         }
         if self.is_apart {
             let failed = |error| {
-                CliError::failed(format!(
+                CliError::failure(format!(
                     "the folder in which agents start cannot be prepared: {error}"
                 ))
             };
@@ -246,7 +246,7 @@ impl LocalAgent {
     async fn methods(&self) -> Result<Vec<SignInMethod>> {
         let mut command = self.program()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let failed = |error| CliError::failed(format!("the agent cannot be started: {error}"));
+        let failed = |error| CliError::failure(format!("the agent cannot be started: {error}"));
         let mut child = command.spawn().map_err(failed)?;
         let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
             return Ok(Vec::new());
@@ -262,11 +262,11 @@ impl LocalAgent {
         print::note(&format!("running: {}", safe::visible(&shown)));
         let mut command = self.program()?;
         let failed = |error| {
-            CliError::failed(format!("{} cannot be started: {error}", safe::visible(&shown)))
+            CliError::failure(format!("{} cannot be started: {error}", safe::visible(&shown)))
         };
         let status = command.status().await.map_err(failed)?;
         if !status.success() {
-            return Err(CliError::failed(format!("the sign-in ended with {status}")));
+            return Err(CliError::failure(format!("the sign-in ended with {status}")));
         }
         print::note("done; the agent is asked again at its next run");
         Ok(())
@@ -344,7 +344,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineClient<R, W> {
             let Some(error) = message.get("error") else { return Ok(message["result"].clone()) };
             let text = error["message"].as_str().unwrap_or_default();
             let failed =
-                CliError::failed(format!("the agent refused {method}: {}", safe::line(text)));
+                CliError::failure(format!("the agent refused {method}: {}", safe::line(text)));
             return Err(match error["data"]["hint"].as_str() {
                 Some(hint) => failed.hint(safe::line(hint)),
                 None => failed,
@@ -370,21 +370,22 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineClient<R, W> {
 
     async fn write(&mut self, message: &Value) -> Result {
         let line = format!("{message}\n");
-        self.writer.write_all(line.as_bytes()).await.map_err(|error| lost(&error))
+        self.writer.write_all(line.as_bytes()).await.map_err(|error| connection_lost_error(&error))
     }
 
     async fn read(&mut self) -> Result<Value> {
         loop {
             let mut line = Vec::new();
             loop {
-                let bytes = self.reader.fill_buf().await.map_err(|error| lost(&error))?;
+                let bytes =
+                    self.reader.fill_buf().await.map_err(|error| connection_lost_error(&error))?;
                 let end = bytes.iter().position(|byte| *byte == b'\n');
                 let used = end.map_or(bytes.len(), |end| end + 1);
                 if used == 0 {
-                    return Err(CliError::failed("the agent ended before it answered"));
+                    return Err(CliError::failure("the agent ended before it answered"));
                 }
                 if line.len() + used > MAX_LINE_BYTES {
-                    return Err(CliError::failed("the agent sent a line that is too long"));
+                    return Err(CliError::failure("the agent sent a line that is too long"));
                 }
                 line.extend_from_slice(&bytes[..used]);
                 self.reader.consume(used);
@@ -400,6 +401,6 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineClient<R, W> {
     }
 }
 
-fn lost(error: &std::io::Error) -> CliError {
-    CliError::failed(format!("the connection to the agent is lost: {error}"))
+fn connection_lost_error(error: &std::io::Error) -> CliError {
+    CliError::failure(format!("the connection to the agent is lost: {error}"))
 }

@@ -53,7 +53,7 @@ impl EditorAgent {
     /// another search path than a shell.
     pub(crate) fn of_this_program(agent: &str) -> Result<Self> {
         let program = start::this_program().map_err(|error| {
-            CliError::failed(format!("cannot find this program's own file: {error}"))
+            CliError::failure(format!("cannot find this program's own file: {error}"))
         })?;
         Ok(Self::new(&program, agent))
     }

@@ -221,7 +221,7 @@ mod tests {
         Verifier::new(&["whsec_b3RoZXI=".to_owned(), SECRET.to_owned()]).unwrap()
     }
 
-    fn refused(headers: &HeaderMap, body: &str) -> String {
+    fn refusal_text(headers: &HeaderMap, body: &str) -> String {
         let mut verifier = verifier();
         let checked = verifier.check(headers, "/", body.as_bytes());
         assert_eq!(checked.status(), StatusCode::UNAUTHORIZED);
@@ -235,20 +235,22 @@ mod tests {
         let headers = signed(SECRET, "a.1", now(), "{}");
         let checked = verifier().check(&headers, "/", b"{}");
         assert_eq!((checked.verdict, checked.id.as_deref()), (Verdict::Verified, Some("a.1")));
-        assert_eq!(refused(&headers, "{ }"), "the signature does not match");
+        assert_eq!(refusal_text(&headers, "{ }"), "the signature does not match");
         assert_eq!(
-            refused(&signed("whsec_AAAA", "a.1", now(), "{}"), "{}"),
+            refusal_text(&signed("whsec_AAAA", "a.1", now(), "{}"), "{}"),
             "the signature does not match"
         );
-        assert!(refused(&signed(SECRET, "a.1", now() - 301, "{}"), "{}").contains("minutes old"));
-        assert!(refused(&signed(SECRET, "a.1", now() + 400, "{}"), "{}").contains("ahead"));
+        assert!(
+            refusal_text(&signed(SECRET, "a.1", now() - 301, "{}"), "{}").contains("minutes old")
+        );
+        assert!(refusal_text(&signed(SECRET, "a.1", now() + 400, "{}"), "{}").contains("ahead"));
         assert_eq!(
-            refused(&HeaderMap::new(), "{}"),
+            refusal_text(&HeaderMap::new(), "{}"),
             "the header webhook-id is missing or not text"
         );
         let mut other = headers;
         other.insert("webhook-id", "a.2".parse().unwrap());
-        assert_eq!(refused(&other, "{}"), "the signature does not match");
+        assert_eq!(refusal_text(&other, "{}"), "the signature does not match");
         assert_eq!(Verifier::new(&[SECRET.to_owned(), "whsec_*".to_owned()]).unwrap_err(), 2);
     }
 

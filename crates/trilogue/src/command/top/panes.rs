@@ -104,12 +104,12 @@ impl Panes {
     }
 
     /// Returns the panes on the screen: a single server needs no list of servers.
-    fn shown(&self) -> impl Iterator<Item = (usize, &Pane)> {
+    fn visible_panes(&self) -> impl Iterator<Item = (usize, &Pane)> {
         let is_shown = |pane: &Pane| pane.name != NODES_PANE || !pane.rows.is_empty();
         self.panes.iter().enumerate().filter(move |(_, pane)| is_shown(pane))
     }
 
-    pub(super) fn selected(&self) -> Option<&PaneRow> {
+    pub(super) fn selected_row(&self) -> Option<&PaneRow> {
         let pane = self.panes.get(self.active)?;
         pane.place().and_then(|place| pane.rows.get(place))
     }
@@ -134,7 +134,7 @@ impl Panes {
     /// Renders all lists in `columns` by `height`: each list gets the rows that it needs, or its
     /// share.
     pub(super) fn rows(&self, columns: usize, height: usize) -> Vec<String> {
-        let shown: Vec<_> = self.shown().collect();
+        let shown: Vec<_> = self.visible_panes().collect();
         let room = height.saturating_sub(FRAME_ROWS * shown.len());
         let share = room / shown.len().max(1);
         let needed = |pane: &Pane| pane.rows.len();

@@ -217,7 +217,7 @@ mod tests {
         wire::read(json.as_bytes(), wire::Rules::Lenient).unwrap()
     }
 
-    fn ended(status: &str, error: &str) -> Outcome {
+    fn outcome_of(status: &str, error: &str) -> Outcome {
         let json = format!(
             r#"{{"type":"run.{status}","run":{{"run_id":"2a4496e1-b907-4b65-9cec-2ae5658024fe","agent_name":"x","session_id":null,"status":"{status}","await_request":null,"output":[],"error":{error},"created_at":"2026-11-20T23:50:09Z","finished_at":null}}}}"#
         );
@@ -291,17 +291,17 @@ mod tests {
 
     #[test]
     fn an_end_has_its_reason() {
-        assert_eq!(ended("completed", "null").status, RunStatus::Completed);
-        assert_eq!(ended("cancelled", "null").status, RunStatus::Cancelled);
-        let failed = ended(
+        assert_eq!(outcome_of("completed", "null").status, RunStatus::Completed);
+        assert_eq!(outcome_of("cancelled", "null").status, RunStatus::Cancelled);
+        let failed = outcome_of(
             "failed",
             r#"{"code":"server_error","message":"no","data":{"reason":"mail.lost","transient":true}}"#,
         );
         let error = failed.error.unwrap();
         assert_eq!((error.code.as_str(), error.transient), ("mail.lost", true));
-        let plain = ended("failed", r#"{"code":"invalid_input","message":"no","data":null}"#);
+        let plain = outcome_of("failed", r#"{"code":"invalid_input","message":"no","data":null}"#);
         assert_eq!(plain.error.unwrap().code, "invalid_input");
-        let silent = ended(
+        let silent = outcome_of(
             "failed",
             r#"{"code":"server_error","message":"no","data":{"reason":"await_timeout"}}"#,
         );

@@ -40,7 +40,7 @@ pub(super) fn by_schema(input: RunInput, schema: Option<&Value>) -> Result<Json>
         }
     }
     if let Some(messages) = schema.pointer("/properties/messages") {
-        let item = resolved(schema, messages.get("items").unwrap_or(&Value::Null));
+        let item = resolve_reference(schema, messages.get("items").unwrap_or(&Value::Null));
         let (role, who) = speaker(item);
         return Ok(Json::from_value(&json!({ "messages": [message(&parts, role, who)] })));
     }
@@ -57,7 +57,7 @@ pub(super) fn by_schema(input: RunInput, schema: Option<&Value>) -> Result<Json>
 fn text_property(schema: &Value) -> Option<&str> {
     let properties = schema.get("properties")?.as_object()?;
     let is_text = |name: &str| {
-        let property = properties.get(name).map(|property| resolved(schema, property));
+        let property = properties.get(name).map(|property| resolve_reference(schema, property));
         property.and_then(|it| it.get("type")).and_then(Value::as_str) == Some("string")
     };
     let required = schema.get("required").and_then(Value::as_array);
@@ -71,7 +71,7 @@ fn text_property(schema: &Value) -> Option<&str> {
     only.filter(|name| is_text(name))
 }
 
-fn resolved<'a>(schema: &'a Value, part: &'a Value) -> &'a Value {
+fn resolve_reference<'a>(schema: &'a Value, part: &'a Value) -> &'a Value {
     let place = part.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
     place.and_then(|place| schema.pointer(place)).unwrap_or(part)
 }

@@ -57,12 +57,12 @@ impl OutputDiff {
                         let value = update.values;
                         bodies.push(EventBody::RunResult(RunResult { value }));
                     }
-                    bodies.push(ended(RunStatus::Completed, None, None));
+                    bodies.push(run_ended_event(RunStatus::Completed, None, None));
                 }
             }
             StreamPayload::Error(update) => {
                 self.close(&mut bodies);
-                bodies.push(failed(update.status, update.error));
+                bodies.push(failure_event(update.status, update.error));
             }
         }
         bodies.into_iter().map(unnumbered).collect()
@@ -172,14 +172,14 @@ fn native(update: &Json) -> Option<EventBody> {
     Some(event.body)
 }
 
-fn failed(status: UpdateStatus, error: RunError) -> EventBody {
+fn failure_event(status: UpdateStatus, error: RunError) -> EventBody {
     let data = error.data.as_ref().map(Json::to_value).unwrap_or_default();
     let reason = data.get("reason").and_then(Value::as_str).map(str::to_owned);
     if CANCELLED.contains(&error.errcode) {
-        return ended(RunStatus::Cancelled, reason, None);
+        return run_ended_event(RunStatus::Cancelled, reason, None);
     }
     if status == UpdateStatus::Timeout {
-        return ended(RunStatus::TimedOut, reason, None);
+        return run_ended_event(RunStatus::TimedOut, reason, None);
     }
     let code = error.code.unwrap_or_else(|| format!("error {}", error.errcode));
     let failure = Failure {
@@ -189,10 +189,10 @@ fn failed(status: UpdateStatus, error: RunError) -> EventBody {
         transient: error.transient,
         data: error.data,
     };
-    ended(RunStatus::Failed, None, Some(failure))
+    run_ended_event(RunStatus::Failed, None, Some(failure))
 }
 
-fn ended(status: RunStatus, reason: Option<String>, error: Option<Failure>) -> EventBody {
+fn run_ended_event(status: RunStatus, reason: Option<String>, error: Option<Failure>) -> EventBody {
     EventBody::RunEnded(RunEnded { outcome: Outcome { status, reason, error } })
 }
 

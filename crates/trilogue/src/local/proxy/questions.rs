@@ -72,7 +72,7 @@ impl EditorQuestions {
         self.next += 1;
         let request = request.as_str().to_owned();
         let asked = splice::set(line, &["id"], &id.to_string())?;
-        self.bound();
+        self.drop_oldest_if_full();
         let question =
             OpenQuestion { request: Some(request), interrupt, session, is_withdrawn: false };
         self.open.insert(id, question);
@@ -127,7 +127,7 @@ impl EditorQuestions {
     }
 
     /// Forgets the oldest withdrawn request: not every editor replies to those.
-    fn bound(&mut self) {
+    fn drop_oldest_if_full(&mut self) {
         if self.open.len() < MAX_OPEN {
             return;
         }

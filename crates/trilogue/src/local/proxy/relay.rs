@@ -47,11 +47,11 @@ pub enum ProxyNotice {
 type Connecting = Pin<Box<dyn Future<Output = Result<ServerConnection, Error>> + Send>>;
 
 enum ServerEnd {
-    Connected(Box<Connected>),
+    Connected(Box<ConnectedServer>),
     Connecting(Connecting),
 }
 
-struct Connected {
+struct ConnectedServer {
     reader: LocalReader,
     writer: LocalWriter,
     decoder: Decoder,
@@ -247,7 +247,7 @@ fn error_object(error: &Error) -> ErrorObject {
 impl ServerEnd {
     fn connected(connection: ServerConnection) -> Self {
         let ServerConnection { reader, writer, decoder, is_on_demand, .. } = connection;
-        Self::Connected(Box::new(Connected { reader, writer, decoder, is_on_demand }))
+        Self::Connected(Box::new(ConnectedServer { reader, writer, decoder, is_on_demand }))
     }
 
     async fn next(&mut self, to_server: &[u8], may_read_server: bool) -> RelayEvent {

@@ -171,7 +171,7 @@ impl RequestJournal {
         self.entries.iter().find_map(of)
     }
 
-    pub(super) fn parked(&self) -> Vec<(Id<'static>, Bytes)> {
+    pub(super) fn parked_requests(&self) -> Vec<(Id<'static>, Bytes)> {
         let of = |entry: &JournalEntry| match &entry.kind {
             EntryKind::Request(id, _) => Some((id.clone(), entry.parked.clone()?)),
             _ => None,
@@ -188,7 +188,7 @@ impl RequestJournal {
 
     /// Returns the requests whose responses an editor that has closed its output still waits for. A stored turn is not
     /// among them: it continues without the editor.
-    pub(super) fn awaited(&self) -> impl Iterator<Item = &Id<'static>> {
+    pub(super) fn awaited_requests(&self) -> impl Iterator<Item = &Id<'static>> {
         self.entries.values().filter(|entry| !entry.is_accepted).filter_map(|entry| {
             match &entry.kind {
                 EntryKind::Request(id, _) => Some(id),

@@ -10,7 +10,9 @@ use trilogue_domain::error::Class;
 use trilogue_domain::{Code, Error};
 use trilogue_gateway::{LocalReader, LocalWriter, split_local};
 use trilogue_wire::jsonrpc::{Decoder, Frame};
-use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
+use trilogue_wire::native::local::{
+    AgentTarget, Hello, HelloAccepted, HelloReply, MAX_HELLO_BYTES, VERSION,
+};
 
 use super::super::start::{Starter, connect, connect_or_start};
 use super::super::{ServerRecord, StartedBy, UserServerDir};
@@ -38,7 +40,7 @@ pub struct ServerLink {
     /// How to start a server.
     pub starter: Starter,
     /// The agent to ask for.
-    pub wish: Wish,
+    pub wish: AgentTarget,
     /// How long to wait for a server that is gone.
     pub reconnect_limit: Duration,
     /// Identifies this program over its connections. A UUID.
@@ -51,7 +53,7 @@ pub(super) struct ServerConnection {
     pub(super) writer: LocalWriter,
     /// May hold bytes that came after the welcome.
     pub(super) decoder: Decoder,
-    pub(super) opened: Opened,
+    pub(super) opened: HelloAccepted,
     /// Whether the server was started on demand, so that the next one may be too.
     pub(super) is_on_demand: bool,
 }
@@ -69,7 +71,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// When no server can be reached, or it refuses the agent.
-    pub async fn register(self) -> Result<Opened, Error> {
+    pub async fn register(self) -> Result<HelloAccepted, Error> {
         Ok(self.connect().await?.opened)
     }
 
@@ -170,7 +172,7 @@ impl ServerLink {
         &self,
         mut stream: UnixStream,
         numbered: bool,
-    ) -> io::Result<(UnixStream, Decoder, Welcome)> {
+    ) -> io::Result<(UnixStream, Decoder, HelloReply)> {
         let client = Some(self.client.clone());
         let hello = Hello { client, ..Hello::new(self.wish.clone(), numbered) };
         let mut hello = serde_json::to_vec(&hello)?;
@@ -205,14 +207,14 @@ impl ServerLink {
     }
 }
 
-pub(super) fn max_sent(opened: &Opened) -> usize {
+pub(super) fn max_sent(opened: &HelloAccepted) -> usize {
     opened.max_sent.unwrap_or(MAX_SENT_BYTES).clamp(MAX_SENT_BYTES, MAX_ANNOUNCED_BYTES)
 }
 
-fn check_welcome(welcome: Welcome) -> Result<Opened, ConnectFailure> {
+fn check_welcome(welcome: HelloReply) -> Result<HelloAccepted, ConnectFailure> {
     match welcome {
-        Welcome::Open(opened) if opened.trilogue == VERSION => Ok(opened),
-        Welcome::Open(opened) => Err(ConnectFailure::Permanent(
+        HelloReply::Open(opened) if opened.trilogue == VERSION => Ok(opened),
+        HelloReply::Open(opened) => Err(ConnectFailure::Permanent(
             Error::new(
                 Code::PeerUnavailable,
                 format!(
@@ -222,7 +224,7 @@ fn check_welcome(welcome: Welcome) -> Result<Opened, ConnectFailure> {
             )
             .hint("stop the server, so that the next start is of this version"),
         )),
-        Welcome::Refused(refused) => {
+        HelloReply::Refused(refused) => {
             let code = Code::from_text(&refused.error.code).unwrap_or(Code::Internal);
             let error = Error::new(code, refused.error.message);
             let error = match refused.error.hint {

@@ -72,19 +72,19 @@ impl EditorSessions {
     }
 
     /// A `session/load` has its response. `open_params` if it succeeded.
-    pub(super) fn loaded(&mut self, id: &str, request: &Id<'_>, open_params: Option<String>) {
+    pub(super) fn finish_load(&mut self, id: &str, request: &Id<'_>, open_params: Option<String>) {
         let Some(session) = self.by_id.get_mut(id) else { return };
         if session.loading.take_if(|loading| loading.request == *request).is_some() {
             self.loading -= 1;
         }
         if open_params.is_some() {
-            self.attached(id, open_params);
+            self.set_attached(id, open_params);
         } else if !session.is_attached && session.loading.is_none() {
             self.by_id.remove(id);
         }
     }
 
-    pub(super) fn attached(&mut self, id: &str, open_params: Option<String>) {
+    pub(super) fn set_attached(&mut self, id: &str, open_params: Option<String>) {
         if let Some(session) = self.session(id) {
             session.is_attached = true;
             session.open_params = open_params;
@@ -153,7 +153,7 @@ mod tests {
         let mut sessions = EditorSessions::default();
         sessions.set_position("new", 3);
         assert_eq!(sessions.attach_params(), []);
-        sessions.attached("new", some(r#"{"cwd":"/w"}"#));
+        sessions.set_attached("new", some(r#"{"cwd":"/w"}"#));
         sessions.set_position("new", 9);
         let params = r#"{"cwd":"/w","sessionId":"new","after":9}"#.to_owned();
         assert_eq!(sessions.attach_params(), [("new".to_owned(), params)]);
@@ -174,7 +174,7 @@ mod tests {
         assert!(!sessions.is_new("old", false) && !sessions.is_new("old", false));
         assert!(sessions.is_new("old", false));
         sessions.set_position("old", 50);
-        sessions.loaded("old", &number(1), some("{}"));
+        sessions.finish_load("old", &number(1), some("{}"));
         assert!(!sessions.is_loading());
         let position = |number: u64| {
             vec![("old".to_owned(), format!(r#"{{"sessionId":"old","after":{number}}}"#))]
@@ -186,10 +186,10 @@ mod tests {
         sessions.set_position("old", 51);
         assert_eq!(sessions.attach_params(), []);
         assert!(!sessions.is_new("old", true) && sessions.is_new("old", true));
-        sessions.loaded("old", &number(2), None);
+        sessions.finish_load("old", &number(2), None);
         assert_eq!(sessions.attach_params(), position(51));
         sessions.load("none", number(3));
-        sessions.loaded("none", &number(3), None);
+        sessions.finish_load("none", &number(3), None);
         assert_eq!((sessions.by_id.len(), sessions.loading), (1, 0));
     }
 }

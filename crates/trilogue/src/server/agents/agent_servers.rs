@@ -54,7 +54,7 @@ impl AgentServers {
     /// Starts all that are started here, at once, and waits for them, for at most [`START_WAIT`].
     pub(crate) async fn start(&self) {
         self.0.values().for_each(|server| server.start());
-        let settled = join_all(self.0.values().map(|server| server.settled()));
+        let settled = join_all(self.0.values().map(|server| server.wait_for_start()));
         if timeout(START_WAIT, settled).await.is_err() {
             tracing::warn!("some servers of agents need long to start; their agents wait for them");
         }

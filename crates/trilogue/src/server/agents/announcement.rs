@@ -24,7 +24,7 @@ pub(crate) struct Announcement(AbortHandle);
 /// Tells the other servers about these agents.
 /// Fails as storing.
 pub(crate) async fn announce(agents: &[Arc<dyn Backend>], admin: &dyn Admin) -> Result<()> {
-    admin.tell_agents(agents.iter().map(|agent| told(agent.as_ref())).collect()).await
+    admin.publish_agents(agents.iter().map(|agent| node_agent(agent.as_ref())).collect()).await
 }
 
 // === impl Announcement ===
@@ -34,7 +34,7 @@ impl Announcement {
     pub(crate) fn start(runtime: Runtime, admin: Arc<dyn Admin>) -> Self {
         let task = async move {
             loop {
-                runtime.agent_joined().await;
+                runtime.wait_for_agent().await;
                 while let Err(error) = announce(&all(&runtime), admin.as_ref()).await {
                     tracing::warn!(%error, "the other servers cannot be told of an agent");
                     tokio::time::sleep(RETRY_DELAY).await;
@@ -52,11 +52,11 @@ impl Drop for Announcement {
 }
 
 fn all(runtime: &Runtime) -> Vec<Arc<dyn Backend>> {
-    let cards = runtime.registered().into_iter();
+    let cards = runtime.all_agents().into_iter();
     cards.filter_map(|card| runtime.backend(&card.name).ok().cloned()).collect()
 }
 
-fn told(agent: &dyn Backend) -> NodeAgent {
+fn node_agent(agent: &dyn Backend) -> NodeAgent {
     let card = agent.card();
     let name = card.name.as_str();
     let mut also = vec![

@@ -53,7 +53,7 @@ impl RefreshSchedule {
         loop {
             sleep(delay).await;
             let server = Arc::clone(self.refresh.server());
-            server.running().await;
+            server.wait_until_running().await;
             match self.refresh.refresh().await {
                 Ok(new) => {
                     new.into_iter().for_each(|agent| register(&agent, &runtime, &mounts));
@@ -70,7 +70,7 @@ impl RefreshSchedule {
 
 fn register(agent: &Arc<dyn Backend>, runtime: &Runtime, mounts: &[Mount]) {
     let name = agent.card().name.clone();
-    let mut cards = runtime.registered();
+    let mut cards = runtime.all_agents();
     cards.push(agent.card());
     let checked = check_cards(cards, mounts);
     match checked.and_then(|()| runtime.register(Arc::clone(agent))) {

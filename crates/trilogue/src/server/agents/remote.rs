@@ -23,7 +23,7 @@ use crate::config::{self, AgentKind, TokenAs};
 
 /// The remote agents: their servers, and the descriptions that the servers sent.
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere {
+pub(crate) struct RemoteAgents {
     servers: AgentServers,
     /// By the names under which the agents are served here.
     manifests: HashMap<String, AgentManifest>,
@@ -39,11 +39,11 @@ struct DirectoryEntry {
     found: Vec<Arc<dyn Backend>>,
 }
 
-// === impl Elsewhere ===
+// === impl RemoteAgents ===
 
-impl Elsewhere {
+impl RemoteAgents {
     /// Builds the servers without a request to any of them.
-    pub(crate) fn unasked(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
+    pub(crate) fn build(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
         let servers = AgentServers::of(options, children)?;
         Ok(Self { servers, ..Self::default() })
     }
@@ -51,7 +51,7 @@ impl Elsewhere {
     /// Starts the servers that this process runs, then requests the descriptions of their agents from all servers at once. For a server without a description,
     /// the log gets a warning and its agent is served anyway.
     pub(crate) async fn find(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
-        let mut found = Self::unasked(options, children)?;
+        let mut found = Self::build(options, children)?;
         found.servers.start().await;
         let (mut manifests, mut descriptions, mut listed) = (Vec::new(), Vec::new(), Vec::new());
         for (key, agent) in &options.agents {
@@ -74,19 +74,19 @@ impl Elsewhere {
         let (manifests, descriptions, directories) =
             join3(join_all(manifests), join_all(descriptions), join_all(listed)).await;
         found.directories = directories;
-        found.manifests = told(manifests);
-        found.descriptions = told(descriptions);
+        found.manifests = answered_servers(manifests);
+        found.descriptions = answered_servers(descriptions);
         Ok(found)
     }
 
     /// The agents that the server of an entry listed, which names all of them.
-    pub(crate) fn found(&self, entry: &str) -> Vec<Arc<dyn Backend>> {
+    pub(crate) fn agents_of_entry(&self, entry: &str) -> Vec<Arc<dyn Backend>> {
         let entry = self.directories.iter().find(|it| it.name == entry);
         entry.map(|it| it.found.clone()).unwrap_or_default()
     }
 
     /// Whether the server of an agent has sent its description.
-    pub(crate) fn knows(&self, agent: &AgentName) -> bool {
+    pub(crate) fn has_description(&self, agent: &AgentName) -> bool {
         let name = agent.as_str();
         let is_complete = |it: &AgentDescription| it.is_complete;
         self.manifests.contains_key(name) || self.descriptions.get(name).is_some_and(is_complete)
@@ -118,11 +118,11 @@ impl Elsewhere {
         let (over, prefix) = (Arc::clone(&transport), &agent.prefix);
         let refresh: Box<dyn Refresh> = match agent.kind {
             AgentKind::AgentConnect => {
-                let listing = ConnectListing::over(&transport);
+                let listing = ConnectListing::new(&transport);
                 Box::new(Directory::new(over, listing, prefix, left_out))
             }
             _ => {
-                let listing = CommunicationListing::over(&transport);
+                let listing = CommunicationListing::new(&transport);
                 Box::new(Directory::new(over, listing, prefix, left_out))
             }
         };
@@ -145,7 +145,7 @@ impl DirectoryEntry {
 }
 
 /// Returns the descriptions that servers sent. Logs a warning for each server that sent none.
-fn told<T>(answers: Vec<(&String, Result<T>)>) -> HashMap<String, T> {
+fn answered_servers<T>(answers: Vec<(&String, Result<T>)>) -> HashMap<String, T> {
     let said = answers.into_iter().filter_map(|(name, answer)| match answer {
         Ok(said) => Some((name.clone(), said)),
         Err(error) => {
@@ -160,15 +160,15 @@ pub(super) fn communication(
     name: &AgentName,
     agent: &config::Agent,
     descriptor: Option<&Json>,
-    elsewhere: &Elsewhere,
+    elsewhere: &RemoteAgents,
 ) -> Result<AgentCommunication> {
     let remote = remote(name, agent, agent.name.as_ref(), elsewhere)?;
     let manifest = elsewhere.manifests.get(name.as_str());
     let mut built = AgentCommunication::new(name.clone(), remote, manifest);
     if let Some(description) = &agent.description {
-        built = built.described(description.clone());
+        built = built.with_description(description.clone());
     }
-    Ok(match written(name, descriptor, built.card())? {
+    Ok(match configured_card(name, descriptor, built.card())? {
         Some(card) => built.with_card(card),
         None => built,
     })
@@ -178,15 +178,15 @@ pub(super) fn connect(
     name: &AgentName,
     agent: &config::Agent,
     descriptor: Option<&Json>,
-    elsewhere: &Elsewhere,
+    elsewhere: &RemoteAgents,
 ) -> Result<AgentConnect> {
     let remote = remote(name, agent, agent.agent.as_ref(), elsewhere)?;
     let description = elsewhere.descriptions.get(name.as_str()).cloned();
     let mut built = AgentConnect::new(name.clone(), remote, agent.version.clone(), description);
     if let Some(description) = &agent.description {
-        built = built.described(description.clone());
+        built = built.with_description(description.clone());
     }
-    Ok(match written(name, descriptor, built.card())? {
+    Ok(match configured_card(name, descriptor, built.card())? {
         Some(card) => built.with_card(card),
         None => built,
     })
@@ -197,7 +197,7 @@ fn remote(
     name: &AgentName,
     agent: &config::Agent,
     named: Option<&String>,
-    elsewhere: &Elsewhere,
+    elsewhere: &RemoteAgents,
 ) -> Result<Remote> {
     Ok(Remote {
         server: elsewhere.servers.get(name)?,
@@ -207,7 +207,7 @@ fn remote(
 }
 
 /// The card with the descriptor of the settings.
-fn written(
+fn configured_card(
     name: &AgentName,
     descriptor: Option<&Json>,
     card: &AgentCard,

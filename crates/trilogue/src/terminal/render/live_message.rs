@@ -1,6 +1,6 @@
 //! A message that grows on the screen. Its complete blocks are written once; only the last one is redrawn.
 
-use super::super::cited::{CitedSource, CitedText, Note};
+use super::super::cited::{CitedSource, CitedText, Footnote};
 use super::super::markdown;
 use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, wrap};
 use super::super::style::{DIM, LINK};
@@ -56,7 +56,7 @@ impl LiveMessage {
 
     /// Takes the blocks before the last one.
     pub(super) fn take_complete(&mut self) -> Option<Passage> {
-        let held = self.text.held();
+        let held = self.text.unwritten_text();
         let end =
             if held.len() > MAX_BLOCK_BYTES { held.len() } else { markdown::last_block(&held) };
         let complete = held.get(..end).filter(|complete| !complete.is_empty())?;
@@ -71,7 +71,7 @@ impl LiveMessage {
     }
 
     /// The rest of the text, and the sources.
-    pub(super) fn end(mut self) -> (Option<Passage>, Vec<(usize, Note)>) {
+    pub(super) fn end(mut self) -> (Option<Passage>, Vec<(usize, Footnote)>) {
         let text = self.text.end();
         let passage = (!text.is_empty()).then(|| self.passage(text));
         (passage, self.text.into_sources())
@@ -135,7 +135,7 @@ impl PassageStart {
 }
 
 /// A source: its number, passage, title and description, and its address below.
-pub(super) fn source_rows(number: usize, note: &Note, canvas: Canvas) -> Vec<ScreenRow> {
+pub(super) fn source_rows(number: usize, note: &Footnote, canvas: Canvas) -> Vec<ScreenRow> {
     let source = &note.source;
     let mut line = Vec::new();
     if let Some(quote) = note.quote.as_deref().filter(|quote| !quote.is_empty()) {

@@ -56,7 +56,7 @@ impl Phase {
         }
     }
 
-    pub(super) fn cancelling(&mut self, now: Instant) {
+    pub(super) fn start_cancelling(&mut self, now: Instant) {
         (self.kind, self.begun) = (PhaseKind::Cancelling, now);
     }
 

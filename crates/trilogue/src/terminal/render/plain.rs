@@ -2,7 +2,7 @@
 
 use trilogue_wire::native::{Event, PlanEntry};
 
-use super::super::beside::{self, ThoughtLines, ToolsAtWork, json, written};
+use super::super::beside::{self, ThoughtLines, ToolsAtWork, inline_text, json};
 use super::super::cited::{CitedSource, CitedText};
 use super::super::{safe, style};
 use super::{PieceFold, RunPiece, inline, result_text, summary};
@@ -90,7 +90,7 @@ impl PlainRenderer {
                 self.put(&out, shown);
             }
             RunPiece::Artifact(part) => {
-                self.message().skip(written(part).unwrap_or_default());
+                self.message().skip(inline_text(part).unwrap_or_default());
                 if self.options.record {
                     self.aside(&beside::artifact_line(part), shown);
                 }
@@ -114,22 +114,22 @@ impl PlainRenderer {
                 shown.out.push_str(&format!("{text}\n"));
             }
             piece => {
-                let lines = self.beside(&piece);
+                let lines = self.side_note_text(&piece);
                 self.aside(&lines, shown);
             }
         }
     }
 
     /// Returns the lines for a piece outside of the answer.
-    fn beside(&mut self, piece: &RunPiece<'_>) -> String {
+    fn side_note_text(&mut self, piece: &RunPiece<'_>) -> String {
         match piece {
             RunPiece::Step(step) => beside::step_lines(step),
-            RunPiece::ToolStarted(tool) => self.calls.started(tool),
+            RunPiece::ToolStarted(tool) => self.calls.start_call(tool),
             RunPiece::ToolContent(content) => {
-                self.calls.produced(content.clone());
+                self.calls.set_content(content.clone());
                 String::new()
             }
-            RunPiece::ToolEnded(tool) => self.calls.ended(tool),
+            RunPiece::ToolEnded(tool) => self.calls.end_call(tool),
             RunPiece::Plan(entries) => {
                 let news = beside::plan_lines(entries, &self.plan);
                 self.plan = entries.to_vec();

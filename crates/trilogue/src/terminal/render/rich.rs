@@ -6,8 +6,8 @@ use std::time::Instant;
 use anstyle::Style;
 use trilogue_wire::native::{Event, Original, Part, PlanEntry, ToolEnded, Trajectory};
 
-use super::super::beside::{self, json, thought_id, written};
-use super::super::cited::{CitedSource, Note};
+use super::super::beside::{self, inline_text, json, thought_id};
+use super::super::cited::{CitedSource, Footnote};
 use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, truncate, wrap};
 use super::super::safe::Stripper;
 use super::super::style::{BOLD, DIM};
@@ -68,7 +68,7 @@ pub(crate) struct Frame {
 #[derive(Debug)]
 enum Item {
     Passage(Passage),
-    Sources(Vec<(usize, Note)>),
+    Sources(Vec<(usize, Footnote)>),
     Thought(OpenThought),
     Call(ToolCallRow),
     /// Who sends the message below.
@@ -139,8 +139,8 @@ impl RichRenderer {
     }
 
     /// The run is asked to stop.
-    pub(crate) fn cancelling(&mut self, now: Instant) {
-        self.phase.cancelling(now);
+    pub(crate) fn show_cancelling(&mut self, now: Instant) {
+        self.phase.start_cancelling(now);
     }
 
     fn piece(&mut self, piece: RunPiece<'_>, now: Instant) {
@@ -158,9 +158,9 @@ impl RichRenderer {
             }
             RunPiece::Text(text) => self.message().push(text),
             RunPiece::Artifact(part) => {
-                self.message().skip(written(part).unwrap_or_default());
+                self.message().skip(inline_text(part).unwrap_or_default());
                 if self.options.record {
-                    self.beside(&beside::artifact_line(part));
+                    self.push_side_note(&beside::artifact_line(part));
                 }
             }
             RunPiece::Citation(source) => self.message().cite(source),
@@ -172,24 +172,24 @@ impl RichRenderer {
             RunPiece::ToolContent(content) => self.tool_content(content),
             RunPiece::ToolEnded(ended) => self.tool_ended(ended, now),
             RunPiece::Plan(entries) => self.plan(entries),
-            RunPiece::Update(update) => self.beside(&beside::custom_lines(update)),
-            RunPiece::Rule(applied) => self.beside(&beside::rule_line(applied)),
+            RunPiece::Update(update) => self.push_side_note(&beside::custom_lines(update)),
+            RunPiece::Rule(applied) => self.push_side_note(&beside::rule_line(applied)),
             RunPiece::Value(value) => self.push(match result_text(value) {
                 Ok(text) => Item::Passage(Passage::new(text)),
                 Err(json) => Item::Block(StyledLine::code(&json)),
             }),
-            RunPiece::Input(value) => self.beside(&format!("input: {}", inline(value))),
+            RunPiece::Input(value) => self.push_side_note(&format!("input: {}", inline(value))),
             RunPiece::Question(interrupt) if self.options.record => {
-                self.beside(&beside::question_line(interrupt));
+                self.push_side_note(&beside::question_line(interrupt));
             }
             RunPiece::Answered(resolution) if self.options.record => {
-                self.beside(&beside::answer_line(resolution));
+                self.push_side_note(&beside::answer_line(resolution));
             }
             RunPiece::Ended(outcome) => {
                 self.end_message();
                 self.end_plan();
                 if self.options.record {
-                    self.beside(&beside::outcome_line(outcome));
+                    self.push_side_note(&beside::outcome_line(outcome));
                 }
             }
             RunPiece::Created { .. }
@@ -223,16 +223,16 @@ impl RichRenderer {
     fn tool_content(&mut self, content: ToolContent) {
         let away = self.away.iter_mut().find(|call| call.id == content.call_id);
         if let Some(call) = open_call(&mut self.items, &content.call_id).or(away) {
-            call.produced(content);
+            call.set_content(content);
         }
     }
 
     fn tool_ended(&mut self, ended: &ToolEnded, now: Instant) {
         if let Some(call) = open_call(&mut self.items, &ended.call_id) {
-            call.ended(ended, now);
+            call.set_end(ended, now);
         } else if let Some(place) = self.away.iter().position(|call| call.id == ended.call_id) {
             let mut call = self.away.remove(place);
-            call.ended(ended, now);
+            call.set_end(ended, now);
             self.push(Item::Call(call));
         }
     }
@@ -290,11 +290,11 @@ impl RichRenderer {
         for line in beside::step_texts(step) {
             // A text on several lines folds into one.
             let line = if self.options.unfolded { line } else { line.replace('\n', " ") };
-            self.beside(&line);
+            self.push_side_note(&line);
         }
     }
 
-    fn beside(&mut self, text: &str) {
+    fn push_side_note(&mut self, text: &str) {
         let line = |line: &str| StyledLine {
             folds: !self.options.unfolded,
             ..StyledLine::whole(vec![StyledSpan::new(line, DIM)])
@@ -329,7 +329,7 @@ impl RichRenderer {
             self.write(item, canvas, &mut written);
         }
         let limit = height.saturating_sub(1).max(MIN_LIVE_ROWS);
-        let below = self.below(canvas, now);
+        let below = self.footer_rows(canvas, now);
         loop {
             let mut live = self.live(canvas, now);
             let excess = (live.len() + below.len()).saturating_sub(limit);
@@ -390,7 +390,7 @@ impl RichRenderer {
     }
 
     /// The plan and the phase, which stay at the bottom.
-    fn below(&self, canvas: Canvas, now: Instant) -> Vec<ScreenRow> {
+    fn footer_rows(&self, canvas: Canvas, now: Instant) -> Vec<ScreenRow> {
         let mut rows = Vec::new();
         let current = self.plan.iter().position(|entry| entry.status != "completed").unwrap_or(0);
         let first = current.saturating_sub(1).min(self.plan.len().saturating_sub(PLAN_ROWS));
@@ -442,7 +442,7 @@ impl Item {
         match self {
             Self::Passage(passage) => passage.rows(canvas),
             Self::Sources(sources) => {
-                let rows = |(number, note): &(usize, Note)| source_rows(*number, note, canvas);
+                let rows = |(number, note): &(usize, Footnote)| source_rows(*number, note, canvas);
                 sources.iter().flat_map(rows).collect()
             }
             Self::Thought(thought) => thought.rows(unfolded, canvas),

@@ -52,12 +52,12 @@ impl ToolCallRow {
     }
 
     /// Replaces the call's earlier content.
-    pub(super) fn produced(&mut self, content: ToolContent) {
+    pub(super) fn set_content(&mut self, content: ToolContent) {
         self.is_command |= content.is_command;
         self.content = content.items.unwrap_or_else(|| std::mem::take(&mut self.content));
     }
 
-    pub(super) fn ended(&mut self, ended: &ToolEnded, now: Instant) {
+    pub(super) fn set_end(&mut self, ended: &ToolEnded, now: Instant) {
         let output = ended.output.as_ref().filter(|output| !tool_content::is_list(output));
         self.end = Some(ToolCallEnd {
             failed: ended.status != "completed",

@@ -131,7 +131,7 @@ fn an_id_is_looked_up_once_and_what_is_remembered_is_bounded() {
     let mut used = UsedIds::default();
     used.add([MessageId::parse("old").unwrap()]);
     let begins = |transcript: &TurnTranscript, kind: &str, id: Option<&str>, used: &UsedIds| {
-        transcript.begins(kind, &update(kind, id, "x"), used).map(|id| id.to_string())
+        transcript.begun_message_id(kind, &update(kind, id, "x"), used).map(|id| id.to_string())
     };
     for kind in [SAYS, THINKS] {
         assert_eq!(begins(&transcript, kind, Some("new"), &used).as_deref(), Some("new"));

@@ -135,7 +135,7 @@ impl Client for AgentCalls {
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {
-        let connection = self.connection.upgrade().ok_or_else(CallError::gone)?;
+        let connection = self.connection.upgrade().ok_or_else(CallError::not_connected)?;
         // Before the handshake the server reads nothing from the client, so it cannot reply.
         let is_ready = connection.handshake().is_some();
         if self.lacks_form(method, &params) || method == "elicitation/create" && !is_ready {
@@ -150,7 +150,7 @@ impl Client for AgentCalls {
         let number = connection.pending.next();
         match connection.pending.add(number, PendingReply::Call(sender)) {
             Ok(()) => {}
-            Err(AskRefusal::Closed) => return Err(CallError::gone()),
+            Err(AskRefusal::Closed) => return Err(CallError::not_connected()),
             Err(AskRefusal::Full) => {
                 let message = "the client has left too many requests unanswered";
                 return Err(CallError::new(CallError::INTERNAL, message));
@@ -164,7 +164,7 @@ impl Client for AgentCalls {
         drop(connection);
         let reply = reply.await;
         guard.is_over = true;
-        reply.unwrap_or_else(|_| Err(CallError::gone()))
+        reply.unwrap_or_else(|_| Err(CallError::not_connected()))
     }
 
     async fn notify(&self, method: &str, params: Json) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Principal, RunKey};
-use trilogue_mapping::agent_client::{self as mapping, Asking};
+use trilogue_mapping::agent_client::{self as mapping, ClientQuestion};
 use trilogue_runtime::Backend;
 use trilogue_store::rows::InterruptRow;
 use trilogue_wire::agent_client::{
@@ -34,16 +34,18 @@ pub(crate) fn ask(
     session: &ClientSession,
     run: RunKey,
     interrupt: &Interrupt,
-    asking: Asking,
+    asking: ClientQuestion,
     lines: &mut OutgoingLines,
 ) -> AskOutcome {
     let ticket = || connection.state.asks.join(session.thread.key, &interrupt.id);
     let (form, method, params) = match asking {
-        Asking::Permission(params) => {
+        ClientQuestion::Permission(params) => {
             (QuestionForm::Permission, "session/request_permission", params)
         }
-        Asking::Elicitation(params) => (QuestionForm::Elicitation, "elicitation/create", params),
-        Asking::Text(_) => {
+        ClientQuestion::Elicitation(params) => {
+            (QuestionForm::Elicitation, "elicitation/create", params)
+        }
+        ClientQuestion::Text(_) => {
             session.state().ticket = Some(ticket());
             return AskOutcome::Text;
         }
@@ -155,7 +157,7 @@ fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<EditorReply>
         QuestionForm::Permission => {
             let response: RequestPermissionResponse = read_result(raw, Rules::Lenient).ok()?;
             let extra = mapping::extra_of_permission(interrupt, raw.get());
-            let is_chosen = mapping::chooses(interrupt, &response);
+            let is_chosen = mapping::is_offered_choice(interrupt, &response);
             (mapping::answer_of_permission(interrupt, &response), extra, is_chosen)
         }
         QuestionForm::Elicitation => {

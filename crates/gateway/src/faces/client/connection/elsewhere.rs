@@ -19,7 +19,7 @@ use crate::http::node_client::NodeClient;
 impl ClientConnection {
     /// Makes this node the owner of a thread. If the thread is active on another node, waits for the end of its run; if that node has failed, waits until the thread can be taken over.
     /// Errors: those of the thread's owner, and of loading the thread.
-    pub(crate) async fn bring(&self, thread: &ThreadRow) -> Result<()> {
+    pub(crate) async fn take_over_thread(&self, thread: &ThreadRow) -> Result<()> {
         let Some(nodes) = &self.state.node_client else { return Ok(()) };
         let mut wait = TakeOverWait::begin();
         loop {
@@ -48,7 +48,7 @@ impl ClientConnection {
         let there = |nodes: Arc<NodeClient>, address: String| async move {
             nodes.cancel(by, &address, run).await
         };
-        self.anywhere(here, there).await.map(drop)
+        self.run_at_owner(here, there).await.map(drop)
     }
 
     /// Answers an interrupt on the node that owns its thread. Returns its row if that is this node. Errors: as [`trilogue_runtime::Runtime::answer_with`].
@@ -60,7 +60,7 @@ impl ClientConnection {
     ) -> Result<Option<InterruptRow>> {
         let (by, to) = (&self.principal, || AnswerTo::Interrupt(id.clone()));
         let here = || self.runtime().answer_with(by, to(), answer.clone(), extra.clone());
-        self.anywhere(here, self.answering(id, answer, extra.as_ref())).await
+        self.run_at_owner(here, self.forward_answer(id, answer, extra.as_ref())).await
     }
 
     /// Answers an interrupt with a message of the session. Another node gets only the answer. Errors: as [`trilogue_runtime::Runtime::answer_with_message`].
@@ -76,7 +76,7 @@ impl ClientConnection {
             let (answer, message, key) = (answer.clone(), message.clone(), key.clone());
             self.runtime().answer_with_message(by, to(), answer, message, key)
         };
-        self.anywhere(here, self.answering(id, answer, None)).await.map(drop)
+        self.run_at_owner(here, self.forward_answer(id, answer, None)).await.map(drop)
     }
 
     /// Changes a thread's metadata on the node that owns it. Errors: as [`trilogue_runtime::Runtime::patch_thread`].
@@ -93,7 +93,7 @@ impl ClientConnection {
             };
             async move { nodes.patch(by, &address, thread, &patch).await }
         };
-        self.anywhere(here, there).await.map(drop)
+        self.run_at_owner(here, there).await.map(drop)
     }
 
     /// Erases a thread on the node that owns it. Errors: as [`trilogue_runtime::Runtime::erase_thread`].
@@ -103,11 +103,11 @@ impl ClientConnection {
         let there = |nodes: Arc<NodeClient>, address: String| async move {
             nodes.erase(by, &address, thread).await
         };
-        self.anywhere(here, there).await.map(drop)
+        self.run_at_owner(here, there).await.map(drop)
     }
 
     /// Makes a change here, or sends it to the thread's owner: then the result is `None`. If that node has failed, waits until the thread is taken over.
-    async fn anywhere<T, H, E>(
+    async fn run_at_owner<T, H, E>(
         &self,
         here: impl Fn() -> H,
         there: impl Fn(Arc<NodeClient>, String) -> E,
@@ -136,7 +136,7 @@ impl ClientConnection {
     }
 
     /// Sends an answer to the owner of its thread.
-    fn answering<'a>(
+    fn forward_answer<'a>(
         &'a self,
         id: &'a InterruptId,
         answer: &'a Answer,
@@ -148,7 +148,7 @@ impl ClientConnection {
                 let row = row.ok_or_else(|| {
                     Error::new(Code::InterruptNotFound, format!("there is no interrupt '{id}'"))
                 })?;
-                let given = interrupt::given(answer, &row.thread_id);
+                let given = interrupt::answer_given(answer, &row.thread_id);
                 let mut body = serde_json::to_value(given).unwrap_or_default();
                 if let (Some(extra), Some(members)) = (extra, body.as_object_mut()) {
                     members.insert("extra".to_owned(), extra.to_value());

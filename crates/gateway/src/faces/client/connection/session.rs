@@ -10,7 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{ActivePresence, Attached};
+use trilogue_runtime::{ActivePresence, AttachGuard};
 use trilogue_store::Read;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::jsonrpc::Id;
@@ -31,7 +31,7 @@ pub(crate) struct ClientSession {
     commands: mpsc::Sender<PumpCommand>,
     /// Stops the pump.
     pub(crate) stop: CancellationToken,
-    attached: Attached,
+    attached: AttachGuard,
     /// Notified when prompts were answered.
     pub(crate) settled: Notify,
     /// Whether the pump knows where to begin.
@@ -92,7 +92,7 @@ impl ClientSession {
     pub(crate) fn new(
         thread: ThreadRow,
         commands: mpsc::Sender<PumpCommand>,
-        attached: Attached,
+        attached: AttachGuard,
         presence: ActivePresence,
         guard: OpenSessionGuard,
     ) -> Self {
@@ -172,12 +172,12 @@ impl OpenPrompt {
 
 impl RunEnd {
     /// Returns the end of a run that was removed together with its outcome.
-    pub(crate) const fn removed() -> Self {
+    pub(crate) const fn of_removed_run() -> Self {
         Self { outcome: Outcome::Cancelled { reason: None }, result: None }
     }
 
     /// Returns the end of a turn whose agent asks a question as text.
-    pub(crate) const fn asked() -> Self {
+    pub(crate) const fn of_text_question() -> Self {
         Self { outcome: Outcome::Completed, result: None }
     }
 }
@@ -220,7 +220,7 @@ impl SessionState {
     pub(crate) fn run_end(&self, prompt: &OpenPrompt) -> Option<RunEnd> {
         let known = self.ended.get(&prompt.run).cloned();
         let is_removed = self.is_over || self.removed.contains(&prompt.run_id);
-        known.or_else(|| is_removed.then(RunEnd::removed))
+        known.or_else(|| is_removed.then(RunEnd::of_removed_run))
     }
 
     /// Removes and returns the prompts whose runs ended at or before event `number`.

@@ -114,7 +114,7 @@ pub(super) async fn forward(
         return Err(ErrorObject::method_not_found(name));
     };
     if let Some(session) = session {
-        let brought = connection.bring(&session.thread).await;
+        let brought = connection.take_over_thread(&session.thread).await;
         brought.map_err(|error| session_error(&error, &session.thread.id))?;
         open::open_agent_session_if_needed(connection, handshake, session).await?;
     }

@@ -38,7 +38,7 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
         Some(sessions) => {
             let capabilities = request.client_capabilities.clone().unwrap_or_default();
             let caller = AgentCalls::before_handshake(connection, profile.clone(), capabilities);
-            let greeting = sessions.meet(&caller).await.map_err(|error| error_object(&error))?;
+            let greeting = sessions.greet(&caller).await.map_err(|error| error_object(&error))?;
             let wire = trilogue_mapping::native::json(&greeting);
             read_json::<InitializeResponse>(&wire, Rules::Lenient).ok()
         }

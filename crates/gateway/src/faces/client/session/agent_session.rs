@@ -159,7 +159,7 @@ pub(crate) async fn store_opened(context: &ThreadContext, result: &Json) -> Resu
         return Ok(());
     }
     let event = StateEvent::Custom { kind: OPENED_KIND.to_owned(), data: result.clone() };
-    context.note(Body::State(event), None).await
+    context.append_event(Body::State(event), None).await
 }
 
 /// Logs a client's setting as an update, because agents need not send one. `chosen` contains the options that the client chose itself: a process that takes over the session sets only these again, because the other options follow from them.
@@ -175,7 +175,7 @@ pub(crate) async fn store_setting(
     }
     let data = Json::from_value(&stored);
     context
-        .note(Body::State(StateEvent::Custom { kind: SETTING_KIND.to_owned(), data }), None)
+        .append_event(Body::State(StateEvent::Custom { kind: SETTING_KIND.to_owned(), data }), None)
         .await
 }
 

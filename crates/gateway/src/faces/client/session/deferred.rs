@@ -41,7 +41,7 @@ impl DeferredPrompts {
     /// Takes the next event. `is_sent`: whether the client receives a user's message now.
     pub(super) fn push(&mut self, event: &Event, run: Option<&RunId>, is_sent: bool) -> Deferral {
         if let Body::Thread(ThreadEvent::RunRemoved { run, .. }) = &event.body {
-            return Deferral::Now(self.removed(run));
+            return Deferral::Now(self.remove_run(run));
         }
         let Some(key) = event.run else { return Deferral::Now(Vec::new()) };
         let deferred = || DeferredEvent { event: event.clone(), run: run.cloned(), is_sent };
@@ -71,7 +71,7 @@ impl DeferredPrompts {
             }
             Body::Run(RunEvent::Ended(_)) => {
                 self.late.extend(self.waiting.remove(&key).unwrap_or_default());
-                Deferral::Now(self.ended(key))
+                Deferral::Now(self.end_run(key))
             }
             _ => Deferral::Now(Vec::new()),
         }
@@ -83,7 +83,7 @@ impl DeferredPrompts {
     }
 
     /// Ends a run. Returns the events to render after its end.
-    fn ended(&mut self, key: RunKey) -> Vec<DeferredEvent> {
+    fn end_run(&mut self, key: RunKey) -> Vec<DeferredEvent> {
         self.ids.remove(&key);
         let before = self.active.len();
         self.active.retain(|run| *run != key);
@@ -96,12 +96,12 @@ impl DeferredPrompts {
     }
 
     /// Removes a run with all its messages and its end. Returns the events to render after it.
-    fn removed(&mut self, run: &RunId) -> Vec<DeferredEvent> {
+    fn remove_run(&mut self, run: &RunId) -> Vec<DeferredEvent> {
         self.late.retain(|deferred| deferred.run.as_ref() != Some(run));
         let found = self.ids.iter().find(|(_, id)| *id == run).map(|(key, _)| *key);
         let Some(key) = found else { return Vec::new() };
         self.waiting.remove(&key);
-        self.ended(key)
+        self.end_run(key)
     }
 
     /// Whether a run has started and not ended.
@@ -144,11 +144,11 @@ mod tests {
         RunEvent::Created { run: id(run), agent, input, audit: None }
     }
 
-    fn ended() -> RunEvent {
+    fn end_event() -> RunEvent {
         RunEvent::Ended(Outcome::Completed)
     }
 
-    fn removed(prompts: &mut DeferredPrompts, run: i64) -> Vec<String> {
+    fn push_removal(prompts: &mut DeferredPrompts, run: i64) -> Vec<String> {
         let reason = "rolled_back".to_owned();
         push_body(prompts, None, Body::Thread(ThreadEvent::RunRemoved { run: id(run), reason }))
     }
@@ -161,9 +161,9 @@ mod tests {
             push(&mut prompts, run, RunEvent::Started);
         }
         push(&mut prompts, 3, created(3));
-        assert!(push(&mut prompts, 3, ended()).is_empty());
-        assert_eq!(push(&mut prompts, 2, ended()), ["run-3"]);
-        assert!(push(&mut prompts, 1, ended()).is_empty());
+        assert!(push(&mut prompts, 3, end_event()).is_empty());
+        assert_eq!(push(&mut prompts, 2, end_event()), ["run-3"]);
+        assert!(push(&mut prompts, 1, end_event()).is_empty());
         assert!(!prompts.has_active_run());
     }
 
@@ -177,11 +177,11 @@ mod tests {
         }
         // One run has ended before, the other has not.
         for run in [2, 4] {
-            assert!(push(&mut prompts, run, ended()).is_empty());
+            assert!(push(&mut prompts, run, end_event()).is_empty());
         }
-        assert!(removed(&mut prompts, 2).is_empty());
-        assert!(removed(&mut prompts, 3).is_empty());
-        assert_eq!(removed(&mut prompts, 1), ["run-4"]);
+        assert!(push_removal(&mut prompts, 2).is_empty());
+        assert!(push_removal(&mut prompts, 3).is_empty());
+        assert_eq!(push_removal(&mut prompts, 1), ["run-4"]);
         assert!(!prompts.has_active_run());
         assert!(prompts.ids.is_empty() && prompts.waiting.is_empty());
     }

@@ -132,7 +132,7 @@ impl LineRenderer {
             return false;
         }
         if original.call.is_some() && original.dialect == mapping::UPDATE {
-            self.updates.heard_call(run, &original.bytes);
+            self.updates.record_relayed_call(run, &original.bytes);
         }
         let (dialect, bytes) = (original.dialect, &original.bytes);
         let start = lines.bytes.len();
@@ -199,7 +199,7 @@ impl LineRenderer {
         run: Option<&RunId>,
         lines: &mut OutgoingLines,
     ) -> Result<()> {
-        let whole = inlined(read, thread, event, |blob| self.updates.wants(blob)).await?;
+        let whole = inlined(read, thread, event, |blob| self.updates.can_inline(blob)).await?;
         let mut rendered = std::mem::take(&mut self.rendered);
         let run_id = run.map(RunId::as_str);
         self.updates.push(&whole, run_id, &mut rendered);
@@ -223,8 +223,8 @@ impl LineRenderer {
             }
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
                 let session = self.session.as_str();
-                let asking = mapping::asking(interrupt, session, &self.options.client);
-                if let mapping::Asking::Text(text) = asking {
+                let asking = mapping::client_question(interrupt, session, &self.options.client);
+                if let mapping::ClientQuestion::Text(text) = asking {
                     self.question(interrupt, &text, lines);
                 }
             }

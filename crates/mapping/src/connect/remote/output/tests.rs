@@ -15,7 +15,11 @@ fn values(status: &str, values: &Value) -> StreamPayload {
 
 fn output(is_chat: bool, ours: bool) -> RemoteOutput {
     let ours = ours.then(|| "http://there/connect".to_owned());
-    RemoteOutput::new("r", Role::NamedAgent("chat".into()), OutputForm { is_chat, ours })
+    RemoteOutput::new(
+        "r",
+        Role::NamedAgent("chat".into()),
+        OutputForm { is_chat, trilogue_url: ours },
+    )
 }
 
 fn bodies(output: &mut RemoteOutput, events: &[StreamPayload]) -> Vec<Body> {
@@ -23,7 +27,7 @@ fn bodies(output: &mut RemoteOutput, events: &[StreamPayload]) -> Vec<Body> {
 }
 
 /// Returns the pieces of messages, and the names of all other bodies.
-fn told(bodies: &[Body]) -> Vec<String> {
+fn describe_bodies(bodies: &[Body]) -> Vec<String> {
     let one = |body: &Body| match body {
         Body::Message(MessageEvent::Delta { text, .. }) => format!("+{text}"),
         Body::Message(MessageEvent::Part { part, .. }) => {
@@ -51,7 +55,7 @@ fn text_streams_as_it_grows_and_messages_end_with_the_next_or_the_run() {
         values("success", &said(&[assistant(Some("1"), "Hello"), assistant(Some("2"), "Bye")])),
     ];
     assert_eq!(
-        told(&bodies(&mut chat, &events)),
+        describe_bodies(&bodies(&mut chat, &events)),
         [
             "message.started",
             "+He",
@@ -72,7 +76,10 @@ fn what_was_said_before_on_the_thread_is_no_output() {
     let all =
         json!({ "messages": [before, assistant(None, "old"), before, assistant(None, "new")] });
     let events = [values("pending", &all), values("success", &all)];
-    assert_eq!(told(&bodies(&mut chat, &events)), ["message.started", "+new", "message.completed"]);
+    assert_eq!(
+        describe_bodies(&bodies(&mut chat, &events)),
+        ["message.started", "+new", "message.completed"]
+    );
 }
 
 #[test]
@@ -83,12 +90,12 @@ fn values_without_messages_are_said_or_are_the_result() {
         values("success", &json!({ "message": "ab" })),
     ];
     assert_eq!(
-        told(&bodies(&mut chat, &end)),
+        describe_bodies(&bodies(&mut chat, &end)),
         ["message.started", "+a", "+b", "message.completed"]
     );
     let odd = [values("success", &json!({ "messages": [assistant(None, "a")], "score": 1 }))];
     assert_eq!(
-        told(&bodies(&mut output(true, false), &odd)).last().unwrap(),
+        describe_bodies(&bodies(&mut output(true, false), &odd)).last().unwrap(),
         "result {\"score\":1}"
     );
     let mut schema = output(false, false);
@@ -100,11 +107,11 @@ fn values_without_messages_are_said_or_are_the_result() {
         values("success", &count(2)),
     ];
     assert_eq!(
-        told(&bodies(&mut schema, &events)),
+        describe_bodies(&bodies(&mut schema, &events)),
         ["output {\"count\":1}", "output {\"count\":2}", "result {\"count\":2}"]
     );
     assert_eq!(
-        told(&bodies(&mut output(false, false), &[values("success", &json!(null))])),
+        describe_bodies(&bodies(&mut output(false, false), &[values("success", &json!(null))])),
         ["result null"]
     );
 }
@@ -115,7 +122,7 @@ fn another_version_of_a_message_is_a_message_of_its_own() {
     let said = |text: &str| json!({ "messages": [assistant(Some("1"), text)] });
     let events = [values("pending", &said("Hell")), values("success", &said("Goodbye"))];
     assert_eq!(
-        told(&bodies(&mut chat, &events)),
+        describe_bodies(&bodies(&mut chat, &events)),
         [
             "message.started",
             "+Hell",
@@ -136,13 +143,13 @@ fn after_a_question_only_what_is_new_is_told() {
     let mut before = output(true, false);
     let events = [values("pending", &json!({ "messages": [first] })), asked];
     assert_eq!(
-        told(&bodies(&mut before, &events)),
+        describe_bodies(&bodies(&mut before, &events)),
         ["message.started", "+Well", "message.completed"]
     );
-    let mut after = output(true, false).resumed(before.progress());
+    let mut after = output(true, false).with_progress(before.progress());
     let end = values("success", &json!({ "messages": [first, second] }));
     assert_eq!(
-        told(&bodies(&mut after, &[end])),
+        describe_bodies(&bodies(&mut after, &[end])),
         ["message.started", "+Done", "message.completed"]
     );
 }
@@ -231,7 +238,7 @@ fn log(acts: &[Act]) -> Vec<Body> {
 }
 
 /// Returns what our own face sends of a log: a sample after the events with the given numbers, and every update.
-fn shown(log: &[Body], samples: &[usize], with_updates: bool) -> Vec<StreamPayload> {
+fn render_payloads(log: &[Body], samples: &[usize], with_updates: bool) -> Vec<StreamPayload> {
     let card = AgentCard::new(AgentName::parse("chat").unwrap(), InputKind::Chat);
     let run = trilogue_domain::RunId::parse("r").unwrap();
     let thread = trilogue_domain::ThreadId::parse("t").unwrap();
@@ -315,7 +322,7 @@ proptest! {
         let log = log(&acts);
         let expected = whole(&log);
         let mut first = output(true, true);
-        let told = bodies(&mut first, &shown(&log, &samples, true));
+        let told = bodies(&mut first, &render_payloads(&log, &samples, true));
         prop_assert_eq!(&content(&told), &expected);
         // First the part that was logged before a restart, and then everything again with other samples.
         let mut kept: Vec<Body> = told.into_iter().take(cut).collect();
@@ -323,7 +330,7 @@ proptest! {
         position.push(&Body::Run(RunEvent::Started));
         kept.iter().for_each(|body| position.push(body));
         let mut second = output(true, true).from_log(position);
-        kept.extend(bodies(&mut second, &shown(&log, &again, true)));
+        kept.extend(bodies(&mut second, &render_payloads(&log, &again, true)));
         prop_assert_eq!(content(&kept), expected);
     }
 
@@ -343,7 +350,7 @@ proptest! {
         let log = log(&acts);
         let expected = whole(&log);
         for ours in [true, false] {
-            let told = bodies(&mut output(true, ours), &shown(&log, &samples, false));
+            let told = bodies(&mut output(true, ours), &render_payloads(&log, &samples, false));
             let texts = |bodies: &[Body]| -> Vec<String> {
                 content(bodies).0.into_iter().map(|(_, text)| text).collect()
             };
@@ -354,7 +361,7 @@ proptest! {
             position.push(&Body::Run(RunEvent::Started));
             kept.iter().for_each(|body| position.push(body));
             let mut second = output(true, ours).from_log(position);
-            kept.extend(bodies(&mut second, &shown(&log, &again, false)));
+            kept.extend(bodies(&mut second, &render_payloads(&log, &again, false)));
             prop_assert_eq!(texts(&kept), all);
         }
     }

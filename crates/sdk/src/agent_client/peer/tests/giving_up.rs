@@ -46,7 +46,7 @@ async fn who_stops_waiting_for_a_call_gives_it_up() {
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n").await;
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"add\"}\n").await;
     assert_eq!(other.read().await["id"], 5);
-    assert_eq!(peer.tally().unexpected, 1);
+    assert_eq!(peer.counters().unexpected, 1);
 }
 
 #[tokio::test]

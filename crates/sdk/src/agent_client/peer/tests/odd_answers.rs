@@ -51,5 +51,5 @@ async fn a_batch_has_so_many_messages_and_what_is_behind_them_is_refused_as_one(
     }
     assert_eq!(count, 1_024);
     // The batch, and its rest.
-    assert_eq!(peer.tally().invalid, 2);
+    assert_eq!(peer.counters().invalid, 2);
 }

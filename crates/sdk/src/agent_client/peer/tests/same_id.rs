@@ -11,7 +11,7 @@ async fn a_request_whose_id_is_in_work_is_refused_however_often_it_comes() {
         let refused = other.read().await;
         assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("w"), &json!(-32600)));
     }
-    assert_eq!(peer.tally().refused, 10);
+    assert_eq!(peer.counters().refused, 10);
     // No refused request replaced the first one or another.
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"add\"}\n").await;
     assert_eq!(other.read().await["result"]["sum"], 0);
@@ -30,5 +30,5 @@ async fn an_id_may_come_again_when_it_was_answered() {
             .await;
         assert_eq!(other.read().await["result"]["sum"], 3);
     }
-    assert_eq!(peer.tally().refused, 0);
+    assert_eq!(peer.counters().refused, 0);
 }

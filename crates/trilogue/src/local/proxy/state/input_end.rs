@@ -54,7 +54,7 @@ impl Proxy {
 
     pub(in crate::local::proxy) fn has_ended(&self, now: Instant) -> bool {
         let is_over = self.input_end.deadline.is_some_and(|at| at <= now);
-        self.input_end.is_reached && (is_over || self.journal.awaited().next().is_none())
+        self.input_end.is_reached && (is_over || self.journal.awaited_requests().next().is_none())
     }
 
     /// When [`Proxy::on_deadline`] has something to do, or the proxy ends.
@@ -67,7 +67,7 @@ impl Proxy {
         &mut self,
         to_object: impl FnOnce(&Error) -> ErrorObject,
     ) -> Result<(), Error> {
-        let awaited: Vec<_> = self.journal.awaited().cloned().collect();
+        let awaited: Vec<_> = self.journal.awaited_requests().cloned().collect();
         if awaited.is_empty() {
             return Ok(());
         }

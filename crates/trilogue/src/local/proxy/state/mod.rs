@@ -143,7 +143,7 @@ impl Proxy {
         self.input_end.on_connect(now);
         self.batch = BatchBuffer::new(max_line_bytes);
         if let Some(line) = self.initialize.clone() {
-            let id = self.own(OwnRequest::Initialize);
+            let id = self.register_own_request(OwnRequest::Initialize);
             let text = std::str::from_utf8(&line).unwrap_or_default();
             if let Some(line) = splice::set(text, &["id"], id.as_str()) {
                 self.write_server(line.as_bytes());
@@ -151,7 +151,7 @@ impl Proxy {
         }
         for (session, params) in self.sessions.attach_params() {
             let Ok(params) = Json::parse(params) else { continue };
-            let id = self.own(OwnRequest::Attach(session));
+            let id = self.register_own_request(OwnRequest::Attach(session));
             let mut line = Vec::new();
             jsonrpc::write_request(&mut line, &id, ATTACH_METHOD, &params);
             self.write_server(&line);
@@ -199,7 +199,7 @@ impl Proxy {
     pub(super) fn on_deadline(&mut self, now: Instant) {
         if self.parked_until.is_some_and(|at| at <= now) {
             self.parked_until = None;
-            for (id, line) in self.journal.parked() {
+            for (id, line) in self.journal.parked_requests() {
                 self.close_request(&id, None);
                 self.write_editor(&line);
             }
@@ -393,17 +393,17 @@ impl Proxy {
                 let got = result.and_then(|result| splice::get_text(result, &["sessionId"]));
                 match got {
                     Some(got) => {
-                        self.sessions.attached(&got, line.as_deref().and_then(open_params))
+                        self.sessions.set_attached(&got, line.as_deref().and_then(open_params))
                     }
                     None => self.sessions.remove(&wanted),
                 }
             }
             Some(RequestKind::Load(session)) => {
-                self.sessions.loaded(&session, id, line.as_deref().and_then(open_params));
+                self.sessions.finish_load(&session, id, line.as_deref().and_then(open_params));
                 self.settling.push(session);
             }
             Some(RequestKind::Resume(session)) if line.is_some() => {
-                self.sessions.attached(&session, line.as_deref().and_then(open_params));
+                self.sessions.set_attached(&session, line.as_deref().and_then(open_params));
                 self.settling.push(session);
             }
             Some(RequestKind::Leave(session)) if line.is_some() => self.sessions.remove(&session),
@@ -433,7 +433,7 @@ impl Proxy {
         self.write_editor(&line);
     }
 
-    fn own(&mut self, own: OwnRequest) -> Id<'static> {
+    fn register_own_request(&mut self, own: OwnRequest) -> Id<'static> {
         let id = Id::text(&format!("{}-{}", self.own_prefix, self.own_next));
         self.own_next += 1;
         self.own.insert(id.as_str().to_owned(), own);

@@ -7,7 +7,7 @@ use trilogue_backends::workspace;
 use trilogue_domain::{TenantId, ThreadId, ThreadKey};
 
 use super::*;
-use crate::server::agents::configured;
+use crate::server::agents::build_agents;
 use crate::server::descriptor::Descriptors;
 
 const MINIMAL: &str = "kind = \"agent-client\"\ncommand = [\"some-agent\", \"--acp\"]\n";
@@ -32,10 +32,10 @@ fn least() -> Launch {
     }
 }
 
-fn refused(settings: &str) -> String {
+fn refusal_text(settings: &str) -> String {
     let text = format!("[agents.coder]\n{settings}");
     let options = config::parse(Path::new("t.toml"), &text).unwrap().options;
-    let error = configured(&options, &Descriptors::new()).unwrap_err();
+    let error = build_agents(&options, &Descriptors::new()).unwrap_err();
     assert_eq!(error.code(), Code::InvalidRequest);
     format!("{} | {}", error.message(), error.hint_text().unwrap_or_default())
 }
@@ -106,11 +106,11 @@ fn every_setting_arrives() {
 
 #[test]
 fn what_cannot_work_names_its_setting_and_the_fix() {
-    let with = |setting: &str| refused(&format!("{MINIMAL}{setting}\n"));
+    let with = |setting: &str| refusal_text(&format!("{MINIMAL}{setting}\n"));
     for (said, parts) in [
-        (refused("kind = \"agent-client\"\n"), ["`agents.coder.command`", "\"acp\""]),
+        (refusal_text("kind = \"agent-client\"\n"), ["`agents.coder.command`", "\"acp\""]),
         (
-            refused("kind = \"agent-client\"\ncommand = \"no-such agent --acp\"\n"),
+            refusal_text("kind = \"agent-client\"\ncommand = \"no-such agent --acp\"\n"),
             ["in one text", "command = [\"no-such\", \"agent\", \"--acp\"]"],
         ),
         (
@@ -118,7 +118,7 @@ fn what_cannot_work_names_its_setting_and_the_fix() {
             ["`agents.coder.builtin` is for agents of kind \"builtin\"", ""],
         ),
         (
-            refused("kind = \"builtin\"\nbuiltin = \"echo\"\nterminals = true\n"),
+            refusal_text("kind = \"builtin\"\nbuiltin = \"echo\"\nterminals = true\n"),
             ["`agents.coder.terminals` is for agents of kind \"agent-client\"", "remove"],
         ),
         (with("cwd = \"work/{id}\""), ["`agents.coder.cwd`", "work/{thread}"]),
@@ -160,11 +160,11 @@ fn rules_are_read_and_say_what_is_wrong() {
         ("path = \"a/../b\"\ndecision = \"allow\"", "`path` of the rule 'rule 1'"),
         ("tool = \"[\"\ndecision = \"allow\"", "is not a pattern"),
     ] {
-        let said = refused(&rule(rest));
+        let said = refusal_text(&rule(rest));
         assert!(said.contains("`agents.coder.permissions`") && said.contains(why), "{said}");
     }
     // An agent of this process has kinds of its own.
     let own = "kind = \"builtin\"\nbuiltin = \"echo\"\n[[agents.coder.permissions]]\nkind = \"publish\"\ndecision = \"deny\"\n";
     let options = config::parse(Path::new("t.toml"), &format!("[agents.coder]\n{own}")).unwrap();
-    assert_eq!(configured(&options.options, &Descriptors::new()).unwrap().len(), 1);
+    assert_eq!(build_agents(&options.options, &Descriptors::new()).unwrap().len(), 1);
 }

@@ -106,7 +106,7 @@ async fn prompt(
     let opening = async {
         // An answer goes to the node of its question, so only a new turn moves the thread here.
         if session.state().question.is_none() {
-            let brought = connection.bring(&session.thread).await;
+            let brought = connection.take_over_thread(&session.thread).await;
             brought.map_err(|error| session_error(&error, &queue.id))?;
         }
         open::open_agent_session_if_needed(connection, handshake, &session).await
@@ -219,11 +219,13 @@ impl Prompt<'_> {
         let (connection, mut tries) = (self.connection, 0);
         loop {
             tries += 1;
-            let submitted =
-                connection.runtime().submit_unknown(&connection.principal, new.clone()).await;
+            let submitted = connection
+                .runtime()
+                .submit_skipping_key_lookup(&connection.principal, new.clone())
+                .await;
             match submitted {
                 Err(error) if error.other_node().is_some() && tries < MAX_TRIES => {
-                    connection.bring(&self.session.thread).await?;
+                    connection.take_over_thread(&self.session.thread).await?;
                 }
                 submitted => return submitted,
             }
@@ -271,7 +273,8 @@ impl Prompt<'_> {
     async fn repeated(&self, new: &RunRequest) -> Result<Option<(RunRow, Option<MessageId>)>> {
         let (connection, thread) = (self.connection, &self.session.thread);
         if self.incoming.extras.key.is_some()
-            && let Some(known) = connection.runtime().known(&connection.principal, new).await?
+            && let Some(known) =
+                connection.runtime().find_by_idempotency_key(&connection.principal, new).await?
         {
             let Submitted { run, message, .. } = known;
             return Ok(Some((run, message)));
@@ -370,7 +373,7 @@ impl Prompt<'_> {
                 let result = self.agent_result(&now).await?;
                 Some(RunEnd { outcome: outcome.clone(), result })
             }
-            _ if self.waits_for_text(&now).await? => Some(RunEnd::asked()),
+            _ if self.waits_for_text(&now).await? => Some(RunEnd::of_text_question()),
             _ => None,
         };
         let ended_at = match end {

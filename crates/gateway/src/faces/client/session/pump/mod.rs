@@ -308,7 +308,8 @@ impl Pump {
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
                 // During a replay, do not ask: its end asks about the questions that are still open then.
                 if let Some(key) = event.run.filter(|_| self.replay.is_none()) {
-                    let asking = mapping::asking(interrupt, self.session.id(), &self.client);
+                    let asking =
+                        mapping::client_question(interrupt, self.session.id(), &self.client);
                     self.ask(key, interrupt, asking, lines);
                 }
             }
@@ -327,7 +328,7 @@ impl Pump {
         &self,
         run: RunKey,
         interrupt: &Interrupt,
-        asking: mapping::Asking,
+        asking: mapping::ClientQuestion,
         lines: &mut OutgoingLines,
     ) {
         let (connection, session) = (&self.connection, &self.session);
@@ -337,7 +338,7 @@ impl Pump {
                 state.question = Some(interrupt.clone());
                 state.take_prompts(run)
             };
-            self.answer(prompts, &RunEnd::asked(), lines);
+            self.answer(prompts, &RunEnd::of_text_question(), lines);
         }
     }
 
@@ -360,7 +361,7 @@ impl Pump {
         if prompts.is_empty() {
             self.unclaimed_removals.push(run.clone());
         } else {
-            self.answer(prompts, &RunEnd::removed(), lines);
+            self.answer(prompts, &RunEnd::of_removed_run(), lines);
         }
     }
 
@@ -406,7 +407,7 @@ impl Pump {
         }
         for run in std::mem::take(&mut self.unclaimed_removals) {
             let prompts = self.session.state().remove_run(&run);
-            self.send_answers(prompts, &RunEnd::removed()).await;
+            self.send_answers(prompts, &RunEnd::of_removed_run()).await;
         }
     }
 

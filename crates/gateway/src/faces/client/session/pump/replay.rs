@@ -248,10 +248,10 @@ impl Pump {
             }
         }
         for row in pending.into_iter().rev() {
-            let asking = mapping::asking(&row.interrupt, self.session.id(), &self.client);
+            let asking = mapping::client_question(&row.interrupt, self.session.id(), &self.client);
             if !start.knows_questions
                 && !self.renderer.has_asked(&row.interrupt.id)
-                && let mapping::Asking::Text(text) = &asking
+                && let mapping::ClientQuestion::Text(text) = &asking
             {
                 self.renderer.question(&row.interrupt, text, lines);
             }

@@ -29,7 +29,7 @@ const MAX_TITLE_CHARS: usize = 200;
 const MAX_SHOWN_SCHEMA_BYTES: usize = 4 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asking {
+pub enum ClientQuestion {
     /// With a `session/request_permission` of these params; [`answer_of_permission`] reads the answer.
     Permission(Vec<u8>),
     /// With an `elicitation/create` of these params; [`answer_of_elicitation`] reads the answer.
@@ -39,31 +39,35 @@ pub enum Asking {
 }
 
 /// Returns the request to this client in this session. An interrupt that came as a request of this protocol goes back unchanged.
-pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities) -> Asking {
+pub fn client_question(
+    interrupt: &Interrupt,
+    session: &str,
+    client: &ClientCapabilities,
+) -> ClientQuestion {
     let forms = client.elicitation.as_ref();
     let has_form = forms.is_some_and(|forms| forms.form.is_some());
     let has_url = forms.is_some_and(|forms| forms.url.is_some());
-    let raw = || as_it_came(interrupt, session);
+    let raw = || original_request(interrupt, session);
     let asked = match interrupt.kind {
         InterruptKind::Permission => raw()
             .filter(|raw| read_checked::<RequestPermissionRequest>(raw, Rules::Lenient).is_ok())
-            .map(|raw| Asking::Permission(raw.into_bytes()))
+            .map(|raw| ClientQuestion::Permission(raw.into_bytes()))
             .or_else(|| permission(interrupt, session)),
         InterruptKind::Url if has_url => {
-            elicitation_as_it_came(interrupt, session).or_else(|| visit(interrupt, session))
+            original_elicitation(interrupt, session).or_else(|| visit(interrupt, session))
         }
         InterruptKind::Url | InterruptKind::Message => None,
         InterruptKind::Form | InterruptKind::Custom(_) => {
             let form =
-                || elicitation_as_it_came(interrupt, session).or_else(|| form(interrupt, session));
+                || original_elicitation(interrupt, session).or_else(|| form(interrupt, session));
             has_form.then(form).flatten().or_else(|| choice(interrupt, session))
         }
     };
-    asked.unwrap_or_else(|| Asking::Text(in_text(interrupt)))
+    asked.unwrap_or_else(|| ClientQuestion::Text(in_text(interrupt)))
 }
 
 /// Returns the original params of an interrupt, with the client's session. Its `requestId` belongs to the agent's side, and is left out.
-fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
+fn original_request(interrupt: &Interrupt, session: &str) -> Option<String> {
     let payload = interrupt.payload.as_str();
     let is_request = ["toolCall", "mode"].iter().any(|key| splice::get(payload, &[key]).is_some());
     if !is_request {
@@ -73,19 +77,19 @@ fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
     splice::put_session(&splice::remove(&payload, &["requestId"]), session)
 }
 
-fn elicitation_as_it_came(interrupt: &Interrupt, session: &str) -> Option<Asking> {
-    let raw = as_it_came(interrupt, session)?;
+fn original_elicitation(interrupt: &Interrupt, session: &str) -> Option<ClientQuestion> {
+    let raw = original_request(interrupt, session)?;
     let read = read_checked::<CreateElicitationRequest>(&raw, Rules::Lenient).ok()?;
     let is_known = !matches!(read, CreateElicitationRequest::Other(_));
-    is_known.then(|| Asking::Elicitation(raw.into_bytes()))
+    is_known.then(|| ClientQuestion::Elicitation(raw.into_bytes()))
 }
 
 pub(super) fn is_elicitation(interrupt: &Interrupt) -> bool {
-    elicitation_as_it_came(interrupt, "").is_some()
+    original_elicitation(interrupt, "").is_some()
 }
 
 /// Returns the request for a permission of an agent that does not speak this protocol.
-fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+fn permission(interrupt: &Interrupt, session: &str) -> Option<ClientQuestion> {
     let options: Vec<_> = interrupt
         .options
         .iter()
@@ -103,7 +107,7 @@ fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
 }
 
 /// Returns the request for a question that accepts one of a few values.
-fn choice(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+fn choice(interrupt: &Interrupt, session: &str) -> Option<ClientQuestion> {
     let (_, choices) = choice_of(interrupt)?;
     let options = choices.into_iter().map(|choice| {
         let kind = match choice.value {
@@ -119,13 +123,13 @@ fn ask_permission(
     interrupt: &Interrupt,
     session: &str,
     options: Vec<PermissionOption>,
-) -> Option<Asking> {
+) -> Option<ClientQuestion> {
     if options.is_empty() {
         return None;
     }
     let payload = interrupt.payload.to_value();
     let text = |keys: &[&str]| keys.iter().find_map(|key| payload.get(key)?.as_str());
-    let words = words(interrupt);
+    let words = prompt_text(interrupt);
     let name = text(&["tool", "tool_name", "name"]);
     let first = words.lines().next().or_else(|| text(&["title"])).or(name);
     let title = title(first.unwrap_or("The agent asks for permission."));
@@ -151,10 +155,10 @@ fn ask_permission(
         .collect();
     call.content = (!content.is_empty()).then_some(content);
     let request = RequestPermissionRequest::new(session, call, options);
-    serde_json::to_vec(&request).ok().map(Asking::Permission)
+    serde_json::to_vec(&request).ok().map(ClientQuestion::Permission)
 }
 
-fn form(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+fn form(interrupt: &Interrupt, session: &str) -> Option<ClientQuestion> {
     let schema = interrupt.schema.as_ref()?.as_str();
     let schema = if is_one_value(schema) {
         format!(
@@ -169,10 +173,10 @@ fn form(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     if !is_flat || fields.is_empty() {
         return None;
     }
-    let mut form = ElicitationForm::new(asks_with_data(interrupt), schema);
+    let mut form = ElicitationForm::new(question_text_with_data(interrupt), schema);
     form.session_id = Some(session.to_owned());
     let request = CreateElicitationRequest::Form(Box::new(form));
-    serde_json::to_vec(&request).ok().map(Asking::Elicitation)
+    serde_json::to_vec(&request).ok().map(ClientQuestion::Elicitation)
 }
 
 fn is_field(field: &ElicitationPropertySchema) -> bool {
@@ -185,7 +189,7 @@ fn is_field(field: &ElicitationPropertySchema) -> bool {
     }
 }
 
-fn visit(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+fn visit(interrupt: &Interrupt, session: &str) -> Option<ClientQuestion> {
     let url = interrupt.prompt.iter().find_map(|part| match &part.content {
         Content::Url(url) => Some(url.to_string()),
         _ => None,
@@ -193,10 +197,10 @@ fn visit(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     let url = url.or_else(|| {
         splice::get_text(interrupt.payload.as_str(), &["url"]).map(std::borrow::Cow::into_owned)
     })?;
-    let mut visit = ElicitationUrl::new(asks(interrupt), interrupt.id.as_str(), url);
+    let mut visit = ElicitationUrl::new(question_text(interrupt), interrupt.id.as_str(), url);
     visit.session_id = Some(session.to_owned());
     let request = CreateElicitationRequest::Url(Box::new(visit));
-    serde_json::to_vec(&request).ok().map(Asking::Elicitation)
+    serde_json::to_vec(&request).ok().map(ClientQuestion::Elicitation)
 }
 
 /// Whether a schema is that of a single value, not of an object.
@@ -209,7 +213,7 @@ fn choice_of(interrupt: &Interrupt) -> Option<(Option<String>, Vec<Choice>)> {
     one_choice(&interrupt.schema.as_ref()?.to_value())
 }
 
-fn words(interrupt: &Interrupt) -> String {
+fn prompt_text(interrupt: &Interrupt) -> String {
     let words: Vec<&str> = interrupt.prompt.iter().filter_map(Part::as_text).collect();
     words.join("\n")
 }
@@ -248,13 +252,13 @@ fn data(interrupt: &Interrupt) -> Option<String> {
     (decides && !payload.is_null()).then(|| fenced(&safe::json(&payload.to_string())))
 }
 
-fn asks_with_data(interrupt: &Interrupt) -> String {
+fn question_text_with_data(interrupt: &Interrupt) -> String {
     let data = data(interrupt).map(|data| format!("\n\n{data}"));
-    asks(interrupt) + &data.unwrap_or_default()
+    question_text(interrupt) + &data.unwrap_or_default()
 }
 
-fn asks(interrupt: &Interrupt) -> String {
-    let words = words(interrupt);
+fn question_text(interrupt: &Interrupt) -> String {
+    let words = prompt_text(interrupt);
     if !words.is_empty() {
         return match interrupt.kind {
             InterruptKind::Message => words,
@@ -271,21 +275,21 @@ fn asks(interrupt: &Interrupt) -> String {
 
 /// Returns a question as text, with its valid answers.
 fn in_text(interrupt: &Interrupt) -> String {
-    let mut text = asks_with_data(interrupt);
+    let mut text = question_text_with_data(interrupt);
     for part in &interrupt.prompt {
         if let Content::Url(url) = &part.content {
             text.push('\n');
             text.push_str(url);
         }
     }
-    if let Some(fits) = fits(interrupt) {
+    if let Some(fits) = valid_answers_text(interrupt) {
         text.push_str("\n\n");
         text.push_str(&fits);
     }
     text
 }
 
-fn fits(interrupt: &Interrupt) -> Option<String> {
+fn valid_answers_text(interrupt: &Interrupt) -> Option<String> {
     if is_consent(interrupt) {
         let done = match interrupt.kind {
             InterruptKind::Url => "when that is done",
@@ -344,7 +348,7 @@ pub fn answer_of_permission(
 
 /// Whether a client's answer to a permission request chooses an offered option.
 #[must_use]
-pub fn chooses(interrupt: &Interrupt, response: &RequestPermissionResponse) -> bool {
+pub fn is_offered_choice(interrupt: &Interrupt, response: &RequestPermissionResponse) -> bool {
     let RequestPermissionOutcome::Selected(selected) = &response.outcome else { return false };
     let chosen = selected.option_id.as_str();
     match interrupt.kind {
@@ -362,11 +366,11 @@ pub fn answer_of_elicitation(
     let accept = match response {
         CreateElicitationResponse::Accept(accept) => accept,
         _ if !is_elicitation(interrupt) => return None,
-        CreateElicitationResponse::Decline(_) => return Some(truth(false)),
+        CreateElicitationResponse::Decline(_) => return Some(bool_answer(false)),
         _ => return Some(Answer::Json(Json::null())),
     };
     if interrupt.kind == InterruptKind::Url {
-        return Some(truth(true));
+        return Some(bool_answer(true));
     }
     let content = match &accept.content {
         Some(content) => serde_json::to_string(content).ok()?,
@@ -377,7 +381,7 @@ pub fn answer_of_elicitation(
     Json::parse(answer.to_owned()).ok().map(Answer::Json)
 }
 
-fn truth(value: bool) -> Answer {
+fn bool_answer(value: bool) -> Answer {
     Answer::Json(Json::from_value(&Value::Bool(value)))
 }
 

@@ -10,7 +10,7 @@ use trilogue_domain::port::{Clock, ReadOriginal};
 
 use super::NewsState;
 use super::encryption::Decryptor;
-use super::message::{HeardAppend, LogRemoval, NewsEntry, NodeMessage};
+use super::message::{LogRemoval, NewsEntry, NodeMessage, ReceivedAppend};
 use crate::news::PeerNews;
 use crate::record::Frame;
 
@@ -22,7 +22,7 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct NewsSubscriber {
     /// The opening of this node. Its own messages also arrive here.
     opening: i64,
     reader: Arc<dyn ReadOriginal>,
@@ -53,9 +53,9 @@ enum Arrival {
     Late,
 }
 
-// === impl Ear ===
+// === impl NewsSubscriber ===
 
-impl Ear {
+impl NewsSubscriber {
     pub(super) fn new(
         opening: i64,
         subject: &str,
@@ -67,7 +67,7 @@ impl Ear {
         Self { opening, reader, clock, state, decryptor, senders, refusals: Refusals::default() }
     }
 
-    pub(super) fn hear(&mut self, payload: &Bytes) {
+    pub(super) fn on_message(&mut self, payload: &Bytes) {
         let Some(message) = self.decryptor.decrypt(&self.state.keys, payload) else {
             return self.refusals.add(self.clock.now());
         };
@@ -79,20 +79,22 @@ impl Ear {
             // A late message of a known sender still shows that messages are delayed.
             if self.senders.is_later(message.opening, message.number) {
                 self.senders.order(message.opening, message.number);
-                self.state.missed();
+                self.state.on_messages_lost();
             }
             return;
         }
         match self.senders.order(message.opening, message.number) {
             Arrival::Next => {}
-            Arrival::Gap => self.state.missed(),
+            Arrival::Gap => self.state.on_messages_lost(),
             Arrival::Late => return,
         }
         for entry in message.entries {
             match entry {
-                NewsEntry::Append(append) => self.take(&append),
+                NewsEntry::Append(append) => self.apply_append(&append),
                 // The send fails if there are no listeners, which is harmless.
-                NewsEntry::Note(note) => drop(self.state.heard.send(PeerNews::Note(note))),
+                NewsEntry::Message(note) => {
+                    drop(self.state.peer_news.send(PeerNews::Message(note)))
+                }
             }
         }
     }
@@ -102,22 +104,22 @@ impl Ear {
         now.until(made_at).max(made_at.until(now)) <= MAX_AGE
     }
 
-    fn take(&self, append: &HeardAppend) {
+    fn apply_append(&self, append: &ReceivedAppend) {
         let (tails, thread, last) = (&self.state.tails, append.thread, append.last);
         match append.removal {
-            Some(LogRemoval::Thread) => tails.ended(thread),
-            Some(LogRemoval::Run) => tails.removed(thread, last),
+            Some(LogRemoval::Thread) => tails.remove_thread(thread),
+            Some(LogRemoval::Run) => tails.forget_frames(thread, last),
             // Without readers, frames are not even decoded.
             None if tails.has_readers(thread) => {
                 let frames = self.frames(append).unwrap_or_default();
-                tails.told(thread, last, append.stamp, &frames);
+                tails.receive_append(thread, last, append.stamp, &frames);
             }
             None => {}
         }
     }
 
     /// The frames of an append, in separate copies. `None` unless all are frames of its thread, in order.
-    fn frames(&self, append: &HeardAppend) -> Option<Vec<Arc<Frame>>> {
+    fn frames(&self, append: &ReceivedAppend) -> Option<Vec<Arc<Frame>>> {
         let mut frames: Vec<Arc<Frame>> = Vec::with_capacity(append.frames.len());
         for bytes in &append.frames {
             let frame = Frame::from_bytes(Bytes::copy_from_slice(bytes), &self.reader)?;

@@ -11,19 +11,19 @@ use trilogue_testkit::{Home, Server, ServerOptions};
 use super::editor::Editor;
 use super::peers::{self, Peer};
 use super::rates::{self, Rates};
-use crate::cost::{ProcessorTime, beside};
+use crate::cost::{ProcessorTime, sibling_path};
 use crate::report;
 
 /// A server, and a session in it. The server is killed when this is dropped.
-pub(super) struct Ours {
+pub(super) struct ServerSession {
     pub(super) server: Server,
     pub(super) editor: Editor,
     dir: TempDir,
 }
 
-// === impl Ours ===
+// === impl PartsServerProcess ===
 
-impl Ours {
+impl ServerSession {
     /// Starts `program`, which is in this program's folder, with a store.
     pub(super) async fn start(program: &str, store: &str) -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
@@ -35,7 +35,7 @@ impl Ours {
             )
         };
         let settings = agent("flood", &me) + &agent("official", &peers::rust_program()?);
-        let binary = Some(beside(program)?);
+        let binary = Some(sibling_path(program)?);
         // As many threads as a user's own server has, which is what editors reach.
         let cores = std::thread::available_parallelism()?.get();
         let threads = (cores - 1).max(1).to_string();
@@ -43,7 +43,7 @@ impl Ours {
         let options =
             ServerOptions { settings, binary, environment, ..report::server_options(store)? };
         let server = Home::new(dir.path(), &options)?.start().await?;
-        let mut connect = Command::new(beside("trilogue")?);
+        let mut connect = Command::new(sibling_path("trilogue")?);
         let editor = Editor::launch(at(dir.path(), &mut connect).args(["connect", "flood"]))?;
         Ok(Self { server, editor, dir })
     }
@@ -75,7 +75,7 @@ impl Ours {
 
     /// Returns the rates of the official library's client and agent with the server between them.
     pub(super) fn official_rates(&self, official: &Peer) -> Result<Rates> {
-        let connect = [beside("trilogue")?.into(), "connect".into(), "official".into()];
+        let connect = [sibling_path("trilogue")?.into(), "connect".into(), "official".into()];
         official.rates_with(&connect, |client| {
             at(self.dir.path(), client);
         })

@@ -8,7 +8,7 @@ use trilogue_runtime::{CallError, Client, ClientProfile, RunRequest, ThreadChoic
 use trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;
 
 use super::rig::{HEARD, Rig, alice, editor, json, settle, until};
-use crate::harness::{new_run, said};
+use crate::harness::{new_run, user_input};
 
 #[tokio::test]
 async fn a_prompt_that_is_too_long_for_a_line_is_refused_and_the_thread_goes_on() {
@@ -22,7 +22,7 @@ async fn a_prompt_that_is_too_long_for_a_line_is_refused_and_the_thread_goes_on(
     let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
     assert!(!heard.contains("session/prompt"), "the agent was prompted");
     let run = rig.run(&rig.thread, "say:here").await;
-    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "here"));
+    assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "here"));
     rig.end().await;
 }
 
@@ -46,7 +46,7 @@ async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_the
     let configured = async |config: &str, text: &str| {
         let choice = ThreadChoice::Existing(rig.thread.clone());
         let config = Some(json(config));
-        let run = RunRequest { config, ..new_run("scripted", choice, said(text)) };
+        let run = RunRequest { config, ..new_run("scripted", choice, user_input(text)) };
         settle(rig.runtime.submit(&rig.by, run).await.unwrap()).await
     };
     let heard = |method: &str| {

@@ -8,7 +8,7 @@ use super::block::Links;
 use super::message::message;
 
 #[derive(Clone, Debug)]
-pub(super) struct Growing {
+pub(super) struct GrowingMessage {
     message: Message,
     /// The text that continues the message.
     open: String,
@@ -16,9 +16,9 @@ pub(super) struct Growing {
     done: Option<(Bytes, Arc<str>)>,
 }
 
-// === impl Growing ===
+// === impl GrowingMessage ===
 
-impl Growing {
+impl GrowingMessage {
     pub(super) fn new(id: &MessageId, role: &Role, event: &Event) -> Self {
         let message = Message {
             id: id.clone(),
@@ -30,7 +30,7 @@ impl Growing {
         Self { message, open: String::new(), done: None }
     }
 
-    pub(super) fn is(&self, id: &MessageId) -> bool {
+    pub(super) fn has_id(&self, id: &MessageId) -> bool {
         self.message.id == *id
     }
 
