@@ -41,7 +41,9 @@ impl Json {
             None => Ok(Self(bytes)),
             Some(at) => Err(Error::new(
                 Code::InvalidJson,
-                format!("the JSON is no text: half of a surrogate pair stands alone at byte {at}"),
+                format!(
+                    "the JSON is not valid text: half of a surrogate pair stands alone at byte {at}"
+                ),
             )),
         }
     }

@@ -63,7 +63,7 @@ pub trait Face: fmt::Debug + Send + Sync {
     }
     /// Returns the error for a path without a route.
     fn unknown_path(&self, path: &str) -> Error {
-        Error::new(Code::NotFound, format!("there is no route '{}'", escape_for_message(path)))
+        Error::new(Code::NotFound, format!("route '{}' not found", escape_for_message(path)))
     }
     /// Whether the server's own pages authenticate to it with their session cookie.
     fn takes_cookies(&self) -> bool {

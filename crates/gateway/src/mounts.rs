@@ -169,7 +169,7 @@ impl Mount {
             || prefix.strip_prefix('/').is_some_and(|it| it.split('/').all(is_segment));
         if !is_prefix || prefix.len() > MAX_PREFIX_BYTES {
             let prefix = prefix.escape_debug();
-            return Err(Error::new(Code::InvalidRequest, format!("'{prefix}' is no prefix of a mount"))
+            return Err(Error::new(Code::InvalidRequest, format!("invalid mount prefix '{prefix}'"))
                 .hint("write '/', or segments such as '/communication' or '/acp/v0': letters, digits, '-', '_', '.' and '~'"));
         }
         Ok(Self { prefix: prefix.to_owned(), protocol })

@@ -102,7 +102,7 @@ impl NoticeDelivery {
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
         let reference: InterruptRef = serde_json::from_slice(delivery.reference.as_bytes())
             .map_err(|error| {
-                Undelivered::permanent(format!("the notice names nothing: {error}"))
+                Undelivered::permanent(format!("invalid notice reference: {error}"))
             })?;
         let interrupt = InterruptId::parse(&reference.interrupt)?;
         let scope = Scope::of_tenant(&delivery.tenant);

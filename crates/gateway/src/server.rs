@@ -283,7 +283,7 @@ fn check_schemes(options: &Options) -> Result<()> {
         Access::Tokens => match agent(&names_none) {
             Some(name) if options.anonymous.is_none() => Err(Error::new(
                 Code::InvalidRequest,
-                format!("the agent '{name}' takes callers without a token, and nobody says who they are"),
+                format!("the agent '{name}' takes callers without a token, and `anonymous` is not set"),
             )
             .hint("set `anonymous`")),
             _ => Ok(()),

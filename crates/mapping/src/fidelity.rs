@@ -164,7 +164,7 @@ table! {
     }
     "list, load, delete, fork" {
         native: Carried "`list_threads`, `list_messages`, `list_thread_events`, `erase_thread`, `copy_thread`";
-        communication: Lost "there is no endpoint for them; a session can be read, and replaced by an inline `session`";
+        communication: Lost "the protocol has no endpoint for them; a session can be read, and replaced by an inline `session`";
         connect: Carried "`/threads/search`, `/threads/{thread_id}` and its `history`, `DELETE`, `copy`";
         client: Carried "`session/list`, `session/load`, `session/resume`, `session/delete`; no fork";
     }
@@ -274,7 +274,7 @@ table! {
         native: Carried "`Part.metadata` as a `Citation`; members such as an author in `Part.extra`";
         communication: Carried "`MessagePart.metadata` as a citation, with members such as `author` that the protocol does not have";
         connect: Extension "`metadata.citation` of the block, with all its members";
-        client: Extension "`_meta.trilogue.citation` of a chunk or block, from agents and towards clients, for whom it is a `resource_link` behind the text, or text if it has no address; towards agents text behind the message, which does not come back, or the same member with `citations = \"meta\"`";
+        client: Extension "`_meta.trilogue.citation` of a chunk or block, from agents and towards clients, which see it as a `resource_link` behind the text, or as text if it has no address; towards agents text behind the message, which does not come back, or the same member with `citations = \"meta\"`";
     }
     "plan" {
         native: Carried "`state.plan`";

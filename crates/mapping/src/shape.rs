@@ -84,7 +84,7 @@ fn value_of(card: &AgentCard, schema: &Json, messages: &[Message]) -> Result<Jso
     let text = message.text();
     match text_property(&schema.to_value()) {
         Some(property) => Ok(Json::from_value(&json!({ property: text }))),
-        None => Json::parse(text).map_err(|_| mismatch(card, "the text is no JSON")),
+        None => Json::parse(text).map_err(|_| mismatch(card, "the text is not JSON")),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         let two = json!({ "required": ["a", "b"], "properties": { "a": string, "b": string } });
         assert_eq!(shape(&two, text("{\"a\":1}")), Ok(json!({ "a": 1 })));
         let (code, message) = shape(&json!({ "type": "number" }), text("five")).unwrap_err();
-        assert_eq!((code, message.contains("no JSON")), (Code::InvalidInput, true), "{message}");
+        assert_eq!((code, message.contains("not JSON")), (Code::InvalidInput, true), "{message}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl AgentRegistry {
             let cards = self.iter().filter(|agent| agent.is_listed()).map(|agent| agent.card());
             let mut names: Vec<_> = cards.map(|card| card.name.as_str()).collect();
             names.sort_unstable();
-            Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
+            Error::new(Code::AgentNotFound, format!("agent '{name}' not found"))
                 .hint(format!("the agents are: {}", names.join(", ")))
                 .without_agent(name.as_str())
         })

@@ -138,7 +138,11 @@ async fn give_up(
         WorkerKind::Callbacks => services.store.abandon(claim, RetryDecision::Dead, error).await,
         WorkerKind::Notices => {
             let interrupt = &claim.item.key;
-            tracing::warn!(interrupt, error, "nobody could be told that an interrupt waits");
+            tracing::warn!(
+                interrupt,
+                error,
+                "the notice of a pending interrupt could not be delivered"
+            );
             services.store.finish(claim).await
         }
     }

@@ -79,7 +79,8 @@ impl Runtime {
             .as_ref()
             .and_then(|row| path.iter().position(|checkpoint| checkpoint.run == Some(row.run)));
         let (Some(row), Some(place)) = (row, place) else {
-            let message = format!("the history of the thread '{id}' has no message '{until}'");
+            let message =
+                format!("message '{until}' not found in the history of the thread '{id}'");
             return Err(Error::new(Code::NotFound, message)
                 .hint("name a message that was said by a run which has completed"));
         };

@@ -286,7 +286,7 @@ impl Runtime {
         let (thread, run, target) = match to {
             AnswerTo::Interrupt(id) => {
                 let row = store.interrupt(&scope, &id).await?.ok_or_else(|| {
-                    Error::new(Code::InterruptNotFound, format!("there is no interrupt '{id}'"))
+                    Error::new(Code::InterruptNotFound, format!("interrupt '{id}' not found"))
                 })?;
                 self.check_answer(&row, &answer)?;
                 if row.resolution.is_some() {
@@ -442,7 +442,7 @@ impl Runtime {
             .store
             .named_thread(scope, id)
             .await?
-            .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("there is no thread '{id}'")))
+            .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("thread '{id}' not found")))
     }
 
     pub(crate) async fn run_row(&self, scope: &Scope, id: &RunId) -> Result<RunRow> {
@@ -450,7 +450,7 @@ impl Runtime {
             .store
             .run(scope, id)
             .await?
-            .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'")))
+            .ok_or_else(|| Error::new(Code::RunNotFound, format!("run '{id}' not found")))
     }
 
     /// Stores a new thread with its first events and other rows.

@@ -169,10 +169,7 @@ impl Runtime {
                 Reference::Address(_) => continue,
             };
             if !seen {
-                return Err(invalid(
-                    &format!("history[{place}]"),
-                    &format!("'{what}' is not there"),
-                ));
+                return Err(invalid(&format!("history[{place}]"), &format!("'{what}' not found")));
             }
         }
         Ok(())
@@ -227,7 +224,7 @@ fn check_address(address: &str, place: impl FnOnce() -> String) -> Result<()> {
     }
     let scheme = address.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     if !matches!(scheme.as_deref(), Some("http" | "https")) {
-        return Err(invalid(&place(), "it is no absolute http or https address"));
+        return Err(invalid(&place(), "expected an absolute http or https address"));
     }
     Ok(())
 }

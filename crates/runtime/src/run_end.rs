@@ -80,7 +80,7 @@ impl Runtime {
 fn to_run_not_found(error: Error, row: &RunRow) -> Error {
     match error.code() {
         Code::ThreadNotFound => {
-            Error::new(Code::RunNotFound, format!("there is no run '{}'", row.id))
+            Error::new(Code::RunNotFound, format!("run '{}' not found", row.id))
         }
         _ => error,
     }

@@ -191,7 +191,7 @@ impl Runtime {
         let row = store.checkpoint(scope, &thread.id, id).await?.ok_or_else(|| {
             Error::new(
                 Code::CheckpointNotFound,
-                format!("the thread '{}' has no checkpoint '{id}'", thread.id),
+                format!("checkpoint '{id}' not found in the thread '{}'", thread.id),
             )
         })?;
         if thread.head == Some(row.key) {

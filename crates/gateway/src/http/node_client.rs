@@ -146,7 +146,8 @@ impl NodeClient {
 
     async fn name(&self) -> Result<String> {
         let this = self.admin.nodes().await?.into_iter().find(|node| node.is_this);
-        let missing = || Error::new(Code::StoreUnavailable, "this server is no node at the moment");
+        let missing =
+            || Error::new(Code::StoreUnavailable, "this server is not a node at the moment");
         this.map(|node| node.name).ok_or_else(missing)
     }
 

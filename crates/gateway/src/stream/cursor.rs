@@ -36,7 +36,7 @@ impl Cursor {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let malformed = || {
             let text = escape_for_message(text);
-            Error::new(Code::InvalidCursor, format!("'{text}' is no position on an event stream"))
+            Error::new(Code::InvalidCursor, format!("invalid event stream position '{text}'"))
                 .hint("give the 'id' of the last event that you have, or 0 for the beginning")
         };
         let digits =

@@ -174,7 +174,7 @@ impl Backend for Actor {
     fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
         let fits = |config: &Json| config.to_value()["temperature"].is_number();
         if self.card.config_schema.is_some() && !config.is_none_or(fits) {
-            return Err(Error::new(Code::InvalidInput, "config.temperature is no number"));
+            return Err(Error::new(Code::InvalidInput, "config.temperature is not a number"));
         }
         match self.card.input {
             InputKind::Chat => Ok(input),

@@ -67,9 +67,9 @@ async fn what_is_no_message_is_refused_by_naming_its_server_and_nothing_it_said(
         (answer("302 Found", "location: http://127.0.0.1/\r\n", message), "status 302"),
         (answer("206 Partial Content", "", message), "status 206"),
         (answer("500 Oops", "", message), "status 500"),
-        (ok(b"the password is tomato"), "no message"),
-        (ok(br#"{"password":"tomato"}"#), "no message"),
-        (ok(br#"{"role":"tomato","parts":[]}"#), "no message"),
+        (ok(b"the password is tomato"), "invalid message"),
+        (ok(br#"{"password":"tomato"}"#), "invalid message"),
+        (ok(br#"{"role":"tomato","parts":[]}"#), "invalid message"),
         (ok(large.as_bytes()), "more than 1048576 bytes"),
         (chunked, "more than 1048576 bytes"),
         (b"tomato".to_vec(), "could not be reached"),
@@ -96,7 +96,9 @@ async fn a_state_is_json_or_else_text() {
         assert_eq!(state.as_str(), expected);
     }
     let large = vec![b'1'; 16 * MIB + 1];
-    for (body, said) in [(&b"\xff\xfe"[..], "no text"), (&large, "more than 16777216 bytes")] {
+    for (body, said) in
+        [(&b"\xff\xfe"[..], "neither JSON nor UTF-8"), (&large, "more than 16777216 bytes")]
+    {
         let at = serve(ok(body)).await;
         let error = fetch(Policy::local()).state(&format!("http://{at}/s")).await.unwrap_err();
         assert_eq!(error.code(), Code::PeerUnavailable, "{error:?}");

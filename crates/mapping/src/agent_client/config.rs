@@ -52,7 +52,7 @@ pub fn set_config_option(
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
     let property = schema.get("properties").and_then(|all| all.get(name));
     let Some(property) = property.filter(|property| option(name, property, None).is_some()) else {
-        return Err(wrong("/configId", "names no option of the agent".to_owned()));
+        return Err(wrong("/configId", "is unknown: the agent has no such option".to_owned()));
     };
     let value = match &request.value {
         SessionConfigValue::Boolean(value) if is_boolean(property) => Value::from(*value),
@@ -62,9 +62,9 @@ pub fn set_config_option(
             let Some(chosen) = chosen else {
                 let ids: Vec<_> = choices.iter().map(|choice| choice.id.as_str()).collect();
                 let what = if ids.is_empty() {
-                    "is no boolean".to_owned()
+                    "is not a boolean".to_owned()
                 } else {
-                    format!("is none of: {}", ids.join(", "))
+                    format!("is not one of: {}", ids.join(", "))
                 };
                 return Err(wrong("/value", what));
             };

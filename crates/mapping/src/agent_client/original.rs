@@ -70,7 +70,7 @@ impl ReadOriginal for OriginalReader {
         let text = std::str::from_utf8(&original.bytes).map_err(|_| {
             Error::new(
                 Code::InvalidJson,
-                format!("an original of '{}' is no text", original.dialect),
+                format!("an original of '{}' is not UTF-8", original.dialect),
             )
         })?;
         Ok(match &*original.dialect {

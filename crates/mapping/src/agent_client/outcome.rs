@@ -24,7 +24,7 @@ pub fn prompt_result(
         Outcome::Failed(failure) => return Err(error_of_failure(failure)),
         Outcome::TimedOut { reason } => {
             let data = json!({ "code": reason.as_str(), "transient": reason.is_transient() });
-            let error = ErrorObject::new(Code::INTERNAL_ERROR, "nobody answered in time");
+            let error = ErrorObject::new(Code::INTERNAL_ERROR, "no answer in time");
             return Err(error.data(Json::from_value(&data)));
         }
     };

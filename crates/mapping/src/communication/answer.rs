@@ -192,7 +192,7 @@ fn invalid_answer(interrupt: &Interrupt) -> Error {
     } else {
         "answer with a part application/json that fits the schema of the question".to_owned()
     };
-    let message = format!("the message is no answer to the interrupt '{}'", interrupt.id);
+    let message = format!("invalid answer to the interrupt '{}'", interrupt.id);
     Error::new(Code::AnswerInvalid, message).hint(hint)
 }
 

@@ -23,7 +23,7 @@ pub fn error(outcome: &Outcome) -> Option<ErrorBody> {
             let data = json!({ "reason": reason.as_str(), "transient": reason.is_transient() });
             Some(ErrorBody {
                 code: ErrorCode::ServerError,
-                message: "nobody answered in time".to_owned(),
+                message: "no answer in time".to_owned(),
                 data: Some(Json::from_value(&data)),
             })
         }

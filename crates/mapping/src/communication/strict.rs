@@ -21,7 +21,7 @@ pub struct CommunicationRules;
 impl CheckOutput for CommunicationRules {
     fn check(&self, rules: &str, body: &Body) -> Result<()> {
         if rules != RULES {
-            return Err(Error::new(Code::Internal, format!("there are no rules '{rules}'")));
+            return Err(Error::new(Code::Internal, format!("unknown rules '{rules}'")));
         }
         match body {
             Body::Message(MessageEvent::Part { part, .. }) => check(part, "the part"),
@@ -94,7 +94,7 @@ fn check(part: &Part, what: &str) -> Result<()> {
         }
     }
     if is_undecoded(part) {
-        return Err(invalid("content is called base64 and is none".to_owned()));
+        return Err(invalid("content is not valid base64".to_owned()));
     }
     // These rules depend only on the content's type and address.
     let (content, content_url) = match &part.content {

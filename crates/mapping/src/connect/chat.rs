@@ -21,7 +21,7 @@ pub(super) fn input(commands: &[AgentCommand]) -> Json {
 fn input_schema() -> Value {
     json!({
         "type": "object",
-        "description": "What the agent is told. A string in its place is one message of the user.",
+        "description": "The messages for the agent. A string in their place is one message of the user.",
         "properties": {
             "messages": messages("The messages, oldest first"),
             "message": { "type": "string", "description": "The last message of the user" }

@@ -21,7 +21,7 @@ const DISPENSABLE: [&str; 6] = ["input", "message", "callback", "webhook", "conf
 pub fn creation(card: &AgentCard, body: &Json, is_stateless: bool) -> Result<Json> {
     let mut members: BTreeMap<String, wire::Json> =
         serde_json::from_str(body.as_str()).map_err(|error| {
-            Error::new(Code::InvalidJson, format!("the request is no object: {error}"))
+            Error::new(Code::InvalidJson, format!("the request is not an object: {error}"))
         })?;
     members.retain(|key, value| value.as_str() != "null" || key == "stream_mode");
     let mut or = |key: &str, value: Value| {

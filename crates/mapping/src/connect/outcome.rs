@@ -23,7 +23,7 @@ pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<Ru
         }
         Outcome::TimedOut { reason } => {
             let data = json!({ "reason": reason.as_str() });
-            let description = "nobody answered in time";
+            let description = "no answer in time";
             Some(of(definition("run_timeout"), run_id, description, Some(data)))
         }
     }

@@ -106,7 +106,7 @@ fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
     if interrupt.schema.is_some() {
         return Ok(Answer::Json(payload));
     }
-    Err(invalid_answer(interrupt, "", "is no message")
+    Err(invalid_answer(interrupt, "", "is not a message")
         .hint("send {\"message\": \"…\"}, a string, or a message with 'content'"))
 }
 

@@ -29,7 +29,7 @@ pub(super) fn rows(from: Option<&str>, to: Option<&str>) -> Result<Vec<FidelityR
 
 fn column(parameter: &str, name: &str) -> Result<usize> {
     PROTOCOLS.iter().position(|(known, _)| *known == name).ok_or_else(|| {
-        let message = format!("'{parameter}' is no protocol: '{}'", name.escape_debug());
+        let message = format!("'{parameter}': unknown protocol '{}'", name.escape_debug());
         Error::new(Code::InvalidRequest, message).hint(names())
     })
 }

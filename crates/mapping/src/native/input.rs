@@ -50,7 +50,7 @@ fn message(message: InputMessage, now: Timestamp) -> Result<Message> {
         None => Role::User,
         Some(text) => Role::from_text(text).ok_or_else(|| {
             let text = escape_for_message(text);
-            Error::new(Code::InvalidRequest, format!("'{text}' is no role"))
+            Error::new(Code::InvalidRequest, format!("unknown role '{text}'"))
                 .hint("a role is 'user', 'agent' or 'agent/NAME'")
         })?,
     };
@@ -102,7 +102,7 @@ fn check_content_type(text: &str) -> Result<()> {
         return Ok(());
     }
     let text = escape_for_message(text);
-    Err(Error::new(Code::InvalidRequest, format!("'{text}' is no MIME type"))
+    Err(Error::new(Code::InvalidRequest, format!("invalid MIME type '{text}'"))
         .hint("a MIME type is such as text/plain or image/png"))
 }
 

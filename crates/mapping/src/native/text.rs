@@ -11,7 +11,7 @@ pub fn read_time(text: &str, name: &str) -> Result<Timestamp> {
     Timestamp::parse(text).ok_or_else(|| {
         Error::new(
             Code::InvalidRequest,
-            format!("'{name}' is '{}', which is no time", escape_for_message(text)),
+            format!("'{name}': invalid time '{}'", escape_for_message(text)),
         )
         .hint("a time is RFC 3339, such as 2026-01-31T12:00:00Z")
     })
@@ -67,6 +67,6 @@ mod tests {
         let long = "x".repeat(limits::MAX_ID_BYTES + 1);
         assert_eq!(escape_for_message(&long).len(), MAX_SHOWN_CHARS);
         let time = read_time("soon\n", "not_before").unwrap_err();
-        assert_eq!(time.message(), "'not_before' is 'soon\\n', which is no time");
+        assert_eq!(time.message(), "'not_before': invalid time 'soon\\n'");
     }
 }

@@ -303,7 +303,7 @@ async fn thread_row(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Resu
     store
         .thread(scope, thread)
         .await?
-        .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("there is no thread '{thread}'")))
+        .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("thread '{thread}' not found")))
 }
 
 /// Replaces blob references by their content, because an agent gets content.

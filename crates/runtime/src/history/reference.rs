@@ -127,7 +127,7 @@ fn missing(entry: &Reference) -> Error {
         Reference::Result(id) => format!("the result of the run '{id}'"),
         Reference::Address(address) => format!("'{address}'"),
     };
-    Error::new(Code::NotFound, format!("the history names {what}, which is not there"))
+    Error::new(Code::NotFound, format!("the history names {what}, which was not found"))
         .hint("bring the history again without it")
 }
 

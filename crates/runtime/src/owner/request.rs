@@ -102,7 +102,7 @@ impl Owner {
                 .run_by_key(*run)
                 .await?
                 .map(drop)
-                .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'"))),
+                .ok_or_else(|| Error::new(Code::RunNotFound, format!("run '{id}' not found"))),
             Command::Answer { idempotency: Some(row), .. } => {
                 match store.idempotency(&row.key, row.created_at).await? {
                     None => Ok(()),

@@ -51,7 +51,7 @@ pub(in crate::faces) fn target(
             Some(id) => {
                 return Err(unnamed(
                     &oldest,
-                    &format!("'{}' is no interrupt", escape_for_message(id)),
+                    &format!("invalid interrupt id '{}'", escape_for_message(id)),
                 ));
             }
             None if run.ever_resolved => {

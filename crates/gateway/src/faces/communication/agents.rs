@@ -54,12 +54,9 @@ pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a A
             return Ok(card);
         }
     }
-    Err(Error::new(
-        Code::AgentNotFound,
-        format!("there is no agent '{}'", escape_for_message(name)),
-    )
-    .hint("the agents are listed at /agents")
-    .without_agent(name))
+    Err(Error::new(Code::AgentNotFound, format!("agent '{}' not found", escape_for_message(name)))
+        .hint("the agents are listed at /agents")
+        .without_agent(name))
 }
 
 /// Returns a number from the query, if it is present.

@@ -73,9 +73,9 @@ impl Fetch for HistoryFetch {
                 return Err(too_complex(address));
             }
             // Do not repeat the peer's response: it may contain others' data.
-            let no_message = |_| unreadable(&host_of(address), "sends what is no message");
+            let no_message = |_| unreadable(&host_of(address), "sends an invalid message");
             mapping::read_message(read(&bytes, Rules::Lenient).map_err(no_message)?)
-                .map_err(|_| unreadable(&host_of(address), "sends what is no message"))
+                .map_err(|_| unreadable(&host_of(address), "sends an invalid message"))
         })
     }
 
@@ -88,7 +88,10 @@ impl Fetch for HistoryFetch {
             }
             match std::str::from_utf8(&bytes) {
                 Ok(text) => Ok(Json::from_value(&serde_json::Value::from(text))),
-                Err(_) => Err(unreadable(&host_of(address), "sends a state that is no text")),
+                Err(_) => Err(unreadable(
+                    &host_of(address),
+                    "sends a state that is neither JSON nor UTF-8",
+                )),
             }
         })
     }

@@ -93,7 +93,7 @@ async fn value(
     found.and_then(|checkpoint| checkpoint.value).ok_or_else(|| {
         Error::new(
             Code::InvalidInput,
-            format!("'session.state' is '{}', which is not there", escape_for_message(address)),
+            format!("'session.state': state '{}' not found", escape_for_message(address)),
         )
     })
 }

@@ -83,6 +83,6 @@ pub(super) fn read_uuid(text: &str, what: &str) -> Result<Uuid> {
 pub(super) fn no_uuid(text: &str, what: &str) -> Error {
     Error::new(
         Code::InvalidId,
-        format!("{what} is '{}', which is no UUID", escape_for_message(text)),
+        format!("{what}: expected a UUID, got '{}'", escape_for_message(text)),
     )
 }

@@ -27,7 +27,7 @@ async fn message(call: CommunicationCall) -> Result<Reply> {
     let (session, id) = (call.param("session_id"), call.param("message_id"));
     let missing = || {
         let (id, session) = (escape_for_message(id), escape_for_message(session));
-        Error::new(Code::NotFound, format!("the session '{session}' has no message '{id}'"))
+        Error::new(Code::NotFound, format!("message '{id}' not found in the session '{session}'"))
     };
     let (thread, row) = find_message(&call, session, id).await?.ok_or_else(missing)?;
     let thread = LogRef { key: row.thread, id: thread, tenant: row.tenant };
@@ -39,7 +39,7 @@ async fn message(call: CommunicationCall) -> Result<Reply> {
 async fn result(call: CommunicationCall) -> Result<Reply> {
     let text = call.param("run_id");
     let missing = || match Uuid::parse_str(text) {
-        Ok(id) => Error::new(Code::NotFound, format!("there is no resource '{id}'")),
+        Ok(id) => Error::new(Code::NotFound, format!("resource '{id}' not found")),
         Err(_) => no_uuid(text, "the path parameter 'run_id'"),
     };
     let row = find_result(&call, text).await?.ok_or_else(missing)?;

@@ -115,9 +115,9 @@ async fn state(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_session().await?;
     let id = CheckpointId::from_uuid(call.uuid("checkpoint_id")?);
     let found = call.state.read.checkpoint(&call.scope(), &row.id, &id).await?;
-    let value = found
-        .and_then(|checkpoint| checkpoint.value)
-        .ok_or_else(|| Error::new(Code::NotFound, format!("the session has no state '{id}'")))?;
+    let value = found.and_then(|checkpoint| checkpoint.value).ok_or_else(|| {
+        Error::new(Code::NotFound, format!("state '{id}' not found in the session"))
+    })?;
     Ok(Reply::json_bytes(StatusCode::OK, value.as_bytes().clone()))
 }
 
@@ -127,7 +127,7 @@ async fn blob(call: CommunicationCall) -> Result<Reply> {
     let missing = || {
         Error::new(
             Code::NotFound,
-            format!("the session has no content '{}'", escape_for_message(text)),
+            format!("content '{}' not found in the session", escape_for_message(text)),
         )
     };
     let hash = read_sha256(text).ok_or_else(missing)?;

@@ -120,7 +120,7 @@ impl CallbackDelivery {
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
         let reference: CallbackRef = serde_json::from_slice(delivery.reference.as_bytes())
             .map_err(|error| {
-                Undelivered::permanent(format!("the callback names nothing: {error}"))
+                Undelivered::permanent(format!("invalid callback reference: {error}"))
             })?;
         let row = self.run(delivery, &reference).await?;
         self.runtime.check_creator_sees(&row).await?;
@@ -152,7 +152,7 @@ impl CallbackDelivery {
         let card = card_of(&self.runtime, &row.agent);
         // Use the queue's id: it changes with each newer state of the output, so that receivers that drop repetitions do not drop a new state.
         let id = &delivery.id;
-        let nothing = || Error::new(Code::NotFound, "there is nothing to tell any more");
+        let nothing = || Error::new(Code::NotFound, "nothing is left to deliver");
         let mut asks = None;
         let body = match reference.of {
             DeliveryKind::Update => {

@@ -42,7 +42,9 @@ impl Drop for CancelOnDrop {
             match state.runtime.cancel(&by, &run).await {
                 Ok(_) => tracing::debug!(%run, "cancelled: its client has disconnected"),
                 Err(error) if matches!(error.code(), Code::RunEnded | Code::RunNotFound) => {}
-                Err(error) => tracing::warn!(%run, %error, "a run without a client goes on"),
+                Err(error) => {
+                    tracing::warn!(%run, %error, "a run without a client could not be cancelled");
+                }
             }
         });
     }

@@ -104,7 +104,7 @@ async fn blob(call: ConnectCall) -> Result<Reply> {
     let missing = || {
         Error::new(
             Code::NotFound,
-            format!("the thread has no content '{}'", escape_for_message(text)),
+            format!("content '{}' not found in the thread", escape_for_message(text)),
         )
     };
     let hash = read_sha256(text).ok_or_else(missing)?;
@@ -113,6 +113,6 @@ async fn blob(call: ConnectCall) -> Result<Reply> {
 }
 
 fn no_state() -> Error {
-    Error::new(Code::CheckpointNotFound, "there is no state to show")
-        .hint("a thread has a state when a run on it has completed, or somebody has set it")
+    Error::new(Code::CheckpointNotFound, "thread state not found")
+        .hint("a thread has a state when a run on it has completed, or a client has set it")
 }

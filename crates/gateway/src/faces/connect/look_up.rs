@@ -121,7 +121,7 @@ pub(super) async fn instance(call: &ConnectCall, text: &str) -> Result<Option<Co
 }
 
 pub(super) fn no_configuration(id: &str) -> Error {
-    let message = format!("there is no configured instance '{}'", escape_for_message(id));
+    let message = format!("configured instance '{}' not found", escape_for_message(id));
     Error::new(Code::ConfigurationNotFound, message)
 }
 
@@ -144,6 +144,6 @@ fn missing_agent(call: &ConnectCall, text: &str) -> Error {
 }
 
 fn no_agent(text: &str) -> Error {
-    Error::new(Code::AgentNotFound, format!("there is no agent '{}'", escape_for_message(text)))
+    Error::new(Code::AgentNotFound, format!("agent '{}' not found", escape_for_message(text)))
         .hint("the agents are listed at POST /agents/search")
 }

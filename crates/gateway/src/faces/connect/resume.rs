@@ -29,7 +29,7 @@ const RESUME: ConnectRoute = BASE
     )
     .headers(&[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }])
     .request(of::<wire::ResumePayloadSchema>)
-    .answers(&[json_response(200, "The run, which goes on.", of::<wire::Run>)])
+    .answers(&[json_response(200, "The run, which continues.", of::<wire::Run>)])
     .errors(&[
         Code::RunNotFound,
         Code::RunEnded,

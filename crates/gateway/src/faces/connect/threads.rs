@@ -145,8 +145,11 @@ pub(super) async fn checkpoint(
     id: &str,
 ) -> Result<CheckpointRow> {
     let missing = || {
-        let message =
-            format!("the thread '{}' has no checkpoint '{}'", thread.id, escape_for_message(id));
+        let message = format!(
+            "checkpoint '{}' not found in the thread '{}'",
+            escape_for_message(id),
+            thread.id
+        );
         Error::new(Code::CheckpointNotFound, message)
     };
     let key = CheckpointId::parse(id).map_err(|_| missing())?;

@@ -21,7 +21,7 @@ use crate::route::{Access, Parameter, RouteResponse, json_response, of};
 
 pub(super) const TIMEOUT: Parameter = Parameter {
     name: "timeout",
-    about: "Answer without content when the run goes on for longer than this many seconds; fractions are fine. `block_timeout` is the same. The server's limit for waits applies to longer times, and to waits without one.",
+    about: "Answer without content if the run continues for longer than this many seconds; fractions are fine. `block_timeout` is the same. The server's limit for waits applies to longer times, and to waits without one.",
 };
 
 pub(super) const ANSWERS: &[RouteResponse] = &[
@@ -30,7 +30,7 @@ pub(super) const ANSWERS: &[RouteResponse] = &[
         "The run, and its result, its question or its error.",
         of::<wire::RunWaitResponse>,
     ),
-    crate::route::no_content("The time is over and the run goes on."),
+    crate::route::no_content("The time is over and the run continues."),
 ];
 
 const WAIT: ConnectRoute = BASE
@@ -53,11 +53,11 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .describe(
             "connect_get_run_output",
             "A run's output alone, as earlier versions of the protocol had it: nothing while \
-             it goes on, unless `block_timeout` says how long to wait",
+             it continues, unless `block_timeout` says how long to wait",
         )
         .answers(&[
             json_response(200, "The output.", of::<wire::RunOutput>),
-            crate::route::no_content("There is none yet."),
+            crate::route::no_content("No output yet."),
         ]),
 ];
 

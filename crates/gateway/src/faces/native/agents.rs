@@ -81,7 +81,7 @@ fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {
 /// Reads an agent's name. Errors: `agent_not_found` if the name is invalid.
 pub(crate) fn agent_name(text: &str) -> Result<AgentName> {
     AgentName::parse(text).map_err(|_| {
-        Error::new(Code::AgentNotFound, format!("there is no agent '{}'", escape_for_message(text)))
+        Error::new(Code::AgentNotFound, format!("agent '{}' not found", escape_for_message(text)))
             .hint("list the agents with: trilogue agents")
     })
 }

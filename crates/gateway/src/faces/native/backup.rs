@@ -23,7 +23,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(ba
     .new_sign_in()
     .describe(
         "back_up",
-        "A consistent copy of the store of all tenants, made while the server goes on",
+        "A consistent copy of the store of all tenants, made while the server runs",
     )
     .answers(&[RouteResponse {
         status: 200,

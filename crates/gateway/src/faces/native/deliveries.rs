@@ -72,7 +72,7 @@ async fn redeliver(call: NativeCall) -> Result<Reply> {
     let missing = || {
         Error::new(
             Code::NotFound,
-            format!("there is no dead delivery '{}'", escape_for_message(text)),
+            format!("dead delivery '{}' not found", escape_for_message(text)),
         )
     };
     let id = text.parse().map_err(|_| missing())?;

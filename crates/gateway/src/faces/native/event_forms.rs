@@ -62,7 +62,7 @@ async fn event(call: &NativeCall, thread: &LogRef) -> Result<Event> {
     let missing = || {
         Error::new(
             Code::NotFound,
-            format!("the thread has no event '{}'", escape_for_message(text)),
+            format!("event '{}' not found in the thread", escape_for_message(text)),
         )
     };
     let number: u64 = text.parse().ok().filter(|number| *number > 0).ok_or_else(missing)?;

@@ -93,7 +93,7 @@ const LIMIT: Parameter =
 const AFTER: Parameter = Parameter { name: "after", about: "The `next` of the page before." };
 const METADATA: Parameter = Parameter {
     name: "metadata.*",
-    about: "Only where the metadata's top-level member of this name equals the value: JSON, or text where it is none.",
+    about: "Only where the metadata's top-level member of this name equals the value: JSON, or text if it is not JSON.",
 };
 const EVENTS_AFTER: Parameter = Parameter {
     name: "after",

@@ -144,7 +144,7 @@ fn read_seconds(text: &str) -> Result<u64> {
     text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_SECONDS).ok_or_else(|| {
         Error::new(
             Code::InvalidRequest,
-            format!("'{}' is no time to wait", escape_for_message(text)),
+            format!("invalid 'timeout_seconds': '{}'", escape_for_message(text)),
         )
         .hint(format!("'timeout_seconds' is 0 to {MAX_WAIT_SECONDS}"))
     })

@@ -29,7 +29,7 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list_events(call)))
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.describe(
         "list_thread_events",
-        "The events of a thread, as a page or as a stream that goes on",
+        "The events of a thread, as a page or as a stream that continues",
     )
     .query(&[LIMIT, EVENTS_AFTER, FROM_MESSAGE])
     .headers(&[LAST_EVENT])
@@ -79,7 +79,7 @@ async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u
     let missing = || {
         Error::new(
             Code::NotFound,
-            format!("the thread has no message '{}'", escape_for_message(text)),
+            format!("message '{}' not found in the thread", escape_for_message(text)),
         )
     };
     let id = MessageId::parse(text).map_err(|_| missing())?;
@@ -189,7 +189,10 @@ async fn get_blob(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let text = call.param("sha256");
     let missing = || {
-        Error::new(Code::NotFound, format!("the thread has no blob '{}'", escape_for_message(text)))
+        Error::new(
+            Code::NotFound,
+            format!("blob '{}' not found in the thread", escape_for_message(text)),
+        )
     };
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;

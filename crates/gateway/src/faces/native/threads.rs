@@ -153,7 +153,8 @@ async fn copy(call: NativeCall) -> Result<Reply> {
         }
         (Some(until), None) => {
             let missing = |_| {
-                let message = format!("the thread has no message '{}'", escape_for_message(until));
+                let message =
+                    format!("message '{}' not found in the thread", escape_for_message(until));
                 Error::new(Code::NotFound, message)
             };
             let until = MessageId::parse(until).map_err(missing)?;
@@ -180,7 +181,7 @@ async fn message_complete_at(call: &NativeCall, number: u64) -> Result<MessageId
         }
     }
     last.ok_or_else(|| {
-        let message = format!("the thread has no complete message at event {number}");
+        let message = format!("complete message not found in the thread at event {number}");
         Error::new(Code::NotFound, message).hint("choose a later event")
     })
 }
@@ -203,7 +204,10 @@ pub(crate) fn checkpoint_id(text: &str) -> Result<CheckpointId> {
 }
 
 pub(crate) fn no_checkpoint(id: &str) -> Error {
-    Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", escape_for_message(id)))
+    Error::new(
+        Code::NotFound,
+        format!("checkpoint '{}' not found in the thread", escape_for_message(id)),
+    )
 }
 
 /// Returns a thread as a list shows it; lists also show damaged threads.

@@ -147,7 +147,7 @@ async fn revoke(call: NativeCall) -> Result<Reply> {
     call.require_new_sign_in().await?;
     let text = call.param("token_id");
     let missing =
-        || Error::new(Code::NotFound, format!("there is no token '{}'", escape_for_message(text)));
+        || Error::new(Code::NotFound, format!("token '{}' not found", escape_for_message(text)));
     let id = TokenId::parse(text).map_err(|_| missing())?;
     let caller = call.principal();
     let visible = visible_tokens(&call).await?;

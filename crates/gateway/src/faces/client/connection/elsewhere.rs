@@ -146,7 +146,7 @@ impl ClientConnection {
             Box::pin(async move {
                 let row = self.read().interrupt(&self.principal.scope(), id).await?;
                 let row = row.ok_or_else(|| {
-                    Error::new(Code::InterruptNotFound, format!("there is no interrupt '{id}'"))
+                    Error::new(Code::InterruptNotFound, format!("interrupt '{id}' not found"))
                 })?;
                 let given = interrupt::answer_given(answer, &row.thread_id);
                 let mut body = serde_json::to_value(given).unwrap_or_default();
