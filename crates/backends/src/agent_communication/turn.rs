@@ -260,7 +260,8 @@ impl RemoteTurnEnd {
 impl CommunicationRunState {
     fn read(saved: &Json) -> Result<(Uuid, Self), Failure> {
         let state: Self = read_state(saved)?;
-        let malformed = |_| Failure::of(Code::Internal, "what was kept names no run");
+        let malformed =
+            |_| Failure::of(Code::Internal, "invalid saved state: the run's id is malformed");
         Ok((state.run.parse().map_err(malformed)?, state))
     }
 

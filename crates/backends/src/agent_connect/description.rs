@@ -114,7 +114,7 @@ impl AgentConnect {
         };
         let found = self.client.search_agents(&named).await?.into_iter().next();
         found.ok_or_else(|| {
-            let why = format!("there is no version {version} of the agent '{}'", self.remote.agent);
+            let why = format!("version {version} of the agent '{}' not found", self.remote.agent);
             let body = serde_json::json!({ "code": "agent_not_found", "description": why });
             ClientError::Fault(Box::new(Fault::read(404, body.to_string().as_bytes())))
         })

@@ -325,7 +325,8 @@ impl RemoteBackend for AgentConnect {
 
 impl ConnectRunState {
     fn at(&self) -> Result<RunAt, Failure> {
-        let unknown = || Failure::of(Code::Internal, "what was kept names no run");
+        let unknown =
+            || Failure::of(Code::Internal, "invalid saved state: the run's id is missing");
         let run = self.run.clone().ok_or_else(unknown)?;
         Ok(RunAt { thread: self.thread.clone(), run })
     }

@@ -70,7 +70,7 @@ pub(super) fn spawn(
     running: &Arc<watch::Sender<Running>>,
 ) -> io::Result<SpawnedChild> {
     let [command, arguments @ ..] = program.command else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
     };
     let env = environment::of(program, instance);
     let mut command = Command::new(command);

@@ -86,7 +86,7 @@ fn failure(outcome: Outcome) -> Option<Failure> {
             Some(Failure { code, message, transient: false, data: None })
         }
         Outcome::TimedOut { .. } => {
-            Some(Failure::of(Code::AwaitTimeout, "nobody answered the called agent in time"))
+            Some(Failure::of(Code::AwaitTimeout, "no answer to the called agent in time"))
         }
     }
 }

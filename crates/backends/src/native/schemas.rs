@@ -269,9 +269,9 @@ impl SettingNames {
         let Some(first) = unknown.first() else { return Ok(()) };
         let violation = |name: &&String| Violation {
             path: format!("/{}", name.replace('~', "~0").replace('/', "~1")),
-            message: "is no setting of this agent".to_owned(),
+            message: "is not a setting of this agent".to_owned(),
         };
-        let message = format!("{}: there is no setting '{}'", what(), first.escape_debug());
+        let message = format!("{}: unknown setting '{}'", what(), first.escape_debug());
         Err(Error::new(Code::ConfigInvalid, message)
             .hint(format!("the settings: {}", self.0.join(", ")))
             .violations(unknown.iter().map(violation).collect()))

@@ -58,7 +58,7 @@ impl Remote {
     pub(crate) fn availability(&self, is_missing: bool) -> Availability {
         match self.server.availability() {
             Availability::Available if is_missing => {
-                Availability::unavailable("its server has no such agent")
+                Availability::unavailable("agent not found on its server")
             }
             known => known,
         }

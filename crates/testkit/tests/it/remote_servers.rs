@@ -189,7 +189,7 @@ async fn all_agents_of_a_server_come_and_go_with_it() {
     .unwrap();
     assert_eq!(says(&client, "far-two", "Hello").await, ["Hello"]);
     let gone = agent(&client, "far-dotted-name").await;
-    assert_eq!(gone["unavailable"], "its server has no such agent", "{gone}");
+    assert_eq!(gone["unavailable"], "agent not found on its server", "{gone}");
     far.set_agents(&["dotted.name"]);
     until("the agent to be back", LIMIT, || async {
         (agent(&client, "far-dotted-name").await["unavailable"] == Value::Null).then_some(())

@@ -208,7 +208,7 @@ impl RequestAnswerer {
                 (Verdict::Ask, Some(context)) => {
                     match self.ask_for_tool(method, params, &call, context).await {
                         true => Ok(()),
-                        false => refused(format!("nobody allowed {method}")),
+                        false => refused(format!("{method} was not allowed")),
                     }
                 }
                 (Verdict::Ask, None) => refused(format!(

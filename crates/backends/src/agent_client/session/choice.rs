@@ -52,7 +52,7 @@ pub(crate) fn setting(
     let modes = list(&now["modes"]["availableModes"]);
     if MODE_NAMES.contains(&name) && !modes.is_empty() {
         let mode = modes.iter().find(|mode| is_named(mode, "id", value));
-        let mode = mode.ok_or_else(|| format!("there is no mode {value}"))?;
+        let mode = mode.ok_or_else(|| format!("unknown mode {value}"))?;
         let id = &mode["id"];
         if now["modes"]["currentModeId"] == *id {
             return Ok(None);
@@ -68,7 +68,7 @@ pub(crate) fn setting(
     let models = list(&now["models"]["availableModels"]);
     if option.is_none() && name == MODEL_NAME && !models.is_empty() {
         let model = models.iter().find(|model| is_named(model, "modelId", value));
-        let id = &model.ok_or_else(|| format!("there is no model {value}"))?["modelId"];
+        let id = &model.ok_or_else(|| format!("unknown model {value}"))?["modelId"];
         if now["models"]["currentModelId"] == *id {
             return Ok(None);
         }
@@ -76,14 +76,14 @@ pub(crate) fn setting(
         let is_unattended = false;
         return Ok(Some(SessionSetting { method: "session/set_model", params, is_unattended }));
     }
-    let option = option.ok_or_else(|| format!("there is no option '{}'", name.escape_debug()))?;
+    let option = option.ok_or_else(|| format!("unknown option '{}'", name.escape_debug()))?;
     let choice = if option["type"] == "boolean" {
         value.is_boolean().then(|| json!({ "value": value, "name": value.to_string() }))
     } else {
         choices(option).find(|choice| is_named(choice, "value", value))
     };
     let choice =
-        choice.ok_or_else(|| format!("the option '{}' has no such value", name.escape_debug()))?;
+        choice.ok_or_else(|| format!("unknown value for the option '{}'", name.escape_debug()))?;
     let value = choice["value"].clone();
     if option["currentValue"] == value {
         return Ok(None);

@@ -208,7 +208,7 @@ impl ProcessSupervisor {
         self.breaker.check(self.subject())?;
         self.children.make_room().await?;
         let port = self.launch.port().map_err(|error| {
-            Error::new(Code::Internal, format!("there is no port for {}: {error}", self.subject()))
+            Error::new(Code::Internal, format!("no free port for {}: {error}", self.subject()))
         })?;
         let LaunchOnPort { command, env, url } = self.launch.on(port);
         let program = Program {
