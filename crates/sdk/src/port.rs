@@ -190,7 +190,7 @@ impl ChildEnd {
 pub fn no_other_agents() -> AgentError {
     AgentError::new(
         Code::AgentNotFound.as_str(),
-        "this agent runs without a server, so there is no other agent that it could call",
+        "this agent runs without a server, so it cannot call other agents",
     )
 }
 

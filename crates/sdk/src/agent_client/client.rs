@@ -190,7 +190,7 @@ impl Client {
         });
         if !is_named {
             let message = format!(
-                "the agent names no way '{}' to authenticate by a request",
+                "authentication method '{}' not found among those for requests",
                 method.escape_debug()
             );
             return Err(Error::Invalid(message));

@@ -175,10 +175,7 @@ impl Session {
     pub async fn set_mode(&self, mode: &str) -> Result<(), Error> {
         let has = |modes: SessionModeState| modes.available_modes.iter().any(|it| it.id == mode);
         if !self.modes().is_some_and(has) {
-            return Err(Error::Invalid(format!(
-                "the session has no mode '{}'",
-                mode.escape_debug()
-            )));
+            return Err(Error::Invalid(format!("unknown mode '{}'", mode.escape_debug())));
         }
         let request = SetSessionModeRequest::new(self.id(), mode);
         self.shared.client.request_of(self.id(), &request).await.map(drop)
@@ -195,10 +192,7 @@ impl Session {
     ) -> Result<Vec<SessionConfigOption>, Error> {
         let options = self.config_options().unwrap_or_default();
         if !options.iter().any(|known| known.id() == Some(option)) {
-            return Err(Error::Invalid(format!(
-                "the session has no option '{}'",
-                option.escape_debug()
-            )));
+            return Err(Error::Invalid(format!("unknown option '{}'", option.escape_debug())));
         }
         let request = match value.into() {
             SessionConfigValue::Boolean(value) => {

@@ -14,7 +14,10 @@ use crate::error::is_code;
 /// Returns the canonical form of an agent's UUID.
 pub(super) fn agent_id(id: &str) -> Result<Arc<str>> {
     let parsed = Uuid::try_parse(id).map_err(|_| {
-        Error::new(Code::InvalidId, format!("the agent's id '{}' is no UUID", id.escape_debug()))
+        Error::new(
+            Code::InvalidId,
+            format!("invalid agent id '{}': expected a UUID", id.escape_debug()),
+        )
     })?;
     Ok(Arc::from(parsed.hyphenated().to_string()))
 }
@@ -54,7 +57,7 @@ fn check_errors(card: &AgentCard) -> Result<()> {
     for DeclaredError { code, .. } in &card.errors {
         let shown = code.escape_debug();
         if !is_code(code) {
-            let what = format!("declares the error '{shown}', which is no code");
+            let what = format!("declares the invalid error code '{shown}'");
             let hint = "a code has 1 to 64 lower-case letters, digits, '_', '-' or '.'";
             return Err(contradiction(card, what).hint(hint));
         }

@@ -97,7 +97,7 @@ fn unanswered(resolution: &Resolution) -> AgentError {
     match resolution {
         Resolution::Cancelled => AgentError::run_stopped(),
         Resolution::TimedOut { .. } => {
-            AgentError::new(Code::AwaitTimeout.as_str(), "nobody answered in time").transient()
+            AgentError::new(Code::AwaitTimeout.as_str(), "no answer in time").transient()
         }
         Resolution::Withdrawn { reason } => {
             AgentError::new(reason.as_str(), "the question was withdrawn")

@@ -279,7 +279,7 @@ impl ClientCalls for StdioPorts {
             let params = splice::put_session(params.as_str(), self.session.id());
             let params = params.and_then(|params| RawJson::parse(params).ok());
             let params =
-                params.ok_or_else(|| internal_refusal("the call's params are no object"))?;
+                params.ok_or_else(|| internal_refusal("the call's params are not an object"))?;
             match self.session.peer.call(&method, &params).await {
                 Ok(answer) => Json::parse(answer.into_bytes())
                     .map_err(|error| internal_refusal(error.message())),

@@ -156,11 +156,11 @@ async fn a_server_that_stays_away_is_an_error_and_a_refusal_is_one_at_once() {
     let attempts = Options::default().attempts;
     assert_eq!(script.requests().len(), usize::try_from(attempts).unwrap());
 
-    let refusal = r#"{"type":"","title":"","status":404,"code":"run_not_found","detail":"there is no run 'r'","hint":"list them"}"#;
+    let refusal = r#"{"type":"","title":"","status":404,"code":"run_not_found","detail":"run 'r' not found","hint":"list them"}"#;
     let script = Script::new(vec![json(404, refusal)]);
     let error = client(&script).run_events("r", None).next().await.unwrap_err();
     assert_eq!((error.code(), error.hint()), (Some("run_not_found"), Some("list them")));
-    assert_eq!(error.to_string(), "there is no run 'r'");
+    assert_eq!(error.to_string(), "run 'r' not found");
     assert_eq!(script.requests().len(), 1);
 }
 

@@ -306,7 +306,7 @@ async fn attempts_are_bounded_and_a_run_that_is_gone_is_told() {
 
     let script = Script::new(vec![
         events(&sse(&[("1", values("pending", "a"))]), true),
-        json(404, r#"{"code":"run_not_found","errcode":4043,"description":"there is no run"}"#),
+        json(404, r#"{"code":"run_not_found","errcode":4043,"description":"run not found"}"#),
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
     let error = collect_events(&mut stream).await.unwrap_err();
