@@ -189,7 +189,7 @@ impl Health {
             StoreState::Healthy => return None,
             StoreState::Full => Error::new(
                 Code::DiskFull,
-                format!("there is no room for the store '{path}'"),
+                format!("no space left for the store '{path}'"),
             )
             .hint("free some disk space; until then runs can end, interrupts be answered and threads be erased"),
             StoreState::ReadOnly => Error::new(

@@ -38,7 +38,7 @@ pub(crate) fn closed_error() -> Error {
 }
 
 pub(crate) fn no_thread(thread: ThreadKey) -> Error {
-    Error::new(Code::ThreadNotFound, format!("there is no thread with the key {thread}"))
+    Error::new(Code::ThreadNotFound, format!("thread with the key {thread} not found"))
 }
 
 pub(crate) fn already_exists(what: &str, id: &str) -> Error {

@@ -284,7 +284,7 @@ impl Database {
     pub(super) fn unavailable(&self, why: &str) -> Error {
         let store = self.health.path().display();
         Error::new(Code::StoreUnavailable, format!("the store '{store}' cannot be reached: {why}"))
-            .hint("check that the database runs and can be reached; the server goes on by itself when it is back")
+            .hint("check that the database runs and can be reached; the server continues by itself when it is back")
     }
 
     pub(super) fn read_only(&self, why: &str) -> Error {

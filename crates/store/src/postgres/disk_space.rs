@@ -54,7 +54,7 @@ impl DiskSpace {
 impl Database {
     pub(super) fn disk_full(&self) -> Error {
         let store = self.health.path().display();
-        let message = format!("there is no room in the database of the store '{store}'");
+        let message = format!("no space left in the database of the store '{store}'");
         Error::new(Code::DiskFull, message).hint("free some disk space on the database's machine")
     }
 }

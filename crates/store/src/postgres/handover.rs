@@ -41,7 +41,7 @@ impl Nodes for PostgresStore {
     async fn set_draining(&self, draining: bool) -> Result<()> {
         let database = &self.database;
         let Some(node) = &database.node else {
-            return Err(Error::new(Code::InvalidRequest, "this server is no node of the store")
+            return Err(Error::new(Code::InvalidRequest, "this server is not a node of the store")
                 .hint("name it with [cluster] name"));
         };
         node.is_draining.store(draining, Ordering::Release);

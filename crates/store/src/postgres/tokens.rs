@@ -192,7 +192,7 @@ fn readable(
 ) -> Result<Option<TokenRow>, PostgresError> {
     match found {
         Err(PostgresError::Damaged(_, error)) => {
-            tracing::error!(%error, "a stored token is damaged and admits nobody");
+            tracing::error!(%error, "a stored token is damaged and is refused");
             Ok(None)
         }
         found => found,

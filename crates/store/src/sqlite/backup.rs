@@ -164,7 +164,7 @@ fn backup_error(fail: SqliteError, to: &Path, health: &Health) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => health.settle(fail),
         Some(ErrorCode::DiskFull) => {
-            Error::new(Code::DiskFull, format!("there is no room for the copy '{}'", to.display()))
+            Error::new(Code::DiskFull, format!("no space left for the copy '{}'", to.display()))
                 .hint("write it to another disk")
         }
         _ => Error::new(

@@ -96,7 +96,7 @@ pub(super) fn check_objects(
     let refused = |what: String| {
         let message = format!("the file is not a store of Trilogue, or was changed: {what}");
         Err(Error::new(Code::StoreCorrupt, message)
-            .hint("use a file that 'trilogue backup' wrote and that nobody changed")
+            .hint("use an unchanged file that 'trilogue backup' wrote")
             .into())
     };
     if let Some(foreign) = found.iter().find(|object| !is_known(object)) {

@@ -199,7 +199,7 @@ fn of_tenant(
 fn readable(found: Result<Option<TokenRow>, SqliteError>) -> Result<Option<TokenRow>, SqliteError> {
     match found {
         Err(SqliteError::Damaged(_, error)) => {
-            tracing::error!(%error, "a stored token is damaged and admits nobody");
+            tracing::error!(%error, "a stored token is damaged and is refused");
             Ok(None)
         }
         found => found,
