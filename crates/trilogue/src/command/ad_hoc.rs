@@ -258,7 +258,7 @@ async fn refuse_slip(name: &str, globals: &Globals) -> Result {
     if is_served(name, globals).await? {
         return Ok(());
     }
-    let message = format!("there is no agent '{}'", safe::visible(name));
+    let message = format!("agent '{}' not found", safe::visible(name));
     Err(CliError::new(ExitStatus::NotFound, message).hint(format!(
         "did you mean '{near}'? List agents with `trilogue agents` and `trilogue agents known`"
     )))
@@ -293,8 +293,7 @@ pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Resu
     let outer = checkout.outer_path(path);
     let Some(start) = known.resolve(&checkout, path) else {
         let program = known.command.first().map_or("", String::as_str);
-        let message =
-            format!("the agent '{name}' is not installed: there is no program '{program}'");
+        let message = format!("the agent '{name}' is not installed: program '{program}' not found");
         let hint = match outer.left_out.is_empty() {
             true => known.install_hint(),
             false => format!(

@@ -57,7 +57,7 @@ impl Approve {
         } else if !print::can_ask() {
             question::show(&interrupt);
             return Err(CliError::usage(format!(
-                "the interrupt '{id}' ({}) needs a decision, and nobody can be asked here",
+                "the interrupt '{id}' ({}) needs a decision, and asking for it needs a terminal",
                 safe::visible(&interrupt.kind)
             ))
             .hint(format!("pass {}", options_for(&interrupt))));

@@ -106,7 +106,10 @@ fn configuration(dir: &UserServerDir, found: &mut Vec<ProbeFinding>) -> Option<O
             Some(file) => format!("{} is valid", file.display()),
             None => {
                 let names: Vec<_> = built_in_agents().into_keys().collect();
-                format!("there is no file, so the server has the agents {}", names.join(", "))
+                format!(
+                    "configuration file not found, so the server has the agents {}",
+                    names.join(", ")
+                )
             }
         },
     ));

@@ -27,12 +27,12 @@ fn what_hints_name_exists() {
             }
             for key in keys_in(&hint) {
                 let known = keys.iter().any(|it| *it == key || it.starts_with(&format!("{key}.")));
-                assert!(known, "{place}\nnames the setting '{key}', and there is none");
+                assert!(known, "{place}\nnames the unknown setting '{key}'");
                 named += 1;
             }
             for key in assigned_in(&hint) {
                 let known = keys.iter().any(|it| it.rsplit('.').next() == Some(key.as_str()));
-                assert!(known, "{place}\nsets '{key}', and there is no such setting");
+                assert!(known, "{place}\nsets the unknown setting '{key}'");
                 named += 1;
             }
             for option in hint.split(|c: char| c != '-' && !c.is_ascii_lowercase()) {

@@ -46,7 +46,7 @@ impl Logs {
         };
         let log = LogFile::at(log);
         if !log.path().exists() {
-            let message = format!("there is no log at {}", log.path().display());
+            let message = format!("log file '{}' not found", log.path().display());
             return Err(CliError::new(ExitStatus::NotFound, message)
                 .hint("start the server: trilogue demo"));
         }

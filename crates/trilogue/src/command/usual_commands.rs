@@ -95,7 +95,7 @@ fn explain_command(error: &clap::Error) -> Option<CliError> {
     if first != *written {
         return None;
     }
-    let unknown = CliError::usage(format!("there is no command '{written}'"));
+    let unknown = CliError::usage(format!("unknown command '{written}'"));
     let lower = written.to_ascii_lowercase();
     if let Some(usual) = USUAL.iter().find(|usual| usual.written.contains(&lower.as_str())) {
         return Some(unknown.hint(usual.hint));

@@ -293,7 +293,7 @@ mod tests {
     fn a_wrong_value_says_what_would_fit() {
         assert_eq!(
             error("[server]\nshutdown_deadline = \"30\"\n"),
-            "t.toml:2:21: `30` is no duration, expected a whole number with ms, s, m, h or d, such as \"30s\""
+            "t.toml:2:21: invalid duration `30`, expected a whole number with ms, s, m, h or d, such as \"30s\""
         );
         assert_eq!(
             error("[server]\nlisten = \"localhost\"\n"),

@@ -112,9 +112,9 @@ pub struct Server {
     pub listen: List<SocketAddr>,
     /// The base URL of the server for clients. The server uses it in absolute URLs and allows its host name.
     pub public_url: Option<String>,
-    /// More host names that the server accepts in the header `Host`, in full, with or without a port; there are no patterns. It always accepts its listen addresses and `localhost`.
+    /// More host names that the server accepts in the header `Host`, in full, with or without a port; patterns are not supported. It always accepts its listen addresses and `localhost`.
     pub allowed_hosts: List<String>,
-    /// More origins of web pages that may call the server with a token, as browsers write them, such as `https://app.example.com`; there are no patterns. The server sends them CORS headers. Pages from the server's own hosts may always call it.
+    /// More origins of web pages that may call the server with a token, as browsers write them, such as `https://app.example.com`; patterns are not supported. The server sends them CORS headers. Pages from the server's own hosts may always call it.
     pub allowed_origins: List<String>,
     /// Reverse proxies that terminate TLS in front of the server: addresses, or blocks such as `10.0.0.0/8`. A listener other than loopback then closes connections from anywhere else except this machine, unless `dangerously_plain_http` is set. Clients still need a token.
     pub trusted_proxies: List<Cidr>,

@@ -90,7 +90,7 @@ impl FromStr for Protocol {
         Self::ALL.into_iter().find(|protocol| protocol.as_str() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::as_str).join(", ");
             let text = text.escape_debug();
-            Error::new(Code::InvalidRequest, format!("there is no protocol '{text}'"))
+            Error::new(Code::InvalidRequest, format!("unknown protocol '{text}'"))
                 .hint(format!("the protocols: {names}"))
         })
     }
@@ -178,7 +178,7 @@ impl FromStr for Mount {
         let Some((name, prefix)) = text.split_once('=') else {
             return Err(Error::new(
                 Code::InvalidRequest,
-                format!("'{}' names no protocol with a prefix", text.escape_debug()),
+                format!("invalid mount '{}': the prefix is missing", text.escape_debug()),
             )
             .hint("write PROTOCOL=PREFIX, such as communication=/"));
         };
@@ -307,7 +307,7 @@ mod tests {
         assert!(
             refusal_text(&one.replace("/a", "/api/v1/runs")).contains("the server's own routes")
         );
-        assert!(refusal_text(&one.replace("/a", "a b")).contains("'a b' is no prefix"));
+        assert!(refusal_text(&one.replace("/a", "a b")).contains("invalid mount prefix 'a b'"));
     }
 
     #[test]
@@ -366,9 +366,9 @@ mod tests {
         options.mount_instead(&["connect=/acp".parse().unwrap()]);
         assert_eq!(mount_lines(&options), ["communication=/ true", "connect=/acp false"]);
         for (bad, why) in [
-            ("communication", "names no protocol with a prefix"),
-            ("communicaton=/", "there is no protocol 'communicaton'"),
-            ("communication=x", "'x' is no prefix"),
+            ("communication", "invalid mount 'communication'"),
+            ("communicaton=/", "unknown protocol 'communicaton'"),
+            ("communication=x", "invalid mount prefix 'x'"),
         ] {
             let error = bad.parse::<Mount>().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

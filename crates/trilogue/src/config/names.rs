@@ -14,7 +14,7 @@ pub(crate) fn check_hosts_and_origins(server: &Server) -> Result<()> {
     for host in &server.allowed_hosts.0 {
         if !is_host(host) {
             return Err(invalid_entry_error("allowed_hosts", host, "a host name").hint(
-                "write each name in full, with or without a port, such as \"host.example.com\": there are no patterns",
+                "write each name in full, with or without a port, such as \"host.example.com\": patterns are not supported",
             ));
         }
     }
@@ -22,7 +22,7 @@ pub(crate) fn check_hosts_and_origins(server: &Server) -> Result<()> {
         let parsed = Url::parse(origin).ok().filter(|url| !origin.contains('*') && is_web(url));
         let Some(url) = parsed else {
             return Err(invalid_entry_error("allowed_origins", origin, "an origin").hint(
-                "write scheme, host and port without a path, such as \"https://app.example.com\": there are no patterns",
+                "write scheme, host and port without a path, such as \"https://app.example.com\": patterns are not supported",
             ));
         };
         // Browsers write origins in one form, and it is compared as a text.
@@ -81,19 +81,22 @@ mod tests {
         {
             let error = check("allowed_hosts", host).unwrap_err();
             assert!(error.to_string().contains("`server.allowed_hosts`"), "{error}");
-            assert!(error.hint_text().is_some_and(|hint| hint.contains("no patterns")), "{host}");
+            assert!(
+                error.hint_text().is_some_and(|hint| hint.contains("patterns are not")),
+                "{host}"
+            );
         }
         for origin in ["https://app.example.com", "http://localhost:3000", "HTTPS://App.example"] {
             check("allowed_origins", origin).unwrap();
         }
         for (origin, hint) in [
-            ("*", "no patterns"),
-            ("null", "no patterns"),
-            ("https://*.example.com", "no patterns"),
+            ("*", "patterns are not"),
+            ("null", "patterns are not"),
+            ("https://*.example.com", "patterns are not"),
             ("https://app.example.com/", "\"https://app.example.com\""),
             ("https://app.example.com/x", "\"https://app.example.com\""),
             ("https://app.example.com:443", "\"https://app.example.com\""),
-            ("file:///x", "no patterns"),
+            ("file:///x", "patterns are not"),
         ] {
             let error = check("allowed_origins", origin).unwrap_err();
             assert!(error.hint_text().is_some_and(|it| it.contains(hint)), "{origin} {error:?}");

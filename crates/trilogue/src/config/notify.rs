@@ -59,7 +59,7 @@ impl Notify {
         }
         // A value that is not a valid address may still hold a password, so the message does not repeat it.
         wrong(
-            "`notify.url` is no address that could be told",
+            "`notify.url` is not a valid address",
             "give an absolute http or https address without a user's name or password",
         )
     }

@@ -18,7 +18,7 @@ pub struct Size(pub u64);
 
 /// A text that is not a quantity.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is no {what}, expected {expected}")]
+#[error("invalid {what} `{text}`, expected {expected}")]
 pub struct NotAQuantity {
     text: String,
     what: &'static str,

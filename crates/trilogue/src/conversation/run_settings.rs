@@ -48,7 +48,7 @@ impl SettingArguments {
         }
         for option in &self.options {
             let (name, value) = option.split_once('=').ok_or_else(|| {
-                CliError::usage(format!("--option {}: there is no '='", safe::visible(option)))
+                CliError::usage(format!("--option {}: '=' is missing", safe::visible(option)))
                     .hint("write --option NAME=VALUE")
             })?;
             let value = match value {
@@ -114,7 +114,7 @@ fn check_kind(flag: &str, kind: &str) -> Result {
     if known.contains(&kind) {
         return Ok(());
     }
-    let message = format!("{flag}: there is no kind of tools '{}'", safe::visible(kind));
+    let message = format!("{flag}: unknown kind of tools '{}'", safe::visible(kind));
     let hint = match nearest(kind, &known) {
         Some(near) => format!("did you mean {near}? A tool by its name: --yes-to TOOL"),
         None => format!("there are: {}. A tool by its name: --yes-to TOOL", known.join(", ")),

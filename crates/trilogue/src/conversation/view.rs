@@ -242,7 +242,7 @@ impl RunView {
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                 Err(CliError::new(ExitStatus::Cancelled, format!("the run was cancelled{reason}")))
             }
-            RunStatus::TimedOut => Err(CliError::failure("the run timed out: nobody answered")),
+            RunStatus::TimedOut => Err(CliError::failure("the run timed out: no answer in time")),
             _ => {
                 let Some(error) = &outcome.error else {
                     return Err(CliError::failure("the run failed"));

@@ -114,7 +114,7 @@ fn keep_private(folder: &Path, found: &Metadata) -> io::Result<()> {
         return refused("is a link, and only a folder is safe: remove it".to_owned());
     }
     if !found.is_dir() {
-        return refused(format!("is no folder (mode {:o})", found.mode()));
+        return refused(format!("is not a folder (mode {:o})", found.mode()));
     }
     if found.uid() != user() {
         return refused(format!("belongs to user {}, and this is user {}", found.uid(), user()));
@@ -184,6 +184,6 @@ mod tests {
         let file = outer.path().join("file");
         fs::write(&file, "").unwrap();
         let refused = keep_private(&file, &fs::symlink_metadata(&file).unwrap()).unwrap_err();
-        assert!(refused.to_string().contains("is no folder (mode 100"), "{refused}");
+        assert!(refused.to_string().contains("is not a folder (mode 100"), "{refused}");
     }
 }

@@ -246,7 +246,7 @@ fn built_in(
     let Some(found) = builtin::by_name(wanted, builtin::Options::default()) else {
         let error = Error::new(
             Code::InvalidRequest,
-            format!("there is no built-in agent '{}' for `agents.{name}`", wanted.escape_debug()),
+            format!("unknown built-in agent '{}' for `agents.{name}`", wanted.escape_debug()),
         );
         let all = builtin::NAMES.join(", ");
         return Err(match config::nearest(wanted, &builtin::NAMES) {
@@ -296,7 +296,7 @@ pub(crate) fn schemes(options: &config::Options) -> Result<HashMap<AgentName, Ve
         }
         if options.server.no_auth && !known.contains(&Scheme::None) {
             return Err(of_agent(
-                Error::new(Code::InvalidRequest, "nobody shows a token under `server.no_auth`")
+                Error::new(Code::InvalidRequest, "callers send no token under `server.no_auth`")
                     .hint("remove `no_auth`, or this setting"),
             ));
         }

@@ -463,7 +463,7 @@ fn callback_secrets(options: &Options, state: Option<&Path>) -> Result<CallbackS
                 .hint("set `callbacks.secrets`, or XDG_STATE_HOME to a folder that only this user can read")
             })?,
             None => {
-                tracing::warn!("callbacks are signed with a temporary secret: there is no state folder");
+                tracing::warn!("callbacks are signed with a temporary secret: the server has no state folder");
                 Secret::generate().ok_or_else(|| {
                     Error::new(Code::Internal, "the system provides no random bytes")
                 })?

@@ -88,7 +88,7 @@ fn read_file(name: &str, path: &Path) -> Result<Json> {
         return Err(unread(format!("it has {length} bytes, at most {MAX_BYTES} fit")));
     }
     let bytes = std::fs::read(path).map_err(|error| unread(error.to_string()))?;
-    Json::parse(bytes).map_err(|error| unread(format!("it is no JSON: {}", error.message())))
+    Json::parse(bytes).map_err(|error| unread(format!("invalid JSON: {}", error.message())))
 }
 
 async fn read_address(
@@ -141,7 +141,7 @@ async fn fetch(address: &Url, policy: &Policy) -> Result<Json> {
         return Err(Error::new(Code::PeerUnavailable, message));
     }
     let bytes = body.collect().await.map_err(|error| to_domain_error(&error))?;
-    Json::parse(bytes).map_err(|_| Error::new(Code::PeerUnavailable, "it sends what is no JSON"))
+    Json::parse(bytes).map_err(|_| Error::new(Code::PeerUnavailable, "it sends invalid JSON"))
 }
 
 fn to_domain_error(error: &trilogue_egress::Error) -> Error {
@@ -190,7 +190,7 @@ mod tests {
         let error = of_files(&options(&text)).unwrap_err().to_string();
         assert!(error.contains("`agents.echo.descriptor`") && error.contains(&text), "{error}");
         std::fs::write(&file, "{").unwrap();
-        assert!(of_files(&options(&text)).unwrap_err().to_string().contains("no JSON"));
+        assert!(of_files(&options(&text)).unwrap_err().to_string().contains("invalid JSON"));
         std::fs::write(&file, "{\"a\":1}").unwrap();
         assert_eq!(of_files(&options(&text)).unwrap()["echo"].as_str(), "{\"a\":1}");
         let error = of_files(&options("http://example.com/d.json")).unwrap_err();

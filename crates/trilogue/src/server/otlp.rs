@@ -128,7 +128,7 @@ fn check_url(url: &str, key: &str) -> Result<()> {
             && url.password().is_none()
     });
     // It may hold a password.
-    let message = format!("`{key}` is no web address, or holds a password");
+    let message = format!("`{key}` is not a web address, or holds a password");
     let error =
         wrong(message).hint("write it such as \"http://127.0.0.1:4318\"; secrets go into headers");
     fits.then_some(()).ok_or(error)
@@ -143,7 +143,7 @@ fn sampler(env: Environment<'_>) -> Result<f64> {
         "traceidratio" => {
             let Some(argument) = env("OTEL_TRACES_SAMPLER_ARG") else { return Ok(1.0) };
             let ratio = argument.parse().ok().and_then(Ratio::of);
-            let error = wrong("`OTEL_TRACES_SAMPLER_ARG` is no number from 0 to 1");
+            let error = wrong("`OTEL_TRACES_SAMPLER_ARG` is not a number from 0 to 1");
             ratio.map(Ratio::to_f64).ok_or(error)
         }
         _ => {

@@ -42,7 +42,7 @@ enum FieldInput {
 pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
     if !print::can_ask() {
         return Err(CliError::usage(format!("confirm this first: {question}"))
-            .hint(format!("pass {option} where nobody can be asked")));
+            .hint(format!("without a terminal, pass {option}")));
     }
     let cue = format!("{question} yes or no: ");
     let confirmed = blocking(move || {

@@ -227,7 +227,7 @@ impl<'a> Menu<'a> {
             KeyPress::CtrlC => return KeyOutcome::Interrupted,
             KeyPress::Paste(_) => {
                 selection.mark(None);
-                return KeyOutcome::Say("pasted text is no answer: type it".to_owned());
+                return KeyOutcome::Say("pasted text is not accepted: type the answer".to_owned());
             }
             KeyPress::Enter => return self.enter(selection),
             _ => {}

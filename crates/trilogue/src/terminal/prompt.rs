@@ -49,7 +49,7 @@ pub(super) fn read_line(keyboard: &mut Keyboard, cue: &str, paste: Paste) -> io:
                 text.trim_end_matches('\n').chars().for_each(|char| insert(&mut line, char));
             }
             KeyPress::Paste(_) => {
-                print::note("\npasted text is no answer: type it");
+                print::note("\npasted text is not accepted: type the answer");
                 keyboard.settle()?;
                 line.clear();
                 print::aside(&style::bold(cue));

@@ -180,7 +180,7 @@ fn an_agent_that_wants_a_sign_in_says_so_at_once() {
     assert!(ran.out.contains("hi"), "{}", ran.out);
     let shown = server.run(&["agents", "reviewer"]).expect(0).out;
     assert!(!shown.contains("unavailable"), "{shown}");
-    server.run(&["agents", "login", "nobody"]).complains(4, "there is no agent");
+    server.run(&["agents", "login", "nobody"]).complains(4, "agent 'nobody' not found");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn pasted_text_decides_nothing() {
         "y\ry\rtrilogue approve it --yes\r",
     ] {
         screen.answer(DECISION, pasted);
-        screen.wait_for("pasted text is no answer");
+        screen.wait_for("pasted text is not accepted");
         assert_eq!(open(&server), 1, "{}", screen.seen());
     }
     screen.answer(DECISION, "n\r");

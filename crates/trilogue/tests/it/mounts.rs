@@ -54,7 +54,7 @@ fn what_cannot_be_served_together_is_refused_by_name() {
     assert!(err.contains("where the server's own routes are"), "{err}");
     let (code, _, err) = check(&home, "", &["--mount", "comunication=/"]);
     assert_eq!(code, 2);
-    assert!(err.contains("there is no protocol 'comunication'"), "{err}");
+    assert!(err.contains("unknown protocol 'comunication'"), "{err}");
     let agent =
         |name: &str| format!("[agents.\"{name}\"]\nkind = \"builtin\"\nbuiltin = \"echo\"\n");
     let alike = agent("org.x") + &agent("org-x");

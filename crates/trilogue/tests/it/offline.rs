@@ -143,8 +143,8 @@ fn the_reference_of_the_configuration_is_up_to_date() {
 fn settings_that_others_can_change_or_that_mean_nothing_are_refused() {
     let home = Home::new();
     for (setting, told) in [
-        ("allowed_hosts = \"*\"", "no patterns"),
-        ("allowed_hosts = [\"*.example.com\"]", "no patterns"),
+        ("allowed_hosts = \"*\"", "patterns are not"),
+        ("allowed_hosts = [\"*.example.com\"]", "patterns are not"),
         ("allowed_origins = \"https://app.example.com/x\"", "https://app.example.com"),
     ] {
         let (code, err) = check(&home, &format!("[server]\n{setting}\n"));
@@ -182,7 +182,7 @@ fn a_word_of_other_programs_is_explained() {
         ("zzz", "list the commands with --help"),
     ] {
         let err = home.run(&[word]).expect(2).err;
-        assert_eq!(err, format!("error: there is no command '{word}'\nhint: {hint}\n"));
+        assert_eq!(err, format!("error: unknown command '{word}'\nhint: {hint}\n"));
     }
     home.run(&["token", "ls"]).complains(2, "ls");
     home.run(&["serve", "--check"]).complains(2, "hint: write one with `trilogue init --file");

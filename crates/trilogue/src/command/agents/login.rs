@@ -130,7 +130,7 @@ impl LoginCommand {
             }));
         }
         let name = safe::visible(&self.agent);
-        Err(CliError::new(ExitStatus::NotFound, format!("there is no agent '{name}'"))
+        Err(CliError::new(ExitStatus::NotFound, format!("agent '{name}' not found"))
             .hint("list the agents with: trilogue agents"))
     }
 
@@ -160,7 +160,7 @@ impl LoginCommand {
             })
             .collect();
         let message = match &self.method {
-            Some(method) => format!("the agent has no method '{}'", safe::visible(method)),
+            Some(method) => format!("unknown sign-in method '{}'", safe::visible(method)),
             None => "the agent has several methods".to_owned(),
         };
         Err(CliError::usage(message)
@@ -217,7 +217,7 @@ impl LocalAgent {
             false => checkout.find_outside(program, &path),
         };
         let Some(file) = file else {
-            let message = format!("there is no program '{}'", safe::visible(program));
+            let message = format!("program '{}' not found", safe::visible(program));
             return Err(CliError::new(ExitStatus::NotFound, message).hint(
                 "install it; programs in the working folder and its repository do not count",
             ));
