@@ -111,7 +111,7 @@ await check({
       await page.goto(`${url}/#/threads/${encodeURIComponent(text)}?view=timeline&beside=${encodeURIComponent(text)}`);
       await page.waitForSelector(".thread .failure");
       await page.goto(`${url}/#/agents/${encodeURIComponent(text)}`);
-      await page.waitForSelector("text=There is no agent");
+      await page.waitForSelector('p.empty:has-text("not found")');
       await isHarmless(page, text);
     }
     await page.goto(`${url}/#/threads`);

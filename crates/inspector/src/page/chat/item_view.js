@@ -82,7 +82,7 @@ function planView(item) {
 function endView(item) {
   const { status, error, reason } = item.data.outcome ?? {};
   if (status === "cancelled") return h("p.note", null, reason ? `Stopped: ${reason.replaceAll("_", " ")}` : "Stopped");
-  if (!error) return h("p.note", null, status === "timed_out" ? "Nobody answered in time" : `Ended: ${status}`);
+  if (!error) return h("p.note", null, status === "timed_out" ? "No answer in time" : `Ended: ${status}`);
   const hint = error.data?.hint;
   return h("div.failure", { role: "note" }, h("strong", null, "The run failed"), h("p", null, error.message), hint && h("p", null, hint), h("p.muted", null, "Code ", h("code", null, error.code), error.transient && " · the same request can succeed later"));
 }

@@ -230,7 +230,7 @@ const closing = ({ kind, by }) => (kind === "answered" ? `Answered elsewhere${by
 function resolutionText(interrupt) {
   const { kind, by, answer, reason, option } = interrupt.resolution;
   const name = (/** @type {string} */ id) => interrupt.options?.find((/** @type {any} */ it) => it.id === id)?.name ?? id;
-  if (kind === "timed_out") return `Nobody answered in time${option ? `: ${name(option)}` : ""}`;
+  if (kind === "timed_out") return `No answer in time${option ? `: ${name(option)}` : ""}`;
   if (kind !== "answered") return `${kind === "cancelled" ? "Cancelled" : "Withdrawn"}${reason ? `: ${String(reason).replaceAll("_", " ")}` : ""}`;
   const text = answer?.option != null ? name(answer.option) : answer?.message ? answer.message.map(textOf).join(" ") : JSON.stringify(answer?.value);
   return [h("strong", null, text ?? "Answered"), by ? ` — ${by}` : ""];

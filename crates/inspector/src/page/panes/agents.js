@@ -26,7 +26,7 @@ export function openAgents(root, signal) {
         if (signal.aborted) return;
         fill(list, agents.map((agent) => h("li", null, h("a.row", { href: placeOf(["agents", agent.name]), "data-row": true, "aria-current": agent.name === name ? "page" : null }, h("span.dot", { "data-status": agent.unavailable ? "failed" : "completed" }), h("span.row-title", null, agent.name), h("span.row-details.muted", null, agent.description || agent.title || agent.version)))));
         const agent = agents.find((it) => it.name === name);
-        fill(content, agent ? agentCard(agent) : h("p.muted.empty", null, name ? `There is no agent ‘${name}’.` : "Choose an agent."));
+        fill(content, agent ? agentCard(agent) : h("p.muted.empty", null, name ? `Agent ‘${name}’ not found.` : "Choose an agent."));
       } catch (error) {
         fill(content, problemView(error));
       }

@@ -78,7 +78,7 @@ export function openApi(root, signal) {
         if (signal.aborted) return;
         showList();
         const route = routes.find((it) => it.id === current);
-        fill(content, route ? routeView(route, signal) : h("p.muted.empty", null, current ? `There is no route ‘${current}’.` : ["Choose a route. The document is at ", h("code", null, "/api/v1/openapi.json"), "."]));
+        fill(content, route ? routeView(route, signal) : h("p.muted.empty", null, current ? `Route ‘${current}’ not found.` : ["Choose a route. The document is at ", h("code", null, "/api/v1/openapi.json"), "."]));
       } catch (error) {
         fill(content, problemView(error));
       }
