@@ -126,7 +126,7 @@ fn check_out(root: &Path, folder: &Path, revision: &str) -> Result<()> {
     if folder.exists() {
         return git(folder, &["checkout", "--quiet", "--detach", revision]);
     }
-    let path = folder.to_str().context("the folder's name is no text")?;
+    let path = folder.to_str().context("the folder's name is not UTF-8")?;
     git(root, &["worktree", "add", "--quiet", "--detach", path, revision])
 }
 

@@ -86,7 +86,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
     }
     for name in arguments {
         if !NAMES.contains(&name.as_str()) {
-            bail!("there is no figure called {name}; there are {}", NAMES.join(", "));
+            bail!("unknown figure '{name}': expected one of {}", NAMES.join(", "));
         }
     }
     let mut report = Report::begin()?;

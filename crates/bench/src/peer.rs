@@ -63,7 +63,7 @@ pub(crate) async fn serve(name: &str) -> Result<()> {
         "json" => json(input.trim_end()),
         "sse" => events(),
         "connect" => crate::connect::router(),
-        _ => bail!("there is no peer called {name}"),
+        _ => bail!("unknown peer '{name}'"),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     report::say(&listener.local_addr()?.to_string());

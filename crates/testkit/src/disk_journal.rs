@@ -202,7 +202,7 @@ impl DiskImage {
             let entry = entry?;
             let info = entry.metadata()?;
             let name = entry.file_name().into_string().ok().context("a name is not text")?;
-            ensure!(info.is_file(), "{name} is no file, and the journal holds only files");
+            ensure!(info.is_file(), "{name} is not a file, and the journal holds only files");
             image.contents.insert(info.ino(), fs::read(entry.path())?);
             image.names.insert(name, info.ino());
         }

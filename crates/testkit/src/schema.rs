@@ -226,7 +226,7 @@ fn definition(document: &'static Value, name: &str) -> Result<Arc<Validator>> {
     if let Some(found) = made.get(&key) {
         return Ok(Arc::clone(found));
     }
-    ensure!(document["$defs"][name].is_object(), "there is no definition {name}");
+    ensure!(document["$defs"][name].is_object(), "definition {name} not found");
     let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });
     let built = jsonschema::options().should_validate_formats(true).build(&root)?;
     let built = Arc::new(built);

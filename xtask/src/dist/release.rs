@@ -66,7 +66,7 @@ impl Release {
 /// Returns `SOURCE_DATE_EPOCH`, otherwise the time of the commit.
 fn seconds(root: &Path) -> Result<u64> {
     if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
-        return text.parse().context("SOURCE_DATE_EPOCH is no number of seconds");
+        return text.parse().context("SOURCE_DATE_EPOCH is not a number of seconds");
     }
     let output = Command::new("git")
         .args(["log", "-1", "--format=%ct"])
@@ -74,5 +74,5 @@ fn seconds(root: &Path) -> Result<u64> {
         .output()
         .context("git could not be started: set SOURCE_DATE_EPOCH")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    text.trim().parse().context("there is no commit to take the time from: set SOURCE_DATE_EPOCH")
+    text.trim().parse().context("the time of the last commit was not found: set SOURCE_DATE_EPOCH")
 }

@@ -35,9 +35,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let (modules, name) = path.rsplit_once("::").unwrap_or(("", path));
             let problem = match functions.get(name) {
                 _ if name.ends_with(".rs") => {
-                    (!is_file(name)).then(|| format!("there is no test {name}"))
+                    (!is_file(name)).then(|| format!("test {name} not found"))
                 }
-                None => Some(format!("there is no test {name}")),
+                None => Some(format!("test {name} not found")),
                 Some(places) => wrong_module(modules, places)
                     .map(|place| format!("the test {name} is in {place}, not in {modules}")),
             };
@@ -139,7 +139,7 @@ mod tests {
         let found = check(&tree).into_iter().map(|it| format!("{}: {}", it.place, it.message));
         let (security, others): (Vec<_>, Vec<_>) =
             found.partition(|finding| finding.starts_with(SECURITY));
-        assert_eq!(security, ["SECURITY.md:1: there is no test it_does_not_hold"]);
+        assert_eq!(security, ["SECURITY.md:1: test it_does_not_hold not found"]);
         others
     }
 
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_test_that_does_not_exist_is_found() {
         for name in ["it_really_sleeps", "faces.rs", "crates/y/tests/it/face.rs"] {
-            let line = format!("docs/documents/a.md:3: there is no test {name}");
+            let line = format!("docs/documents/a.md:3: test {name} not found");
             assert_eq!(finding_messages(&format!("\n\n| x | *how* `{name}` |")), [line]);
         }
     }

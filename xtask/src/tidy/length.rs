@@ -26,7 +26,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     }
     for (path, _) in ALLOWED {
         if tree.get(path).is_none() {
-            findings.push(Finding::new(*path, "is allowed to be long, but there is no such file"));
+            findings.push(Finding::new(*path, "is allowed to be long, but the file was not found"));
         }
     }
     findings
