@@ -49,6 +49,7 @@ impl Append for MemoryStore {
             state.evict(&self.inner.options);
             std::mem::take(&mut state.removed)
         };
+        // Freed outside the lock, because a thread can be large.
         drop(removed);
         // Wake readers outside the lock, because they take it next. Wake them without new frames too, because rows changed.
         self.inner.tails.wake(thread, last);

@@ -91,11 +91,13 @@ impl Tokens for MemoryStore {
     }
 
     async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
+        // Only checks that the store is open.
         drop(self.open()?);
         self.inner.sign_in_links.put(link, now)
     }
 
     async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>> {
+        // Only checks that the store is open.
         drop(self.open()?);
         Ok(self.inner.sign_in_links.get(code, now))
     }
@@ -105,6 +107,7 @@ impl Tokens for MemoryStore {
         code: &[u8; 32],
         now: Timestamp,
     ) -> Result<Option<SignInLinkRow>> {
+        // Only checks that the store is open.
         drop(self.open()?);
         Ok(self.inner.sign_in_links.take(code, now))
     }

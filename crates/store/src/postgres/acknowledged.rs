@@ -53,6 +53,7 @@ impl AcknowledgedLogs {
     pub(super) fn forget(&self, thread: ThreadKey) {
         let mut ends = lock(&self.ends);
         ends.newer.remove(&thread);
+        // Also in the older half, where `end` would find it again.
         ends.older.remove(&thread);
     }
 
@@ -64,6 +65,7 @@ impl AcknowledgedLogs {
     pub(super) fn all(&self) -> HashMap<ThreadKey, LogEnd> {
         let ends = lock(&self.ends);
         let mut all = ends.older.clone();
+        // After the older half: a thread can be in both, and its newer end counts.
         all.extend(&ends.newer);
         all
     }

@@ -117,6 +117,7 @@ pub(super) async fn publish(
 
 async fn store(conn: &Connection, told: &PublishedAgents, id: &str) -> Result<(), PostgresError> {
     let Some(own) = told.own() else { return Ok(()) };
+    // Before the write: if it fails, the next sign of life stores the list.
     told.is_stored.store(false, Ordering::Release);
     row::execute(conn, TELL, &[&id, &own]).await?;
     // Another list may have been published meanwhile.

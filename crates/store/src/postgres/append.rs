@@ -58,15 +58,18 @@ impl Append for PostgresStore {
         if !batch.removes_thread() {
             database.health.check_thread(batch.thread)?;
         }
+        // The room is taken before the place in the queue, so that waiting appends are bounded by bytes too.
         let permits = u32::try_from(bytes / PERMIT_BYTES).unwrap_or(u32::MAX);
         let room = Arc::clone(&database.room).acquire_many_owned(permits);
         let room = room.await.map_err(|_| closed_error())?;
+        // One writer for all appends of a thread keeps their order.
         let index = batch.thread.0.unsigned_abs() as usize % GROUP_WRITERS;
         let writer = lock(&self.writers).get(index).cloned().ok_or_else(closed_error)?;
         let (reply, outcome) = oneshot::channel();
         let append = group_writer::StampedBatch {
             batch,
             bytes,
+            // Drawn once for all tries: a retry recognises by it what an earlier try has stored.
             stamp: KeyBlock::next(&database.keys.stamp),
         };
         writer.send(QueuedAppend { append, reply, room }).await.map_err(|_| closed_error())?;
@@ -89,6 +92,7 @@ impl Append for PostgresStore {
         let found = database.read(|conn| async move {
             find_owned_thread(&conn, database, thread, node, known).await
         });
+        // No lock is needed: the database compares the epoch again with each append.
         if let Some(kept) = found.await? {
             return Ok(kept);
         }
@@ -113,6 +117,7 @@ impl Append for PostgresStore {
             take_idle(&conn, database, node, key, agent.as_str()).await
         });
         if let Some(last) = taken.await? {
+            // As in `acquire`: the frames in memory may end before those of the other node.
             database.tails.advance_end(key, last);
         }
         Ok(())
@@ -141,6 +146,7 @@ async fn find_owned_thread(
         match (acquisition(found), live, stand_in) {
             (Acquisition::Elsewhere, Some(owner), _) => return Err(owner.elsewhere(owns).into()),
             (Acquisition::GiveUp, _, Some(elsewhere)) => {
+                // The condition on the owner leaves the thread to a node that has taken it meanwhile.
                 let sql = "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2";
                 row::execute(conn, sql, &[&thread.0, &node]).await?;
                 return Err(elsewhere.into());
@@ -182,7 +188,9 @@ async fn take_over(
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
     let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
+    // Under the lock: of two nodes that take the thread, the second finds the first as its owner.
     let live = other_live_owner(conn, database, &owner, node).await?;
+    // Also under the lock: no append changes these rows before this transaction ends.
     let mut taken = load_owned_thread(conn, database, thread, end.last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,
@@ -218,6 +226,7 @@ async fn assign(
     let body = crate::record::Record::encode(thread);
     let sql = "UPDATE threads SET owner_node = $2, epoch = $3, body = $4 WHERE key = $1";
     row::execute(conn, sql, &[&key, &node, &epoch, &body]).await?;
+    // In the same transaction: from its commit on, appends of the previous owner do not match the head.
     let sql = "UPDATE heads SET owner_node = $2, epoch = $3 WHERE thread = $1";
     row::execute(conn, sql, &[&key, &node, &epoch]).await?;
     Ok(())
@@ -258,7 +267,9 @@ async fn take_idle(
     thread: ThreadKey,
     agent: &str,
 ) -> Result<Option<u64>, PostgresError> {
+    // Before the head, as in `acquire`.
     let known = database.acknowledged.end(thread);
+    // Locked first: no run can be stored between the check for open runs and the take-over.
     let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
     database.check_log(conn, thread, known, end).await?;
     let sql = "SELECT name FROM nodes WHERE id = $1 AND id <> $2 AND NOT agents ? $3";

@@ -341,6 +341,7 @@ impl<'a> RowStatement<'a> {
         noted: &mut FollowedRows<'a>,
     ) -> Result<(), PostgresError> {
         let rows = row::query(conn, self.sql, &refs(&self.params)).await;
+        // The index alone does not name the row, so the statement does.
         let rows = rows.map_err(|fail| self.blame(fail))?;
         for more in self.follow(&rows, noted)? {
             row::query(conn, more.sql, &refs(&more.params)).await?;

@@ -102,6 +102,7 @@ enum TransactionFailure {
 impl Database {
     pub(super) async fn connect(&self) -> Result<Connection, PostgresError> {
         let conn = self.pool.get().await?;
+        // Before any use: after a failover the server may lack acknowledged commits, and their threads must be closed.
         self.compare_logs(&conn).await?;
         Ok(conn)
     }
@@ -143,6 +144,7 @@ impl Database {
             };
             match found {
                 Ok(found) => return Ok(tries.end(found)),
+                // A look-up changes nothing, so it may run again after any failure that can pass.
                 Err(fail) => tries.again(fail).await?,
             }
         }
@@ -161,6 +163,7 @@ impl Database {
         loop {
             match self.transact_once(&change).await {
                 Ok(value) => return Ok(tries.end(value)),
+                // If the connection broke at the commit, the failure is `Uncertain`, which is never retried.
                 Err(fail) => tries.again(fail).await?,
             }
         }
@@ -228,6 +231,7 @@ impl Database {
             Ok::<_, PostgresError>(transaction)
         };
         let transaction = begin.await.map_err(TransactionFailure::Before)?;
+        // If the caller is cancelled here, the dropped guard closes the connection, and the server rolls back.
         let value = change(Arc::clone(&transaction)).await;
         // Roll a failed change back at once, so that its locks are released.
         let end = if value.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -237,6 +241,7 @@ impl Database {
             // Taken out of the guard, the connection returns to the pool instead of being closed.
             drop(transaction.0.take());
         }
+        // The change's own failure comes first: it is the cause, and a rollback that also fails adds nothing.
         let value = value.map_err(TransactionFailure::Before)?;
         ended.map_err(|error| TransactionFailure::AtCommit(error.into()))?;
         Ok(value)
@@ -392,6 +397,7 @@ impl Database {
 
     /// Forgets a removed thread.
     pub(super) fn forget(&self, thread: ThreadKey) {
+        // Otherwise a comparison after a failover would report the removed thread as missing.
         self.acknowledged.forget(thread);
         self.objects_fell_due.notify_one();
         self.tails.remove_thread(thread);
@@ -476,6 +482,7 @@ impl KeyBlock {
     }
 
     pub(super) fn next(counter: &AtomicI64) -> i64 {
+        // Relaxed is enough: one counter alone gives unique and growing keys.
         counter.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -67,6 +67,7 @@ pub(super) async fn watch(database: Arc<Database>) {
             tokio::time::sleep(PROBE_EVERY).await;
             match probe(&database).await {
                 Ok(()) => database.disk_space.note_room(),
+                // `settle` has noted the failure, and the next probe follows.
                 Err(fail) => drop(database.settle(fail)),
             }
         }

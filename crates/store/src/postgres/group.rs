@@ -140,6 +140,7 @@ async fn move_heads(
     let won = if has_rows {
         // Both are sent at once. The first is polled first, so the order on the connection is right.
         let (begun, won) = join(conn.batch_execute("BEGIN"), write).await;
+        // Both results count: after a failed BEGIN, the statement would have committed by itself.
         begun?;
         won?
     } else {
@@ -222,6 +223,7 @@ async fn write_rows<'a>(
     for ((index, statement), rows) in statements.into_iter().zip(results) {
         let rows = match rows {
             Ok(rows) => rows,
+            // After a failed statement all later ones fail too, so only the first names the culprit.
             Err(fail) => return Err(GroupFailure::of(index, statement.blame(fail))),
         };
         let more = statement.follow(&rows, &mut noted);
@@ -231,6 +233,7 @@ async fn write_rows<'a>(
 }
 
 async fn commit(conn: &Connection, follow: Vec<RowStatement<'_>>) -> Result<(), PostgresError> {
+    // All results are read before COMMIT: the server answers the COMMIT of a failed transaction without an error, but rolls back.
     send_all(conn, &follow).await?;
     Ok(conn.batch_execute("COMMIT").await?)
 }
@@ -253,6 +256,7 @@ pub(super) async fn send<'q, 'a: 'q>(
 ) -> Result<Vec<Result<Vec<Row>, PostgresError>>, PostgresError> {
     let mut sent = Vec::new();
     for statement in statements {
+        // All are prepared before the first is sent, because preparing waits for the server.
         let prepared = conn.prepare_cached(statement.sql()).await?;
         sent.push(Box::pin(maybe_done(async move {
             conn.query(&prepared, &refs(statement.params())).await.map_err(PostgresError::from)

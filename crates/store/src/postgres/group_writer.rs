@@ -110,6 +110,7 @@ impl GroupWriter {
                     drop(appends.remove(0));
                     // Its permit is released with the reply, not earlier: until then it counts for the bound of the queue.
                     let (reply, _room) = waiting.remove(0);
+                    // The receiver is gone if the caller has stopped waiting.
                     drop(reply.send(Err(database.settle(fail))));
                     groups.extend((!appends.is_empty()).then_some((appends, waiting)));
                 }
@@ -123,6 +124,7 @@ impl GroupWriter {
                     let fail = fail.of_write();
                     let remedy = fail.remedy();
                     if remedy == Remedy::Retry && conflicts < MAX_CONFLICTS {
+                        // The database has rolled a conflict back whole, so the same group may run again.
                         conflicts += 1;
                         groups.push((appends, waiting));
                         continue;
@@ -132,6 +134,7 @@ impl GroupWriter {
                     // Once a try may have been stored, all later tries compare stamps before they report that an append came too late.
                     may_be_stored |= fail.is_broken();
                     let error = database.settle(fail.of_last_try(may_be_stored));
+                    // The group stays first during the wait, so no later append of its threads overtakes it.
                     if remedy == Remedy::Reconnect && retries.wait().await {
                         groups.push((appends, waiting));
                     } else {
@@ -196,6 +199,7 @@ impl GroupWriter {
 
 fn refuse(waiting: Waiting, error: &Error) {
     for (reply, _room) in waiting {
+        // The receiver is gone if the caller has stopped waiting.
         drop(reply.send(Err(error.clone())));
     }
 }
@@ -216,6 +220,7 @@ impl Drop for GroupWriter {
         self.inbox.close();
         let next = self.next.take().into_iter();
         for queued in next.chain(std::iter::from_fn(|| self.inbox.try_recv().ok())) {
+            // The receiver is gone if the caller has stopped waiting.
             drop(queued.reply.send(Err(closed_error())));
         }
     }

@@ -44,6 +44,7 @@ impl Nodes for PostgresStore {
             return Err(Error::new(Code::InvalidRequest, "this server is not a node of the store")
                 .hint("name it with [cluster] name"));
         };
+        // Before the sign of life, which publishes it.
         node.is_draining.store(draining, Ordering::Release);
         // This way the others learn it at once, not with the next sign of life.
         liveness::sign(database, node).await.map_err(|fail| database.settle(fail))
@@ -61,6 +62,7 @@ impl Nodes for PostgresStore {
     async fn hand_over(&self, thread: ThreadKey, epoch: u64, to: Option<&str>) -> Result<()> {
         let database = &self.database;
         let give = |conn| async move { give(&conn, database, thread, epoch, to).await };
+        // Retried like a look-up, because a second call does nothing.
         database.read(give).await
     }
 
@@ -69,6 +71,7 @@ impl Nodes for PostgresStore {
         let (me, _) = database.ownership();
         let but: Vec<i64> = but.iter().map(|thread| thread.0).collect();
         let but = &but;
+        // Retried like a look-up: a second call only gives up what is still owned.
         database
             .read(|conn| async move { row::execute(&conn, GIVE_UP_ALL, &[&me, but]).await })
             .await
@@ -84,6 +87,7 @@ async fn give(
     to: Option<&str>,
 ) -> Result<(), PostgresError> {
     let ((me, dead), epoch) = (database.ownership(), epoch.cast_signed());
+    // The epoch in the condition protects a thread that was given up and taken again since the call.
     let given = match to {
         None => row::execute(conn, GIVE_UP, &[&thread.0, &me, &epoch]).await?,
         Some(name) => row::execute(conn, GIVE, &[&thread.0, &me, &epoch, &name, &dead]).await?,

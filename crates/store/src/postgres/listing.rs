@@ -307,6 +307,7 @@ impl<'a, R: TableRow> RowParts<'a, R> {
             }
             match row::take::<R>(row) {
                 Ok(row) => found.push((self.before, row)),
+                // The list leaves the row out, and `settle` closes its thread.
                 Err(fail @ PostgresError::Damaged(..)) => drop(database.settle(fail)),
                 Err(fail) => return Err(fail),
             }

@@ -80,6 +80,7 @@ const SIGN: &str = concat!(
 pub(super) async fn live(database: Arc<Database>) {
     let Some(node) = &database.node else { return probe(&database).await };
     let mut beat = tokio::time::interval(node.options.heartbeat);
+    // After a pause, one sign is enough: others that were missed would come all at once.
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         beat.tick().await;
@@ -126,9 +127,11 @@ async fn answer_within(
 ) -> Result<(), PostgresError> {
     let give_up = tokio::time::Instant::now() + limit;
     let late = |_| PostgresError::Unreachable("it gave no answer in time".to_owned());
+    // One limit for both waits, because the sign itself must arrive in time.
     let conn = timeout_at(give_up, database.sign_pool.get()).await.map_err(late)??;
     match timeout_at(give_up, ask(&conn)).await {
         Ok(signed) => {
+            // This answer is often the first after an outage, and operations wait for it.
             if signed.is_ok() {
                 database.outage.end();
             }
@@ -143,6 +146,7 @@ async fn answer_within(
 }
 
 async fn sign_on(conn: &Connection, database: &Database, node: &Node) -> Result<(), PostgresError> {
+    // Before the query, because the clock takes off half of the round trip.
     let asked = Instant::now();
     let draining = node.is_draining.load(Ordering::Acquire);
     let params: &row::Params<'_> = &[&node.id, &draining, &node.heartbeat()];

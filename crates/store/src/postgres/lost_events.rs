@@ -18,7 +18,9 @@ use crate::core::ownership::LogEnd;
 impl Database {
     /// Compares what was acknowledged with what the database has, if another server has become the primary since the last time.
     pub(super) async fn compare_logs(&self, conn: &Connection) -> Result<(), PostgresError> {
+        // Read first: if the primary changes during the comparison, the next connection compares again.
         let timeline = self.sessions.timeline();
+        // Held until the end: no other connection is used before the threads with lost events are closed.
         let mut compared = self.acknowledged.compared.lock().await;
         if *compared == timeline {
             return Ok(());
@@ -55,6 +57,7 @@ impl Database {
                 "threads are missing at the new primary, or were removed by another server"
             );
         }
+        // Last, so that a comparison that failed runs again.
         *compared = timeline;
         Ok(())
     }
@@ -66,6 +69,7 @@ impl Database {
         lost: LostEvents,
     ) -> Result<Error, PostgresError> {
         let why = lost.reason();
+        // Before the row: this node must not continue the thread even if the row cannot be stored.
         self.health.quarantine.add(lost.thread, &why);
         let sql = concat!(
             "INSERT INTO lost_events (thread, last, found) VALUES ($1, $2, $3)",

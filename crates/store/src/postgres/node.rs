@@ -109,7 +109,9 @@ impl Node {
         row::execute(conn, FORGET, &[&self.dead_after()]).await?;
         let began = liveness::reach(conn, self).await?;
         loop {
+            // In each round, because the earlier node may count as dead only now.
             row::execute(conn, BURY, &[&options.name, &self.dead_after()]).await?;
+            // Names are unique: of two processes that register at once, one inserts its row.
             if self.insert(conn, opening).await? {
                 return Ok(());
             }
@@ -135,6 +137,7 @@ impl Node {
         opening: i64,
     ) -> Result<(), PostgresError> {
         let is_back = self.insert(conn, opening).await?;
+        // Logged once, although each sign of life comes here.
         if !is_back && !self.is_replaced.swap(true, Ordering::AcqRel) {
             tracing::error!(name = self.options.name, "another server has this node's name");
         }
@@ -187,13 +190,16 @@ pub(super) async fn watch(database: std::sync::Arc<Database>) {
         let is_deaf = database.news.as_ref().is_none_or(|news| !news.is_connected());
         if is_deaf && deaf_told.elapsed() >= DEAF_EVERY {
             deaf_told = Instant::now();
+            // Fails if nothing subscribes, and then nothing has missed a message.
             drop(database.peer_news.send(PeerNews::Missed));
         }
         let threads = database.tails.threads_with_readers();
         if threads.is_empty() {
             continue;
         }
+        // A failure must not end this task: readers rely on it when messages are lost.
         if let Err(fail) = look_up(&database, &threads).await {
+            // `settle` has noted the outage, and the next tick checks again.
             drop(database.settle(fail));
         }
     }
@@ -214,6 +220,7 @@ async fn look_up(database: &Database, threads: &[(ThreadKey, u64)]) -> Result<()
         let found = row.get::<_, i64>(1).cast_unsigned();
         if let Some(known) = known.get(&thread).copied().filter(|known| *known > found) {
             let lost = LostEvents { thread, last: known, found };
+            // The returned error is for requests. The thread is closed already.
             drop(database.close_thread(&conn, lost).await?);
         }
         database.tails.reconcile_end(thread, found, row.get(2));

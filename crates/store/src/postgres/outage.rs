@@ -32,6 +32,7 @@ pub(super) struct Retries<'o> {
 impl Outage {
     pub(super) fn begin(&self, why: &str) {
         let mut state = lock(&self.state);
+        // Each failed operation comes here, and one message per outage is enough.
         if state.is_none() {
             tracing::error!(why, "the database cannot be reached");
             *state = Some((why.to_owned(), Instant::now()));
@@ -67,7 +68,9 @@ impl Retries<'_> {
         }
         let next = Instant::now() + self.pause;
         tokio::select! {
+            // An end that comes just before this is missed, which costs at most one pause.
             () = self.outage.ended.notified() => {}
+            // At most until the limit, because the last try begins then.
             () = tokio::time::sleep_until(next.min(self.give_up)) => {}
         }
         self.is_last = Instant::now() >= self.give_up;

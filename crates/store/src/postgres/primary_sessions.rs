@@ -124,6 +124,7 @@ fn each_host(config: &Config) -> Vec<Config> {
 impl PrimarySessions {
     /// Notes a new session. `false` if its server was the primary before another one.
     fn admit(&self, timeline: u32, task: AbortHandle) -> bool {
+        // One lock for check and entry: a newer primary that is found in between must end this session too.
         let mut table = lock(&self.0);
         let newest = table.timeline;
         if timeline > 0 && timeline < newest {

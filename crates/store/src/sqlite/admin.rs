@@ -91,6 +91,7 @@ impl Admin for SqliteStore {
         let Some(jobs) = lock(&self.jobs).take() else { return Ok(()) };
         // The writer may have ended already.
         drop(jobs.send(QueuedJob { job: Job::Close, room: None }).await);
+        // The writer also ends with the last sender, if it did not get the job.
         drop(jobs);
         let writer = lock(&self.writer).take();
         let ended = tokio::task::spawn_blocking(move || writer.map(std::thread::JoinHandle::join));

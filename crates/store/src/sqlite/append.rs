@@ -41,6 +41,7 @@ impl Append for SqliteStore {
     }
 
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {
+        // Before the hash: a store that cannot write refuses without this work.
         self.context.health.check_write(false)?;
         let hashed = bytes.clone();
         let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
@@ -64,6 +65,7 @@ impl Append for SqliteStore {
         // Only a change of owner needs a write to the disk.
         let node = node.to_owned();
         self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            // Loaded again in the transaction: the thread may have changed since the look-up.
             let mut taken = load_owned_thread(writer.conn, writer.context, thread)?;
             // No other process shares the store.
             let is_owner = taken.thread.owner_node == node;
@@ -73,7 +75,9 @@ impl Append for SqliteStore {
                 taken.thread.epoch = epoch;
                 taken.is_taken_over = true;
                 apply::write_thread(writer.conn, &taken.thread, false)?;
+                // The cached row has the old owner: it is hidden before the commit and forgotten after it.
                 writer.threads.changed.push(thread);
+                // Appends behind this job in the queue are compared with the new epoch.
                 let head = Head { epoch: taken.thread.epoch, last: taken.last };
                 writer.heads.set(thread, Some(head));
             }

@@ -35,6 +35,7 @@ struct NewRows {
 
 /// Checks epoch and expected number before any statement of the batch. Returns whether the batch creates its thread.
 pub(super) fn check_head(writer: &WriteContext<'_>, batch: &Batch) -> Result<bool, SqliteError> {
+    // A damaged thread can still be erased.
     if !batch.removes_thread() {
         writer.context.health.check_thread(batch.thread)?;
     }
@@ -50,6 +51,7 @@ pub(super) fn batch(
     is_new: bool,
 ) -> Result<(), SqliteError> {
     let (conn, last) = (writer.conn, batch.last());
+    // Before the changes: the removal of the thread then replaces this head with none.
     writer.heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
     let mut new = NewRows { thread: is_new, run: is_new };
     // A thread's first row must precede its blob references, and these must precede a removal.
@@ -57,6 +59,7 @@ pub(super) fn batch(
     for change in &batch.changes {
         match change {
             Change::Thread(row) => {
+                // The row may begin an epoch: later appends of the group are compared with it.
                 writer.heads.set(batch.thread, Some(Head { epoch: row.epoch, last }));
             }
             Change::RemoveRun(_) | Change::RemoveThread if !has_named => {
@@ -102,6 +105,7 @@ impl<'c> InsertFrame<'c> {
             frame.first_run().cast_signed(),
             frame.bytes().as_ref(),
         ])?;
+        // Read at once, because the next insert on this connection replaces it.
         self.newest = Some(conn.last_insert_rowid());
         Ok(())
     }
@@ -138,6 +142,7 @@ fn write_change(
 ) -> Result<(), SqliteError> {
     let conn = writer.conn;
     match change {
+        // Only the first row is new. A second one of the batch finds it.
         Change::Thread(row) => write_thread(conn, row, std::mem::take(&mut new.thread)),
         Change::Run(row) => write_run(conn, row, std::mem::take(&mut new.run)),
         Change::Message(row) => write_message(conn, row),

@@ -95,6 +95,7 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
                 .into());
         }
     }
+    // Closed before the copy is opened again to change it.
     drop(conn);
     if options.with_tokens {
         return Ok(());

@@ -100,6 +100,7 @@ impl Checkpointer {
 
     /// Whether so few pages are left that the writer should move them. Returns `true` once per run of the checkpointer.
     pub(super) fn is_nearly_done(&self) -> bool {
+        // The writer asks after each commit, so a cheap load comes before the swap.
         self.nearly.load(Ordering::Relaxed) && self.nearly.swap(false, Ordering::AcqRel)
     }
 
@@ -119,6 +120,7 @@ impl Checkpointer {
     }
 
     pub(super) fn end(mut self) {
+        // The thread waits on this channel: without its end, the join would never return.
         self.wake = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -155,6 +157,7 @@ impl InheritedLog {
             );
         }
         // A poisoned lock is harmless: it guards only a flag.
+        // After the time limit, the start continues and the rest is moved while the server runs.
         drop(self.moved.wait_timeout_while(waiting, at_most, |waiting| *waiting));
     }
 
@@ -177,8 +180,10 @@ impl InheritedLog {
 impl CheckpointWorker {
     fn run(self, woken: &Receiver<()>) {
         self.move_inherited(woken);
+        // Also after a failure, because a start waits for this.
         self.inherited.end();
         loop {
+            // While an erasure waits for its retry, the thread must not sleep until the next nudge.
             if !self.erase.load(Ordering::Acquire) {
                 let Ok(()) = woken.recv() else { return };
             }
@@ -218,6 +223,7 @@ impl CheckpointWorker {
                     tracing::warn!(%error, "the write-ahead log of the last life stays long; another process may read the store");
                     return;
                 }
+                // This thread has no caller, and `settle` has noted the failure.
                 Err(error) => return drop(self.health.settle(error.into())),
             }
             if let Err(RecvTimeoutError::Disconnected) = woken.recv_timeout(ERASE_DELAY) {
@@ -227,6 +233,7 @@ impl CheckpointWorker {
     }
 
     fn checkpoint(&self) {
+        // Cleared before the checkpoint: a removal that commits meanwhile sets it again.
         let erases = self.erase.swap(false, Ordering::AcqRel);
         // In parallel with the writer, which waits only while the rest is moved.
         self.move_pages();
@@ -235,7 +242,9 @@ impl CheckpointWorker {
         }
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
             Ok(_) => {}
+            // The content must still leave the log, so `run` tries again after the delay.
             Err(error) if is_harmless(&error) => self.erase.store(true, Ordering::Release),
+            // No caller waits, and `settle` has noted the failure.
             Err(error) => drop(self.health.settle(error.into())),
         }
     }
@@ -245,6 +254,7 @@ impl CheckpointWorker {
         let mut before = usize::MAX;
         // A log that could not be synchronised must not be moved, and the writer may find that out at any time.
         while self.health.state() < StoreState::ReadOnly {
+            // Read before the move: `note_moved` then sees whether the log started over meanwhile.
             let log = self.record.log_salts();
             let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
                 Ok((_, moved)) => {

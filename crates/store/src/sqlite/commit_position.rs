@@ -39,6 +39,7 @@ impl CommitPosition {
         let counted = self.counted.saturating_add(1);
         conn.prepare_cached("UPDATE commit_count SET count = ?1")?
             .execute([counted.cast_signed()])?;
+        // Read again: the transaction may have deleted the newest frame.
         Ok(Self { counted, frame: newest_frame(conn)? })
     }
 }

@@ -110,6 +110,7 @@ pub(super) fn read(path: &Path, boot: BootId) -> RecordedCommits {
     let mut slots = bytes.chunks_exact(SLOT_BYTES);
     let moved = slots.next().and_then(|slot| decode_moved(slot, boot));
     let mut entries: Vec<_> = slots.filter_map(|slot| decode(slot, boot)).collect();
+    // The file is a ring: its order is not that of writing.
     entries.sort_unstable_by_key(|entry: &CommitEntry<'_>| entry.sequence);
     RecordedCommits { entries, moved }
 }
@@ -181,6 +182,7 @@ impl CommitRecord {
     /// Continues after the entries that a start found.
     pub(super) fn new(file: Arc<RecordFile>, found: &RecordedCommits, is_durable: bool) -> Self {
         let mut named = vec![None; ENTRIES];
+        // A removal after this start must also blank the names that the last life wrote.
         for entry in &found.entries {
             let thread = entry.change.as_ref().filter(|change| change.names.is_some());
             if let Some(slot) = named.get_mut(index_of(entry.sequence)) {
@@ -218,6 +220,7 @@ impl CommitRecord {
         self.buffer.clear();
         loop {
             let change = changes.next();
+            // Before the entry is written: a kill in between must not leave the names of a removed thread.
             if let Some(change) = change.as_ref().filter(|change| change.is_removal) {
                 self.forget(change.thread);
             }
@@ -230,6 +233,7 @@ impl CommitRecord {
             let entry = CommitEntry { sequence, commit, position, salts, pages, change };
             let slot = encode(&entry, self.is_durable, self.file.boot);
             self.buffer.extend_from_slice(&slot);
+            // The next slot is at the start of the file, and one write cannot wrap around.
             if index_of(self.sequence) + 1 == ENTRIES {
                 self.write_out(first);
                 first = self.sequence + 1;

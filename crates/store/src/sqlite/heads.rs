@@ -49,6 +49,7 @@ impl Heads {
         context: &Context,
         thread: ThreadKey,
     ) -> Result<Option<Head>, SqliteError> {
+        // First, because earlier jobs of the transaction may have moved this head.
         if let Some(head) = self.0.get(&thread) {
             return Ok(*head);
         }
@@ -70,6 +71,7 @@ impl Heads {
     pub(super) fn commit(&mut self, durable: &DurableHeads) {
         let mut durable = lock(&durable.0);
         if durable.len() + self.0.len() > MAX_HEADS {
+            // This loses nothing: a missing head is read from the database.
             durable.clear();
         }
         for (thread, head) in self.0.drain() {
@@ -116,6 +118,7 @@ pub(super) fn last_stored(
         .query_row([thread.0], |row| row.get(0))
         .optional()?;
     let newest = newest.map_or(0, |frame| frame.last());
+    // The newest frames may be removed, and their numbers must not be given again.
     Ok(newest.max(gap.map_or(0, i64::cast_unsigned)))
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn import(
     let draft = sibling_path(&path, DRAFT);
     // No other process can be writing the unfinished copy: this one has the lock.
     remove(&draft);
+    // Created here for its mode: SQLite would let other users read it.
     drop(file::create_new(&draft)?);
     let imported = (|| -> Result<ImportEnd, SqliteError> {
         let mut conn = connection::writer(&draft, options)?;
@@ -71,6 +72,7 @@ pub(crate) fn import(
     if imported.is_err() {
         remove(&draft);
     }
+    // Last: until the copy is in place or removed, no other process may use these files.
     drop(lock);
     imported
 }

@@ -78,6 +78,7 @@ pub(super) fn start(
         .name("trilogue-inspect".to_owned())
         .spawn(move || match inspect(&conn, &health, Some(&log)) {
             Err(SqliteError::Sql(error)) if was_interrupted(&error) => {}
+            // No caller waits, and `settle` has noted the failure.
             Err(fail) => drop(health.settle(fail)),
             Ok(()) => {}
         })
@@ -174,6 +175,7 @@ fn check<R: TableRow>(conn: &Connection, health: &Health, rowid: i64) -> Result<
     match one::<R>(conn, "WHERE rowid = ?1", [rowid]) {
         Ok(_) => Ok(false),
         Err(fail @ SqliteError::Damaged(..)) => {
+            // The error is for callers. `settle` has closed the damaged thread.
             drop(health.settle(fail));
             Ok(true)
         }
@@ -193,6 +195,7 @@ fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, S
         .optional()?;
     match found {
         Some(Err(fail @ SqliteError::Damaged(..))) => {
+            // The error is for callers. `settle` has closed the damaged thread.
             drop(health.settle(fail));
             Ok(true)
         }
@@ -257,6 +260,7 @@ impl LogLimit {
 impl Inspection {
     pub(super) fn end(mut self) {
         let thread = self.thread.take();
+        // Interrupts the thread, so that the join does not wait for the whole inspection.
         drop(self);
         if let Some(thread) = thread
             && thread.join().is_err()

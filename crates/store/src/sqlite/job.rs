@@ -152,12 +152,14 @@ where
     T: Send,
 {
     fn run(&mut self, writer: &mut WriteContext<'_>) -> Result<(), SqliteError> {
+        // A second run after a rollback replaces the value of the first.
         self.value = Some((self.run)(writer)?);
         Ok(())
     }
 
     fn reply(self: Box<Self>, outcome: Result<()>) {
         let Self { value, reply, .. } = *self;
+        // The receiver is gone if the caller has stopped waiting. The change is stored all the same.
         drop(reply.send(outcome.and_then(|()| value.ok_or_else(closed_error))));
     }
 

@@ -39,6 +39,7 @@ impl JobQueue {
 
     /// Waits for the next job. `None` once no more jobs can come.
     pub(super) fn wait(&mut self) -> Option<QueuedJob> {
+        // The kept job was taken from the queue earlier, so it comes first.
         self.first.take().or_else(|| self.jobs.blocking_recv())
     }
 
@@ -49,6 +50,7 @@ impl JobQueue {
 
     /// Whether no job waits and no more can come.
     pub(super) fn has_ended(&self) -> bool {
+        // In this order: a closed queue gets no further jobs, so it stays empty.
         self.first.is_none() && self.jobs.is_closed() && self.jobs.is_empty()
     }
 
@@ -59,6 +61,7 @@ impl JobQueue {
             group.push(next);
             return true;
         }
+        // It leads the next transaction. No job overtakes it, because the order of the queue is the order of the log.
         self.first = Some(next);
         false
     }
@@ -90,16 +93,19 @@ impl JobGroup {
     }
 
     fn admits(&self, job: &Job) -> bool {
+        // A probe needs its own transaction, and a close comes after the commit.
         let shares = |job: &Job| !matches!(job, Job::Probe | Job::Close) && !job.is_alone();
         self.jobs.len() < MAX_JOBS
             && self.bytes + job.bytes() <= limits::MAX_BATCH_BYTES
             && shares(job)
+            // The group is checked too: no job joins one that must be alone.
             && self.jobs.iter().all(shares)
     }
 }
 
 impl From<Jobs> for JobGroup {
     fn from(jobs: Jobs) -> Self {
+        // A retried group has no permits: those of the first try stay held until all its jobs are finished.
         Self { bytes: jobs.iter().map(Job::bytes).sum(), jobs, rooms: Vec::new() }
     }
 }

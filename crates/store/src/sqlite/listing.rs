@@ -207,6 +207,7 @@ fn each<R: TableRow>(
         let found: R = match take(row) {
             Ok(found) => found,
             Err(fail @ SqliteError::Damaged(..)) => {
+                // The list leaves the row out, and `settle` closes its thread.
                 drop(context.health.settle(fail));
                 continue;
             }

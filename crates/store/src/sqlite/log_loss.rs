@@ -104,6 +104,7 @@ impl LogExamination {
                 store = %self.path.display(),
                 "the write-ahead log was damaged where it was no longer needed: nothing is lost"
             );
+            // A copy that stays only takes space.
             drop(fs::remove_file(sibling_path(&self.path, DAMAGED_LOG)));
         }
     }

@@ -53,17 +53,21 @@ impl<'c> LogUpkeep<'c> {
         }
         let pages = self.pages.load(Ordering::Relaxed);
         if pages < self.nudged_at {
+            // The log started over, so its thresholds do too.
             (self.nudged_at, self.stopped_at) = (0, 0);
         }
+        // Between two transactions the log does not grow, so all of it can be moved and it can start over.
         if self.checkpointer.is_nearly_done() {
             self.checkpoint(CheckpointMode::PASSIVE);
         } else if pages >= BACKSTOP_PAGES && pages >= self.stopped_at + NUDGE_PAGES {
+            // Noted before the try: if a reader holds the log, the next try waits until the log has grown further.
             self.stopped_at = pages;
             self.checkpoint(CheckpointMode::PASSIVE);
         } else if pages >= self.nudged_at + NUDGE_PAGES {
             self.nudged_at = pages;
             self.checkpointer.nudge();
         }
+        // On a full disk, the zeros would take the space that vital jobs need.
         if self.context.health.state() == StoreState::Healthy
             && let Err(error) = self.file.grow_ahead(pages)
         {
@@ -75,10 +79,12 @@ impl<'c> LogUpkeep<'c> {
         if self.context.health.state() >= StoreState::ReadOnly {
             return;
         }
+        // Read before the move: `note_moved` then sees whether the log started over meanwhile.
         let log = self.record.log_salts();
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
             Ok((_, moved)) => self.record.note_moved(log, u32::try_from(moved).unwrap_or(0)),
             Err(error) if is_harmless(&error) => {}
+            // No caller waits for a checkpoint, and `settle` has noted the failure.
             Err(error) => drop(self.context.health.settle(error.into())),
         }
     }

@@ -186,6 +186,7 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
+        // Ends the queue on which the writer waits. Otherwise the join below would not return.
         drop(lock(&self.jobs).take());
         // The file's lock is released only when the writer has ended, which takes at most one commit and a checkpoint.
         if let Some(writer) = lock(&self.writer).take()

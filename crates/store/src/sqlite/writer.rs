@@ -128,11 +128,13 @@ impl WriterThread {
             writer.run(&mut queue);
             // Close the queue first: a job that arrived later would wait for a writer that has ended.
             queue.close();
+            // The other connections close before the writer's: SQLite moves the log only when the last one closes.
             context.readers.close();
             writer.log.end();
             inspection.end();
         }
         close(conn, &context);
+        // Only now may another process open the store: its connections are closed.
         drop(lock);
         // Refuse jobs that arrived after the close, so that no caller waits for ever.
         while let Some(queued) = queue.next() {
@@ -155,6 +157,7 @@ fn close(conn: Connection, context: &Context) {
     if context.health.state() >= StoreState::ReadOnly {
         // A log that could not be synchronised must not be moved into the database either.
         let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        // Only an SQLite without this option refuses it, and the bundled one has it.
         drop(conn.set_db_config(keep, true));
     }
     // Closing the last connection moves the write-ahead log into the database and removes it.
@@ -215,10 +218,12 @@ impl Writer<'_> {
         let position = self.commits.position.count(self.conn)?;
         prepared(&mut self.statements.commit, self.conn, "COMMIT")?;
         self.commits.position = position;
+        // After the commit, because an entry claims that its commit is durable.
         self.commits.record.note(position, self.log.pages(), std::iter::empty());
         // Only after the commit: until then readers could still find rows of the thread.
         ended.into_iter().for_each(|thread| self.context.health.hidden.forget(thread));
         let has_more = remove::has_remains(self.conn)?;
+        // The log still has the deleted pages. It is emptied once, after the last part.
         if !has_more {
             self.log.erase();
         }
@@ -254,6 +259,7 @@ impl Writer<'_> {
                 let mut behind: Jobs = jobs.drain(index..).collect();
                 if jobs.is_empty() {
                     let error = self.context.health.settle(fail);
+                    // Only durable jobs precede the culprit, so its failure is final.
                     behind.remove(0).reply(Err(error));
                 }
                 // The culprit may contradict a job before it that readers do not see yet and that may never be stored. So commit the jobs before it first.
@@ -261,6 +267,7 @@ impl Writer<'_> {
                 self.retry(behind);
             }
             CommitOutcome::Failed(fail) if fail.is_full() => self.handle_full_disk(jobs),
+            // Never retried: after a failed commit, it is unknown what the disk has.
             CommitOutcome::Failed(fail) => {
                 let error = self.context.health.settle(fail);
                 jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
@@ -276,7 +283,9 @@ impl Writer<'_> {
             return CommitOutcome::Failed(fail);
         }
         let mut outcomes = Outcomes::new();
+        // Refused jobs change nothing. A group of only such jobs keeps the position and is not recorded.
         let changes_before = self.conn.total_changes();
+        // A try that was rolled back may have left its frame's id, which must not count for this one.
         self.statements.frame.take_newest();
         loop {
             let index = outcomes.len();
@@ -300,6 +309,7 @@ impl Writer<'_> {
             }
         }
         let has_changes = self.conn.total_changes() != changes_before;
+        // Counted inside the transaction, so that count and rows agree after a crash.
         let position = match self.next_position(has_changes, &group.jobs) {
             Ok(position) => position,
             Err(fail) => {
@@ -369,9 +379,12 @@ impl Writer<'_> {
             Job::Append(append) => {
                 let is_new = match apply::check_head(&writer, &append.batch) {
                     Ok(is_new) => is_new,
+                    // A failed statement says nothing about this append, so the whole group is rolled back.
                     Err(SqliteError::Sql(error)) => return Err(SqliteError::Sql(error)),
+                    // Nothing of the append was written, so the rest of its group continues.
                     Err(fail) => return Ok(Err(writer.context.health.settle(fail))),
                 };
+                // Frames before rows: a removal in the same batch also deletes the frames of its run.
                 statements.frame.all(conn, &append.batch.frames)?;
                 apply::batch(&mut writer, &append.batch, is_new)?;
             }
@@ -421,6 +434,7 @@ impl Writer<'_> {
             }
         }
         self.publish_threads();
+        // Only after all changes are cached: until then, readers get hidden rows from the database.
         self.context.hot.show();
         self.context.commits.fetch_add(1, Ordering::Relaxed);
         self.context.frames.fetch_add(frames as u64, Ordering::Relaxed);
@@ -430,6 +444,7 @@ impl Writer<'_> {
         } else {
             self.runtime.spawn(async move { reply_all(jobs, outcomes) });
         }
+        // After the replies, so that their callers do not wait for a checkpoint.
         self.log.maintain();
     }
 
@@ -468,6 +483,7 @@ impl Writer<'_> {
 
     /// Handles a full disk: releases the reserve, then commits the vital jobs and refuses the others.
     fn handle_full_disk(&mut self, jobs: Jobs) {
+        // First, because `send` and `apply` refuse by this state the jobs that need space.
         self.context.health.worsen(StoreState::Full, "");
         if let Err(fail) = self.room.release(self.conn) {
             self.context.health.settle(fail);
@@ -511,6 +527,7 @@ impl Writer<'_> {
         match self.room.restore(self.conn) {
             Ok(true) => self.context.health.recover(),
             Ok(false) => {}
+            // No caller waits for a probe, and `settle` has noted the failure.
             Err(fail) => drop(self.context.health.settle(fail)),
         }
     }

@@ -78,6 +78,7 @@ pub(in crate::postgres) async fn watch(database: Arc<Database>) {
             // This node could not read the messages before.
             Ok(true) if is_wanted => news.state.on_messages_lost(),
             Ok(_) => {}
+            // `settle` has noted the failure, and the loop tries again.
             Err(fail) => drop(database.settle(fail)),
         }
     }

@@ -217,6 +217,7 @@ impl NewsState {
     /// Forgets state that depends on the lost messages, for example on the removal of a run.
     fn on_messages_lost(&self) {
         self.tails.forget_remote_frames();
+        // The send fails if there are no listeners, which is harmless.
         drop(self.peer_news.send(PeerNews::Missed));
     }
 
