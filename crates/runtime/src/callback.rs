@@ -63,6 +63,7 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
                     let attempted = Arc::clone(&attempted);
                     tokio::spawn(async move {
                         deliver(&services, kind, sender.as_ref(), claim).await;
+                        // Before the notification, so that the loop finds both free when it wakes.
                         drop((slot, permit));
                         attempted.notify_one();
                     });

@@ -63,6 +63,7 @@ pub(crate) async fn execute(
             .and_then(|ending| check(&shared, ending)),
         Err(failure) => Err(failure),
     };
+    // Before the report: the owner may then start another run, which needs a permit.
     drop(permit);
     let finish = Envelope::Finish { run: shared.key, ending: Box::new(ending) };
     // The owner outlives its tasks; if it is gone, so is the thread.
@@ -90,6 +91,7 @@ async fn drive(
             }
             () = shared.wait_for_event(), if !unannounced => {
                 if shared.wants_signal() {
+                    // As at the end: without an owner, the thread is gone.
                     drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
                 }
             }

@@ -114,6 +114,7 @@ impl PresenceTable {
             connected.count = connected.count.saturating_sub(1);
             connected.left = Some(Instant::now());
         }
+        // `tidy` takes this lock.
         drop(threads);
         self.tidy();
     }

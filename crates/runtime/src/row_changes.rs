@@ -51,6 +51,7 @@ impl RowChanges {
     }
 
     pub(crate) fn publish_missed(&self) {
+        // The last watcher may have left meanwhile.
         drop(self.0.send(RowNews::Missed));
     }
 }

@@ -145,7 +145,9 @@ impl Services {
         let services = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
+            // Before the send, so that a failure of the woken owner can request the next wake-up.
             lock(&services.woken_later).remove(&thread);
+            // Fails only while the server stops. The next start resumes the work.
             drop(services.send(thread, Envelope::Wake).await);
         });
     }

@@ -114,6 +114,7 @@ impl HeldShare {
 impl Drop for HeldShare {
     fn drop(&mut self) {
         let mut held = lock(&self.shares.held);
+        // First, because the permit has a clone of the `Arc` that is counted below.
         drop(self.permit.take());
         // Each holder and each waiting request has a clone of the `Arc`.
         if held.get(&self.holder).is_some_and(|permits| Arc::strong_count(permits) == 1) {

@@ -418,6 +418,7 @@ impl Runtime {
         let runtime = self.clone();
         let waited = run.clone();
         tokio::spawn(async move {
+            // The receiver is gone if the caller does not wait for the end.
             drop(sender.send(runtime.wait_until_row_settled(waited).await));
         });
         let (settled, message) = (SettledReceiver(receiver), row.message);

@@ -149,6 +149,7 @@ async fn serve(runtime: Runtime, kind: QueueKind) {
             let (work, settled) = (handle_all(runtime.clone(), claims), Arc::clone(&settled));
             let work = async move {
                 work.await;
+                // Before the notification, so that the loop finds the permits free when it wakes.
                 drop(held);
                 settled.notify_one();
             };
@@ -162,6 +163,7 @@ async fn handle_all(runtime: Runtime, claims: Vec<Claim>) {
     let turn = Mutex::new(());
     let each = claims.iter().map(|claim| {
         let work = async {
+            // Tokio's mutex is fair, so the items keep their order.
             let _turn = turn.lock().await;
             handle(&runtime, claim).await;
         };

@@ -57,6 +57,7 @@ impl Drop for AskGuard {
         // Without a Tokio runtime the server is stopping, and its asks end with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let owner = self.shared.owner.clone();
+        // Fails only if the owner has left, and then no ask is open.
         runtime.spawn(async move { drop(owner.send(withdraw).await) });
     }
 }

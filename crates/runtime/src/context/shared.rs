@@ -264,6 +264,7 @@ impl SharedRun {
             aliases: std::mem::take(&mut filling.aliases),
             callback_events: std::mem::take(&mut filling.callback_events),
         };
+        // The tasks that wake take this lock.
         drop(filling);
         self.space.notify_waiters();
         progress

@@ -93,6 +93,7 @@ impl RunMonitor {
         if let Some(meters) = known.get(agent) {
             return Arc::clone(meters);
         }
+        // Otherwise the write lock below would wait for this read lock for ever.
         drop(known);
         let mut agents = self.agents.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let meters = agents.entry(agent.clone());

@@ -37,19 +37,24 @@ impl Owner {
         {
             let once =
                 std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready()));
+            // The future has been polled, so it continues in the task: a new one would run the agent twice.
             if !once.await {
                 let handle = Some(tokio::spawn(work).abort_handle());
                 self.tasks.insert(run, Task { shared, handle });
+                // The caller waits for `settled`, so the acceptance can share an append with the first output.
                 self.pending.may_wait = true;
                 self.read_back(false);
                 self.resume();
                 return Ok((*row, None));
             }
+            // Before its requests are taken, because these look the task up.
             self.tasks.insert(run, Task { shared, handle: None });
         }
+        // The owner is not registered yet, so only the agent's task has sent requests.
         while let Ok(QueuedRequest { request, room }) = self.requests.try_recv() {
             self.take(request).await;
             self.commit_if_full().await;
+            // As in `run`, the request counts until its changes are in the next append.
             drop(room);
         }
         self.commit().await;
@@ -78,6 +83,7 @@ impl Owner {
     }
 
     fn resume(self: Box<Self>) {
+        // Before the spawn: a request for an unregistered thread starts another owner.
         self.services.register(self.thread, self.inbox.clone());
         tokio::spawn(self.run());
     }

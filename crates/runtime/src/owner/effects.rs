@@ -21,6 +21,7 @@ impl Owner {
                 Effect::Deliver { run, interrupt, resolution } => {
                     let base = self.state.as_ref().and_then(|state| state.runs.get(&run)?.row.base);
                     if let Some(task) = self.tasks.get(&run) {
+                        // First, because the answer makes the agent continue, and it reads from this base.
                         task.shared.rebase(base);
                         task.shared.deliver(&interrupt, resolution);
                     }
@@ -37,6 +38,7 @@ impl Owner {
                 }
                 Effect::Abandon { agent, saved } => {
                     if let Ok(agent) = self.agents.backend(&agent).cloned() {
+                        // In a task, so that the thread's requests do not wait for another server.
                         tokio::spawn(async move { agent.abandon(saved).await });
                     }
                 }
@@ -53,6 +55,7 @@ impl Owner {
 
     pub(super) fn start(&mut self, run: RunKey, turn: StartTurn, deferred: bool) {
         if let Some((shared, work)) = self.prepare(run, turn, deferred) {
+            // The task may run before it is listed: its requests wait in the inbox until this returns.
             let handle = Some(tokio::spawn(work).abort_handle());
             self.tasks.insert(run, Task { shared, handle });
         }
@@ -72,6 +75,7 @@ impl Owner {
             let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
             let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
             let inbox = self.inbox.clone();
+            // In a task: only the owner empties its inbox, so it must not wait for room in it. The send fails if the owner has left.
             tokio::spawn(async move { drop(inbox.send(finish).await) });
             return None;
         };
@@ -87,6 +91,7 @@ impl Owner {
             is_native: backend.is_native(),
             draft: state.new_draft(),
         });
+        // `end_task` counts down, not the task: an aborted task must be counted down too.
         self.services.task_started();
         let (services, agents) = (Arc::clone(&self.services), Arc::clone(&self.agents));
         let mode = StartMode { is_deferred: deferred, is_delayed };
@@ -96,6 +101,7 @@ impl Owner {
 
     pub(super) fn end_task(&mut self, run: RunKey) {
         if let Some(task) = self.tasks.remove(&run) {
+            // Before the abort, which takes effect later: until then, the flag drops what the task emits.
             task.shared.stop();
             if let Some(handle) = task.handle {
                 handle.abort();

@@ -86,6 +86,7 @@ impl Envelope {
 
     /// Replies with the error.
     pub(super) fn refuse(self, error: &Error) {
+        // A receiver is gone if its caller has stopped waiting.
         match self {
             Self::Submit { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Flush { reply: Some(reply), .. } | Self::Raise { reply, .. } => {
@@ -110,6 +111,7 @@ impl Envelope {
 impl Waiter {
     pub(super) fn notify(self, outcome: Result<RunRow>) {
         match self {
+            // The receiver is gone if its caller has stopped waiting.
             Self::Submitter(reply) => drop(reply.send(outcome)),
             Self::Asker(reply) => drop(reply.send(outcome.map(Some))),
         }

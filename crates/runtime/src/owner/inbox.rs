@@ -56,6 +56,7 @@ impl OwnerInbox {
     /// Sends a request. Waits while the inbox is full, by count or bytes. A request that is larger than the whole room waits until it is alone.
     /// Fails with the request if the owner is gone.
     pub(crate) async fn send(&self, request: Envelope) -> Result<(), SendError<Envelope>> {
+        // Room comes before the place in the queue: a large request that waits for room does not hold up requests without room.
         let room = match self.permits(&request) {
             0 => None,
             // The semaphore is never closed: requests that an owner leaves behind return their room.

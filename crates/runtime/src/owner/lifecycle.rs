@@ -43,6 +43,7 @@ impl Owner {
         self.state = Some(state);
         if has_open {
             self.step(Command::Recover { restarted, failure: failure.clone() })?;
+            // Not `commit`: after a failure, that would begin another recovery, and so another load.
             Box::pin(self.commit_recovery()).await?;
         }
         Ok(())
@@ -108,6 +109,7 @@ impl Owner {
                 tracing::error!(thread = %self.thread, %error, "a thread cannot be stored");
             }
         }
+        // The load has already told the waiters of the runs that it ended. The others get the error.
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {
             self.tell_waiters(run, Err(of_run.clone()));
@@ -132,23 +134,29 @@ impl Owner {
     /// Ends every task, keeps what survives a restart, and leaves.
     pub(super) async fn shutdown(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
         let lost_runs: Vec<RunKey> = self.tasks.keys().copied().collect();
+        // What the agents emitted until now precedes the end of their runs in the log.
         self.take_drafts(&lost_runs).await;
         let abandoned = self.rows_where(|run| run.has_task);
+        // Drain first: then `Lose` keeps the runs whose agents continue elsewhere. Both fail only if no thread is loaded.
         drop(self.step(Command::Drain));
         drop(self.step(Command::Lose { runs: lost_runs, failure: lost() }));
         self.gone = true;
+        // Sent after the next append, which makes the ends of the runs durable.
         self.acknowledge(Acknowledgement::Ended(reply, abandoned));
     }
 
     /// Ends the tasks that wait for an answer, because clients cannot answer while the server stops.
     pub(super) async fn end_asking(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
+        // Stays set: tasks that still run could otherwise ask again.
         self.takes_no_questions = true;
         let asking = self.rows_where(|run| run.has_task && run.is_waiting());
         let runs: Vec<RunKey> = asking.iter().map(|row| row.key).collect();
+        // What the agents emitted until now precedes the end of their runs in the log.
         self.take_drafts(&runs).await;
         for run in &runs {
             self.end_task(*run);
         }
+        // Fails only if no thread is loaded, and then no run has to end.
         drop(self.step(Command::Lose { runs, failure: lost() }));
         self.acknowledge(Acknowledgement::Ended(reply, asking));
     }
@@ -167,6 +175,7 @@ impl Owner {
         let Some(state) = &self.state else { return };
         let (key, epoch) = (self.thread, state.thread.epoch);
         let given = store.hand_over(key, epoch, to.as_deref()).await;
+        // Only after the store has given the thread up: otherwise this owner continues with these sessions.
         if given.is_ok() {
             // Agents need not keep the thread's sessions on this node any more.
             let named = (key, &state.thread.id, &state.thread.tenant);
@@ -174,6 +183,7 @@ impl Owner {
             self.gone = true;
         }
         if let Some(reply) = reply {
+            // The receiver is gone if its caller has stopped waiting.
             drop(reply.send(given));
         }
     }
@@ -196,6 +206,7 @@ impl Owner {
         if !request.is_of_task() {
             let services = Arc::clone(&self.services);
             let thread = self.thread;
+            // In a task: this owner is still registered, so the send may wait for room in its own inbox. If no owner takes the request, its caller sees the dropped reply.
             tokio::spawn(async move { drop(services.send(thread, request).await) });
         }
     }
@@ -228,6 +239,7 @@ impl Owner {
                 Some(error) => request.refuse(error),
                 // The tasks of this owner have ended: drop their late requests.
                 None if request.is_of_task() => {}
+                // If no owner takes the request, its caller sees the dropped reply.
                 None => drop(self.services.send(self.thread, request).await),
             }
         }

@@ -75,6 +75,7 @@ impl Owner {
 
     async fn is_taken(&self, id: &MessageId) -> Result<bool> {
         let KnownMessageIds { ids, is_complete } = &self.message_ids;
+        // The noted ids come first: the store does not have those of the next append yet.
         if ids.contains(id) || *is_complete {
             return Ok(ids.contains(id));
         }

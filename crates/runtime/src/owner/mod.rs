@@ -125,6 +125,7 @@ impl Owner {
     /// Registers the owner and spawns it.
     pub(crate) fn start_serving(self: Box<Self>) -> OwnerInbox {
         let inbox = self.inbox.clone();
+        // Before the spawn: a request for an unregistered thread starts another owner.
         self.services.register(self.thread, inbox.clone());
         tokio::spawn(self.run());
         inbox
@@ -231,6 +232,7 @@ impl Owner {
             idle_timer.as_mut().reset(until);
         }
         loop {
+            // Requests first, so that an owner with work does not leave. `recv_many` loses nothing if the timer wins.
             tokio::select! {
                 biased;
                 count = self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND) => return count > 0,
@@ -279,6 +281,7 @@ impl Owner {
     /// Appends the pending changes and carries out their effects.
     async fn commit(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
+        // With nothing to append, all earlier changes are durable.
         if pending.is_empty() {
             for acknowledgement in pending.acknowledgements {
                 acknowledgement.notify(Ok(()));
@@ -308,6 +311,7 @@ impl Owner {
                 self.carry_out(pending.effects);
             }
             Err(error) => {
+                // The noted ids may not be stored, so the next check asks the store.
                 self.message_ids = KnownMessageIds::default();
                 for acknowledgement in pending.acknowledgements {
                     acknowledgement.notify(Err(error.clone()));
@@ -366,7 +370,9 @@ impl Owner {
             .map(|watched| watched.interrupt.clone())
             .collect();
         for interrupt in expired {
+            // Also if the step changes nothing: an expired entry would wake the owner again at once.
             self.watched.retain(|watched| watched.interrupt != interrupt);
+            // Fails only if no thread is loaded, and then nothing is watched.
             drop(self.step(Command::Deadline { interrupt }));
         }
     }

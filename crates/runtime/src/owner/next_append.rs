@@ -72,6 +72,7 @@ impl NextAppend {
         let from = self.changes.len().saturating_sub(LOOK_BACK);
         for earlier in self.changes.iter_mut().skip(from).rev() {
             match (&*earlier, &change) {
+                // A row that follows a removal must stay after it, or the removal would delete it.
                 (Change::RemoveRun(_) | Change::RemoveThread, _) => break,
                 (Change::Run(old), Change::Run(new)) if old.key == new.key => {
                     *earlier = change;

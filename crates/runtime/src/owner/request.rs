@@ -44,11 +44,13 @@ impl Owner {
                 // The interrupt can be large, and so can the draft before it.
                 self.commit_if_full().await;
                 if self.takes_no_questions {
+                    // The receiver is gone if the task has ended.
                     drop(reply.send(Err(stopped_error())));
                     return;
                 }
                 match self.step(Command::Raise { run, interrupt }) {
                     Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
+                    // The receiver is gone if the task has ended.
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
@@ -60,6 +62,7 @@ impl Owner {
             Envelope::Finish { run, ending } => {
                 self.progress(run);
                 self.commit_if_full().await;
+                // After the draft was taken: a task that is not listed gives no draft.
                 self.end_task(run);
                 let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
                 let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
@@ -75,6 +78,7 @@ impl Owner {
                     Command::AppendOutsideRun { bound, .. } => {
                         self.before_note(bound.as_mut()).await
                     }
+                    // `take` has committed before, so the store has the newest rows.
                     command => self.check_stored(command).await,
                 };
                 match prepared.and_then(|()| self.step(*command)) {
@@ -132,6 +136,7 @@ impl Owner {
                 if deferred && was_empty && starts {
                     self.pending.may_wait = true;
                     self.start_now(run);
+                    // Before the append: the synchronous caller gets what is durable from `settled`. The receiver may be gone.
                     drop(reply.send(Ok(*row)));
                 } else {
                     self.acknowledge(Acknowledgement::Run(reply, row));
@@ -156,9 +161,11 @@ impl Owner {
         }
         let before = self.state.clone();
         let run = submit.row.key;
+        // The append has only this run now: a failure leaves the state from before it.
         self.undo = before;
         self.submit(submit, false, reply, settled);
         self.commit().await;
+        // The failed append has used `undo`. The run is refused, so its end will not come.
         if self.undo.take().is_none() {
             self.waiters.remove(&run);
         }

@@ -51,6 +51,7 @@ pub(super) async fn pass_up(
             if let Ok(Resolution::Answered { by, answer, extra, .. }) = resolution
                 && answer_with(&shared, by, own, answer, extra).await
             {
+                // Waits until the answer has arrived: an ask that is dropped before that is withdrawn.
                 drop(asking.await);
             }
         }

@@ -128,11 +128,13 @@ fn settled_next(
         let (told, settled) = oneshot::channel();
         let request = Envelope::Settled { run: row.key, reply: told };
         let sent = services.send(row.thread, request).await;
+        // The wait can be long and must not keep the services alive.
         drop(services);
         let outcome = match sent {
             Ok(()) => settled.await.unwrap_or_else(|_| Err(stopped_error())),
             Err(error) => Err(error),
         };
+        // The supervisor may have ended.
         drop(reply.send(outcome.map(|settled| settled.unwrap_or(row))));
     });
     next
