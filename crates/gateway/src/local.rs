@@ -77,6 +77,7 @@ impl LocalAcceptor {
                     () = face.serve(connection) => {}
                     () = dropped.cancelled() => {}
                 }
+                // Moved into the task, so that they count the connection until it ends.
                 drop((permit, guard));
             });
         }

@@ -66,6 +66,7 @@ impl RequestTurn {
     }
 
     pub(crate) fn end(&self) {
+        // Dropping the turn gives it to the next request.
         drop(lock(&self.held).take());
     }
 

@@ -244,6 +244,7 @@ impl TimedBody {
 impl Drop for Carried {
     fn drop(&mut self) {
         let removed = lock(&self.outgoing.bodies).remove(&self.id);
+        // Outside the lock, because dropping a body runs the code of its stream.
         drop(removed);
     }
 }

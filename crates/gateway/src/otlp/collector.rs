@@ -67,6 +67,7 @@ impl TraceCollector {
                 return Err(failed.reason);
             }
             let wait = failed.wait.unwrap_or(backoff).min(MAX_WAIT);
+            // Ends early if the server stops, for one last attempt.
             drop(tokio::time::timeout(wait, closing.cancelled()).await);
             (attempt, backoff) = (attempt + 1, backoff * 2);
         }

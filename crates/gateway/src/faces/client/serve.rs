@@ -55,6 +55,7 @@ pub(super) async fn serve<R, W>(
     if !stopped {
         leave(&connection, &questions).await;
     }
+    // Their tickets count this client among those that can answer.
     drop(questions);
     if stopped {
         // The pumps render the events that the shutdown itself logged, and end.
@@ -65,6 +66,7 @@ pub(super) async fn serve<R, W>(
         );
     }
     connection.outbox.close();
+    // After this time the connection is closed, even if the client has not read all lines.
     drop(tokio::time::timeout(connection.state.connection_grace / 2, writing).await);
     connection.closed.cancel();
     connection.queues.clear();

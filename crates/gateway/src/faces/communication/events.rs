@@ -35,6 +35,7 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
     }
     let (projection, events) = log::events(&call, &row).await?;
     log::note_shown(&call, &row.id, &projection);
+    // Only the events are needed from here, and a response can be sent slowly.
     drop(projection);
     // Render one event at a time: a single body would hold all events twice.
     let events = events.into_iter().enumerate().flat_map(|(place, event)| {

@@ -57,6 +57,7 @@ impl CommunicationCall {
         if let Some(row) = read.named_thread(&scope, &ThreadId::from_uuid(id)).await? {
             return Ok(Some(row));
         }
+        // First: a principal that waits for its share takes no place among the searches of all.
         let _share = SHARES.wait(self.principal()).await;
         // The semaphore is never closed.
         let _search = SEARCHES.acquire().await;

@@ -65,6 +65,7 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
         new.thread = ThreadChoice::Existing(thread);
     }
     let submitted = runtime.submit(call.principal(), new).await?;
+    // The run can take long, and other requests must not wait for it.
     drop(turn);
     reply(&call, mode, submitted).await
 }

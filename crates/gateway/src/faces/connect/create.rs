@@ -189,6 +189,7 @@ impl Drop for PendingSubmission {
         let (state, by) = (Arc::clone(&self.state), Arc::clone(&self.by));
         tasks.spawn(async move {
             if let Ok(submitted) = submission.await {
+                // Dropping it cancels the run, because the connection is gone.
                 drop(CancelOnDrop::new(&state, &by, &submitted.run.id));
             }
         });

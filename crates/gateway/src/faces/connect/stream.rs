@@ -315,6 +315,7 @@ impl Reader {
             RunWake::Stopping => {
                 // The shutdown itself may just have ended the run.
                 let ended = self.watching.states.wait_for(|state| state.end.is_some());
+                // The next line checks itself whether the end has arrived.
                 drop(tokio::time::timeout(FAREWELL, ended).await);
                 self.end_or_error(&stopping())
             }

@@ -161,6 +161,7 @@ impl Client for AgentCalls {
         let mut lines = OutgoingLines::default();
         lines.request(number, method, &params);
         connection.send(lines, Control::Boundary).await;
+        // The call can wait long and must not keep a closed connection alive.
         drop(connection);
         let reply = reply.await;
         guard.is_over = true;

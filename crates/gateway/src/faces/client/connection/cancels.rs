@@ -63,6 +63,7 @@ impl SessionCancels {
     /// Waits until the runs of cancellation `count` are cancelled.
     pub(crate) async fn finished(&self, count: u64) {
         let mut changes = self.0.subscribe();
+        // The sender is `self`, so the channel stays open.
         drop(changes.wait_for(|now| now.finished >= count).await);
     }
 

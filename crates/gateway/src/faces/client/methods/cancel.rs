@@ -27,6 +27,7 @@ pub(super) fn cancel_session(connection: &Arc<ClientConnection>, session: &Threa
     let (connection, session) = (Arc::clone(connection), session.clone());
     connection.tasks.clone().spawn(async move {
         cancel_all_runs(&connection, &session).await;
+        // Held until here: it bounds the cancellations in progress.
         drop(permit);
     });
 }

@@ -46,6 +46,7 @@ pub(super) async fn close(
     session.stop.cancel();
     // Other clients may have opened it while the turns ended.
     let is_last = connection.state.open_sessions.count(thread.key) <= 1;
+    // A handle counts the session as open here, and the close below can take long.
     drop(session);
     if is_last {
         // A separate task finishes even if the client stops waiting.
@@ -73,9 +74,11 @@ async fn settle(session: &ClientSession) {
             settled.await;
         }
     };
+    // The caller answers the prompts that are left as cancelled.
     drop(tokio::time::timeout(SETTLE_LIMIT, answered).await);
     let (sender, flushed) = oneshot::channel();
     session.command(PumpCommand::Flush(sender)).await;
+    // Fails if the pump has ended, and then no lines are left.
     drop(flushed.await);
 }
 

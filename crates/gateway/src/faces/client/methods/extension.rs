@@ -177,6 +177,7 @@ pub(super) fn notify(connection: &Arc<ClientConnection>, name: &str, params: &st
     let of_work = Arc::clone(&queue);
     connection.queues.push(&queue, async move {
         deliver(&worker, &handshake, &of_work, &name, &params).await;
+        // Held until here: it bounds the notifications that wait for the agent.
         drop(permit);
     });
 }

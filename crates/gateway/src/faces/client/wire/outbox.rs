@@ -119,8 +119,10 @@ impl Outbox {
         // A batch that waits for room must not wait for the timer too.
         state.is_due |= is_due || !has_room;
         let must_notify = state.is_due || !state.is_timed;
+        // The writer takes this lock as soon as it is notified.
         drop(state);
         if must_notify {
+            // The permit stays while the writer is busy, so that it does not miss the batch.
             self.added.notify_one();
         }
         has_room
@@ -128,6 +130,7 @@ impl Outbox {
 
     /// Drops further batches. Those that wait are still written.
     pub(crate) fn close(&self) {
+        // Before the notifications: the writer and the senders check it when they wake.
         self.lock().is_closed = true;
         self.added.notify_one();
         self.taken.notify_waiters();
@@ -164,6 +167,7 @@ impl Outbox {
             };
             let writing = write_all(&mut to, &batches, &mut joined);
             tokio::select! {
+                // A dropped write can leave half a line, so nothing is written after it.
                 written = writing => written?,
                 () = dropped.cancelled() => return Ok(()),
             }
@@ -180,7 +184,9 @@ impl Outbox {
             return if is_timed { WriterStep::Wait } else { WriterStep::StartTimer };
         }
         let batches = std::mem::take(&mut state.batches);
+        // The room is free now, not after the write: new batches gather while these are written.
         (state.messages, state.bytes, state.is_due) = (0, 0, false);
+        // The waiting senders take this lock as soon as they are notified.
         drop(state);
         self.taken.notify_waiters();
         WriterStep::Write(batches)

@@ -81,6 +81,7 @@ impl Pump {
     ) -> Self {
         let client = handshake.client.clone();
         Self {
+            // Before the first read of the log, so that no commit is missed.
             tail: connection.read().tail(session.thread.key),
             cursor: 0,
             sent_position: u64::MAX,
@@ -104,6 +105,7 @@ impl Pump {
     /// Runs until the session is closed, its thread is removed, or the client disconnects.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<PumpCommand>) {
         let (stop, closed) = (self.session.stop.clone(), self.connection.closed.clone());
+        // A pump that is dropped halfway loses only lines for a closed session or connection.
         let pumped = tokio::select! {
             // A closed connection cannot take responses, so nothing is left to do.
             () = closed.cancelled() => return,
@@ -160,6 +162,7 @@ impl Pump {
     }
 
     async fn wait(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> PumpWake {
+        // Each branch can be dropped: a commit stays unseen, and a command stays in the channel.
         tokio::select! {
             changed = self.tail.committed.changed() => match changed {
                 Ok(()) => PumpWake::Committed,
@@ -183,6 +186,7 @@ impl Pump {
             }
             PumpCommand::AnswerEnded => {
                 let mut lines = OutgoingLines::default();
+                // The log has no event that would wake the pump for these prompts.
                 self.answer_ended(&mut lines);
                 self.send(lines).await;
                 Ok(())
@@ -232,6 +236,7 @@ impl Pump {
                 // Relay the update without decoding it.
                 Some(original) if self.renderer.relay(original, frame.run(), lines) => {
                     if self.replay.is_some() || is_setting(&original.bytes) {
+                        // Only to update the session: the line is written already, so its visibility does not matter.
                         let _ = self.agent_session.push(&record.event()?);
                     }
                 }
@@ -333,6 +338,7 @@ impl Pump {
     ) {
         let (connection, session) = (&self.connection, &self.session);
         if question::ask(connection, session, run, interrupt, asking, lines) == AskOutcome::Text {
+            // The lock ends with this block, because `answer` takes it again.
             let prompts = {
                 let mut state = session.state();
                 state.question = Some(interrupt.clone());
@@ -345,6 +351,7 @@ impl Pump {
     fn run_ended(&mut self, run: RunKey, end: RunEnd, lines: &mut OutgoingLines) {
         let prompts = self.session.state().take_prompts(run);
         if prompts.is_empty() {
+            // Its prompt may still be in acceptance, so `flush` looks for it again after the lines are sent.
             self.unclaimed_ends.push((run, end));
         } else {
             self.answer(prompts, &end, lines);
@@ -397,6 +404,7 @@ impl Pump {
         let has_moved = self.sent_position != self.cursor;
         if !lines.bytes.is_empty() || has_moved && !self.may_delay_position() {
             self.send(std::mem::take(lines)).await;
+            // After the send: a position counts only when its lines are in the outbox.
             self.sent_position = self.cursor;
             self.only_new_runs = false;
         }
@@ -452,6 +460,7 @@ impl Pump {
             _ => self.session.run_id(self.connection.read(), key).await?,
         };
         if self.run_ids.len() >= MAX_RUN_IDS {
+            // This loses nothing: a missing id is read from the store.
             self.run_ids.clear();
         }
         if let Some(id) = &id {

@@ -47,6 +47,7 @@ impl Pump {
         self.agent_session = AgentSession::default();
         self.results.clear();
         self.config = None;
+        // No position was sent for this replay, so the next `flush` sends one even without lines.
         (self.cursor, self.sent_position) = (from, u64::MAX);
         let needs_agent_session = matches!(&start.request, Some((_, OpenResponse::FromLog)));
         // Set it before anything can fail, so that its request gets a response.
@@ -59,6 +60,7 @@ impl Pump {
             }
         }
         self.is_started = true;
+        // No later event may come, so the response cannot wait for `step`.
         if self.cursor >= until {
             let mut lines = OutgoingLines::default();
             self.finish_replay(&mut lines).await?;
@@ -69,6 +71,7 @@ impl Pump {
 
     /// Skips the events before the cursor of every run that has events after it: the rendering of later events depends on them.
     async fn skip_to_cursor(&mut self) -> Result<()> {
+        // Before the log: a run that ends between the two reads is among the open ones.
         let mut keys = self.open_runs().await?;
         // Read to the end of the log: a run may have ended since the client sent its request.
         let mut log = self.log(None).after(self.cursor);
@@ -231,6 +234,7 @@ impl Pump {
         let config = self.config.clone().flatten();
         let pending = self.pending_interrupts().await?;
         let Some(start) = self.replay.take() else { return Ok(()) };
+        // Cleared before the lines are sent: the position moves with the response.
         let was_replay = std::mem::replace(&mut self.renderer.is_replay, false);
         if let Some((request, response)) = start.request {
             let is_resumed = matches!(response, OpenResponse::FromLog) && !was_replay;

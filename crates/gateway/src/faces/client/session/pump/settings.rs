@@ -21,6 +21,7 @@ impl Pump {
         is_news: bool,
         lines: &mut OutgoingLines,
     ) {
+        // Taken even if nothing is rendered: it would hide a later, equal setting of another client.
         let is_own = self.session.state().take_own_setting(update);
         if is_news && !is_own && !self.is_in_response() {
             self.renderer.setting(update, lines);
