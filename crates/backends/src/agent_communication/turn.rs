@@ -90,6 +90,7 @@ impl RemoteBackend for AgentCommunication {
         let is_cut = missed.is_cut;
         losses.log(is_cut.then_some(FidelityLoss::COMMUNICATION_HISTORY), context).await;
         let messages: Vec<Message> = remote_input(&missed.messages, &input);
+        // The input has what it needs of it, and the run can take long.
         drop(missed);
         let mut new = NewRun::new(&self.remote.agent, messages)
             .in_session(session)

@@ -228,6 +228,7 @@ impl RemoteBackend for AgentConnect {
         let lost = missed.is_cut.then_some(FidelityLoss::CONNECT_HISTORY);
         LossLog::default().log(lost, context).await;
         let input = remote_input(&missed.messages, &input, described.about.is_ours);
+        // The input has what it needs of it, and the run can take long.
         drop(missed);
         let metadata = extension_metadata(&json!({ RUN: context.run().as_str() }));
         let provenance = provenance_headers(context.forwarded_provenance());

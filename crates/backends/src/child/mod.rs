@@ -319,6 +319,7 @@ async fn record(
     let records = Arc::clone(records);
     let written = tokio::task::spawn_blocking(move || {
         let written = records.write(instance, leader);
+        // The watcher waits for this before it removes the record. Otherwise this write could restore it.
         drop(recording);
         written
     });

@@ -131,6 +131,7 @@ pub(super) fn start(
     let is_gone = gone.clone().drop_guard();
     group.tasks.spawn(async move {
         watcher.watch().await;
+        // Cancels `gone`. The guard does this after a panic of the watcher too.
         drop(is_gone);
     });
     Ok(RunningCommand { output, exited: watched, stop, gone })

@@ -219,6 +219,7 @@ impl SessionOpener {
             reopened => reopened,
         };
         let launch = Arc::clone(&start.launch);
+        // The opening is over, so others need not wait for the process any more.
         drop(start);
         match reopened {
             Ok(session) => {

@@ -28,6 +28,7 @@ impl SessionOpener {
         if let Some(found) = self.find_slot(spec, own.as_ref()) {
             return Ok(found);
         }
+        // One start at a time: a caller that waited here finds the process that the other one started.
         let _starting = self.pool.starting().lock().await;
         loop {
             if let Some(found) = self.find_slot(spec, own.as_ref()) {

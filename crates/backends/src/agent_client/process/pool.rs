@@ -127,6 +127,7 @@ impl Pool {
             ThreadProcess::Process(lease) => return Ok(lease),
             ThreadProcess::StopFirst(process) => process.stop().await,
             ThreadProcess::StopBeside(process) => {
+                // In a task: the new process does not depend on the end of this one.
                 drop(tokio::spawn(async move { process.stop().await }))
             }
             ThreadProcess::Nothing => {}
@@ -144,6 +145,7 @@ impl Pool {
         if let Some(lease) = find() {
             return Ok(lease);
         }
+        // One start at a time: a caller that waited here finds the process that the other one started.
         let _starting = self.starting.lock().await;
         match find() {
             Some(lease) => Ok(lease),
@@ -266,6 +268,7 @@ impl Pool {
         let idle_stop = launch.idle_stop;
         let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
         lock(&self.state.processes).running.push(entry);
+        // Only now: until the process was in the list, the guard counted it.
         drop(guard);
         self.watch(process, idle_stop);
         let broken =

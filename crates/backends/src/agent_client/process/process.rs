@@ -145,6 +145,7 @@ impl Process {
     /// Returns when the process has exited and all its output was read.
     pub(super) async fn watch(&self) {
         tokio::select! {
+            // What has not ended within the grace period is ended below.
             _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.wait_for_end()).await),
             () = self.peer.wait_for_end() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
             () = self.ignored.keep_counting(&self.agent, &self.peer) => {}

@@ -118,6 +118,7 @@ impl Router {
         routes.early_bytes = 0;
         if routes.lost_early {
             let (limit, method) = (MAX_EARLY_BYTES, None);
+            // A new inbox has room, so there is nothing to wait for.
             drop(inbox.oversize(OversizeLine { limit, method, is_logged: false }));
         }
         for (named, message) in early {
@@ -164,6 +165,7 @@ impl Router {
         let named = splice::get_text(message.params(), &["sessionId"]);
         let inbox = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
         if let Some(inbox) = inbox {
+            // Under the lock that `add` holds: otherwise this message could overtake the early ones.
             return Ok(message.put(&inbox));
         }
         let Some(session) = named.map(std::borrow::Cow::into_owned) else {
@@ -202,6 +204,7 @@ impl Router {
             Lookup::Unknown => self.elicit_for(None, request),
             Lookup::Unsent => {
                 let Some(this) = self.this.upgrade() else { return Backpressure::Ready };
+                // In a task: the agent's other messages must not wait until the call is sent.
                 tokio::spawn(async move {
                     let call = this.calls.find(&id).await;
                     if let Backpressure::Full(ready) = this.elicit_for(call, request) {
@@ -217,6 +220,7 @@ impl Router {
     fn elicit_for(&self, call: Option<InFlightCall>, request: Request) -> Backpressure {
         let Some(call) = call else { return self.put_or_refuse(request) };
         if let Some(id) = elicitation_id(request.params()) {
+            // Before the request is sent: its completion may follow at once.
             lock(&self.elicitations).insert(id, call.origin.clone());
         }
         match call.origin.clone() {
@@ -268,6 +272,7 @@ impl Router {
         if let Some(only) = routes.only() {
             return Some(only.clone());
         }
+        // Takes the lock of the calls under that of the routes. No code takes them the other way round.
         let prompting = self.calls.prompting_session()?;
         routes.sessions.get(&prompting).cloned()
     }

@@ -115,6 +115,7 @@ impl SessionActor {
                     // Only now: an open message outside of runs must end before the run's events.
                     self.begin(context, user);
                 }
+                // The turn may have stopped waiting.
                 SessionItem::Finish { end, done } => drop(done.send(self.finish(end).await)),
                 SessionItem::Replay => self.replay = Some(Replay::default()),
                 SessionItem::Reopened { may_still_replay } => {

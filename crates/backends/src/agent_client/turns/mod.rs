@@ -98,6 +98,7 @@ pub(super) async fn run_turn(
         let may_repeat = !is_last && !context.is_cancelled() && progress != Progress::Started;
         ready = if may_repeat && failure.is_lost_session(session.remote()) {
             let (remote, why) = (session.remote().to_owned(), failure.text());
+            // The lease ends first: it keeps the session from being opened again.
             drop(session);
             opener.ready(&context, Some(LostSession { remote, why })).await
         } else if may_repeat && failure.is_authentication_required() {
@@ -107,6 +108,7 @@ pub(super) async fn run_turn(
             && progress == Progress::NotSent
             && matches!(failure, AgentFailure::Exited(_))
         {
+            // The lease ends first: it keeps the session from being opened again.
             drop(session);
             opener.ready(&context, None).await
         } else if context.is_cancelled() && failure.is_refusal() {
@@ -343,9 +345,11 @@ impl Drop for AbandonOnDrop {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let lease = session.process().lease();
+            // An agent that does not read is abandoned all the same.
             drop(timeout(CANCEL_FLUSH_TIME, session.process().peer().wait_for_flush()).await);
             abandon(&session).await;
             session.finish(TurnEnd::Broken).await;
+            // Held until here, so that the process does not count as idle before the session is finished.
             drop(lease);
         });
     }

@@ -22,6 +22,7 @@ pub(super) fn newest_that_fit(
     if whole.as_bytes().len() <= limit || missed.is_empty() {
         return Ok(whole);
     }
+    // Freed before the shorter request is built, because it can be large.
     drop(whole);
     let alone = request(&[], true)?;
     let mut room = limit.saturating_sub(alone.as_bytes().len());
