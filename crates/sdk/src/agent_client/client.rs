@@ -224,6 +224,7 @@ impl Client {
         let NewSessionResponse { session_id, modes, config_options, .. } = answer;
         let updates = self.updates(options.user_messages);
         self.shared.router.open(&session_id, &updates);
+        // After `open`: until then, updates of this session are kept for it.
         drop(held);
         Ok(Session::new(self.clone(), session_id, updates, (modes, config_options), original))
     }

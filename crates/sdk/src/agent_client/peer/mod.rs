@@ -297,6 +297,7 @@ impl Peer {
     fn answer(&self, id: &Id<'_>, answer: Result<RawJson, CallFailure>) {
         let call = number_of(id).and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
         match call {
+            // The caller may have stopped waiting.
             Some(call) => drop(call.send(answer)),
             None => lock(&self.0.tally).unexpected += 1,
         }
