@@ -73,6 +73,7 @@ impl Receiver {
             let deliveries = deliveries.clone();
             tokio::spawn(async move {
                 connection(stream, deliveries).await;
+                // Held until here: it bounds the open connections.
                 drop(permit);
             });
         }

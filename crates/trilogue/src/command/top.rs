@@ -129,12 +129,14 @@ impl Watch<'_> {
                 (Some(ScreenKey::Char('a') | ScreenKey::Open), Some(row))
                     if row.question.is_some() =>
                 {
+                    // Leaves the screen, because the answer uses the plain terminal.
                     drop(screen);
                     self.answer(row.question.as_deref().unwrap_or_default()).await;
                     screen = open()?;
                     self.refresh().await;
                 }
                 (Some(ScreenKey::Open), Some(PaneRow { open: Some(command), .. })) => {
+                    // Leaves the screen, because the command uses the plain terminal.
                     drop(screen);
                     self.show(&command).await;
                     screen = open()?;

@@ -39,6 +39,7 @@ fn prune(folder: &Path, now: SystemTime) {
         let age = now.duration_since(modified).unwrap_or_default();
         // One more is about to come.
         if place + 1 >= MAX_IMAGES || age > MAX_IMAGE_AGE {
+            // An image that stays is removed the next time.
             let _ = fs::remove_file(path);
         }
     }

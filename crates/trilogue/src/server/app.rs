@@ -363,6 +363,7 @@ impl App {
                 tracing::info!("the server is idle and stops");
             }
         }
+        // Dropping them ends their tasks before the runtime stops.
         drop((self.refresh_tasks, self.announcement));
         let left = server.shutdown(self.shutdown_deadline).await;
         self.children.close().await;
@@ -370,6 +371,7 @@ impl App {
             traces.close().await;
         }
         self.store.close().await?;
+        // After the store: the claim in it lets the user's next server start.
         drop(self.local_listener);
         Ok(Report {
             abandoned: left.runs.abandoned,
@@ -482,6 +484,7 @@ fn announce(addresses: &[SocketAddr]) {
             return;
         }
     }
+    // The reader of the output may be gone, and the server runs without it.
     drop(to.flush());
 }
 

@@ -107,6 +107,7 @@ async fn run_command(
     let read = async {
         let mut stderr = Vec::new();
         if let Some(mut error) = error {
+            // The text only explains a failure, so an incomplete one is enough. The rest is read so that the command can write it.
             let _ = (&mut error).take(MAX_STDERR_BYTES).read_to_end(&mut stderr).await;
             let _ = tokio::io::copy(&mut error, &mut tokio::io::sink()).await;
         }
