@@ -20,6 +20,7 @@ pub fn text_part<'a>(out: &mut Vec<u8>, pieces: impl IntoIterator<Item = &'a str
 }
 
 fn escaped(out: &mut Vec<u8>, text: &str) {
+    // Writing to memory cannot fail.
     let _ = text.serialize(&mut serde_json::Serializer::with_formatter(out, Unquoted));
 }
 
