@@ -76,6 +76,8 @@ pub const DEFAULT_MAX_CALL_DEPTH: usize = 8;
 pub const DEFAULT_MAX_CALLS_PER_RUN: usize = 16;
 /// The default maximum number of scheduled runs of one principal that are not due.
 pub const DEFAULT_MAX_SCHEDULED_PER_PRINCIPAL: usize = 10_000;
+/// The default maximum number of runs of one principal that have not ended.
+pub const DEFAULT_MAX_OPEN_RUNS_PER_PRINCIPAL: usize = 20_000;
 /// The default maximum number of events that a turn of an agent at another server logs.
 pub const DEFAULT_MAX_REMOTE_EVENTS: u64 = 1_000_000;
 /// The default maximum number of bytes that a turn of an agent at another server logs.

@@ -54,6 +54,8 @@ pub struct Options {
     pub max_calls_per_run: usize,
     /// The most runs of one principal that are scheduled and not due, on one node.
     pub max_scheduled_per_principal: usize,
+    /// The most runs of one principal that have not ended, on one node.
+    pub max_open_runs_per_principal: usize,
     /// The most events that a turn of a remote agent logs.
     pub max_remote_events: u64,
     /// The most bytes of these events, with their blobs.
@@ -345,6 +347,8 @@ impl Default for Options {
             max_calls_per_run: trilogue_domain::limits::DEFAULT_MAX_CALLS_PER_RUN,
             max_scheduled_per_principal:
                 trilogue_domain::limits::DEFAULT_MAX_SCHEDULED_PER_PRINCIPAL,
+            max_open_runs_per_principal:
+                trilogue_domain::limits::DEFAULT_MAX_OPEN_RUNS_PER_PRINCIPAL,
             max_remote_events: trilogue_domain::limits::DEFAULT_MAX_REMOTE_EVENTS,
             max_remote_bytes: trilogue_domain::limits::DEFAULT_MAX_REMOTE_BYTES,
             trace_ratio: None,

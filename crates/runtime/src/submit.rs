@@ -216,6 +216,20 @@ impl Runtime {
             .hint("cancel one; an operator may raise `runtime.max_scheduled_runs_per_principal`"))
     }
 
+    /// Checks that a principal leaves memory and places in queues to the runs of others.
+    fn check_open_runs(&self, by: &Principal) -> Result<()> {
+        let services = self.services();
+        let most = services.options.max_open_runs_per_principal;
+        if services.monitor.open_runs_of(by) < most {
+            return Ok(());
+        }
+        let message =
+            format!("{most} runs of yours have not ended, which is the most for one principal");
+        Err(Error::new(Code::Overloaded, message).hint(
+            "wait until one ends, or cancel one; an operator may raise `runtime.max_open_runs_per_principal`",
+        ))
+    }
+
     async fn try_submit(
         &self,
         by: &Principal,
@@ -224,6 +238,7 @@ impl Runtime {
         backend: &dyn Backend,
         child: Option<&ChildOf>,
     ) -> Result<Submitted> {
+        self.check_open_runs(by)?;
         self.check_schedule(by, new)?;
         let place = self.target_thread(by, new).await?;
         let services = self.services();

@@ -123,6 +123,11 @@ impl RunMonitor {
         self.open.scheduled_of(principal, now)
     }
 
+    /// Returns how many runs of a principal have not ended.
+    pub(crate) fn open_runs_of(&self, principal: &Principal) -> usize {
+        self.open.count_of(principal)
+    }
+
     /// Collects the changes of an append.
     pub(crate) fn summarize_append(&self, batch: &Batch) -> AppendSummary {
         let mut noted = AppendSummary {

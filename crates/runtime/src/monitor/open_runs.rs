@@ -4,13 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use trilogue_domain::{
-    AgentName, Principal, PrincipalId, RunKey, RunStatus, TenantId, ThreadKey, Timestamp, lock,
-};
+use trilogue_domain::{AgentName, Principal, RunKey, RunStatus, ThreadKey, Timestamp, lock};
 use trilogue_store::rows::{InterruptRow, RunRow};
 
+use crate::shares::ShareHolder;
+
 #[derive(Debug, Default)]
-pub(super) struct OpenRuns(Mutex<HashMap<ThreadKey, BTreeMap<RunKey, OpenRun>>>);
+pub(super) struct OpenRuns(Mutex<OpenThreads>);
+
+#[derive(Debug, Default)]
+struct OpenThreads {
+    runs: HashMap<ThreadKey, BTreeMap<RunKey, OpenRun>>,
+    /// How many of the runs each principal has. Each submission asks for it.
+    by_principal: HashMap<ShareHolder, usize>,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct OpenRun {
@@ -19,8 +26,8 @@ pub(super) struct OpenRun {
     /// The time from which it can begin.
     due: Timestamp,
     questions: usize,
-    /// The run's principal, if the run was scheduled.
-    scheduled_by: Option<(TenantId, PrincipalId)>,
+    principal: ShareHolder,
+    is_scheduled: bool,
 }
 
 /// How many runs have not ended.
@@ -58,12 +65,7 @@ impl OpenRuns {
         let runs =
             runs.map(|(row, questions)| (row.key, OpenRun { questions, ..OpenRun::of(row) }));
         let runs: BTreeMap<_, _> = runs.collect();
-        let mut open = lock(&self.0);
-        if runs.is_empty() {
-            open.remove(&thread);
-        } else {
-            open.insert(thread, runs);
-        }
+        lock(&self.0).replace(thread, runs);
     }
 
     pub(super) fn change(
@@ -79,14 +81,15 @@ impl OpenRuns {
         }
         let mut threads = lock(&self.0);
         if erases {
-            threads.remove(&thread);
+            threads.replace(thread, BTreeMap::new());
             return;
         }
-        if changed.is_empty() && !threads.contains_key(&thread) {
+        if changed.is_empty() && !threads.runs.contains_key(&thread) {
             // A run that began and ended in one append was never open.
             return;
         }
-        let open = threads.entry(thread).or_default();
+        let mut open = threads.runs.remove(&thread).unwrap_or_default();
+        threads.count(&open, false);
         for (key, run) in changed {
             let questions = open.get(&key).map_or(0, |known| known.questions);
             open.insert(key, OpenRun { questions, ..run });
@@ -102,19 +105,23 @@ impl OpenRuns {
         for run in removed {
             open.remove(run);
         }
-        if open.is_empty() {
-            threads.remove(&thread);
-        }
+        threads.replace(thread, open);
+    }
+
+    /// Returns how many runs of a principal have not ended.
+    pub(super) fn count_of(&self, principal: &Principal) -> usize {
+        let holder = (principal.tenant.clone(), principal.id.clone());
+        lock(&self.0).by_principal.get(&holder).copied().unwrap_or_default()
     }
 
     /// Returns how many runs of a principal are scheduled and not due.
     pub(super) fn scheduled_of(&self, principal: &Principal, now: Timestamp) -> usize {
         let threads = lock(&self.0);
-        let runs = threads.values().flat_map(BTreeMap::values);
-        let is_theirs = |(tenant, id): &(TenantId, PrincipalId)| {
+        let runs = threads.runs.values().flat_map(BTreeMap::values);
+        let is_theirs = |(tenant, id): &ShareHolder| {
             *tenant == principal.tenant && *id == principal.id
         };
-        runs.filter(|run| run.scheduled_by.as_ref().is_some_and(is_theirs))
+        runs.filter(|run| run.is_scheduled && is_theirs(&run.principal))
             .filter(|run| run.status == RunStatus::Queued && run.due > now)
             .count()
     }
@@ -126,7 +133,7 @@ impl OpenRuns {
     ) -> OpenRunCounts {
         let by_agent = agents.map(|agent| (agent.clone(), AgentRunCounts::default())).collect();
         let mut counts = OpenRunCounts { by_agent, oldest_queued: None };
-        for run in lock(&self.0).values().flat_map(BTreeMap::values) {
+        for run in lock(&self.0).runs.values().flat_map(BTreeMap::values) {
             let of_agent = counts.by_agent.entry(run.agent.clone()).or_default();
             of_agent.questions += run.questions as u64;
             match run.status {
@@ -144,12 +151,40 @@ impl OpenRuns {
     }
 }
 
+// === impl OpenThreads ===
+
+impl OpenThreads {
+    /// Replaces the open runs of a thread.
+    fn replace(&mut self, thread: ThreadKey, runs: BTreeMap<RunKey, OpenRun>) {
+        self.count(&runs, true);
+        let before =
+            if runs.is_empty() { self.runs.remove(&thread) } else { self.runs.insert(thread, runs) };
+        self.count(&before.unwrap_or_default(), false);
+    }
+
+    /// Adds runs to those of their principals, or takes them away.
+    fn count(&mut self, runs: &BTreeMap<RunKey, OpenRun>, is_added: bool) {
+        for run in runs.values() {
+            let count = self.by_principal.entry(run.principal.clone()).or_default();
+            *count = if is_added { *count + 1 } else { count.saturating_sub(1) };
+            if *count == 0 {
+                self.by_principal.remove(&run.principal);
+            }
+        }
+    }
+}
+
 // === impl OpenRun ===
 
 impl OpenRun {
     pub(super) fn of(row: &RunRow) -> Self {
-        let scheduled_by = row.not_before.map(|_| (row.tenant.clone(), row.principal.clone()));
-        let (agent, status, due) = (row.agent.clone(), row.status, row.due());
-        Self { agent, status, due, questions: 0, scheduled_by }
+        Self {
+            agent: row.agent.clone(),
+            status: row.status,
+            due: row.due(),
+            questions: 0,
+            principal: (row.tenant.clone(), row.principal.clone()),
+            is_scheduled: row.not_before.is_some(),
+        }
     }
 }

@@ -62,6 +62,34 @@ async fn one_principal_schedules_a_limited_number_of_runs() {
 }
 
 #[tokio::test]
+async fn one_principal_has_a_limited_number_of_runs_that_have_not_ended() {
+    let options = Options {
+        max_open_runs_per_principal: 2,
+        local_principal: Some(alice().id),
+        ..Default::default()
+    };
+    let house = House::with(options).await;
+    let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
+    let thread = house.thread().await;
+    let asks = || new_run("suspend:say:x", ThreadChoice::Existing(thread.clone()));
+    let waiting = house.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+    // It waits behind the first one.
+    house.runtime.submit(&alice(), asks()).await.unwrap();
+    for choice in [ThreadChoice::Existing(thread.clone()), ThreadChoice::Stateless] {
+        let refused = house.runtime.submit(&alice(), new_run("say:x", choice)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Overloaded);
+        assert!(refused.hint_text().unwrap().contains("max_open_runs_per_principal"));
+    }
+    house.runtime.submit(&bob, asks()).await.unwrap();
+    house.runtime.cancel(&alice(), &waiting.id).await.unwrap();
+    house.runtime.submit(&alice(), asks()).await.unwrap();
+    // An erased thread has no open runs.
+    house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+    let next = house.run("say:next", ThreadChoice::Stateless).await;
+    assert_eq!(house.said(&next).await, "next");
+}
+
+#[tokio::test]
 async fn retention_removes_old_runs_and_keeps_open_ones() {
     let server = TestServer::with(Options {
         retention: RetentionPolicy {

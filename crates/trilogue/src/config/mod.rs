@@ -296,6 +296,8 @@ pub struct Runtime {
     pub max_calls_per_run: usize,
     /// The maximum number of runs of one principal that are scheduled and not due, in each server. A further one gets 429 `overloaded`.
     pub max_scheduled_runs_per_principal: usize,
+    /// The maximum number of runs of one principal that have not ended, in each server: scheduled, queued, waiting for an answer or at work. A further one gets 429 `overloaded`.
+    pub max_open_runs_per_principal: usize,
     /// The maximum number of events that one turn of an agent at another server logs. Its run then fails with `remote_output_too_large`.
     pub max_remote_events: u64,
     /// The maximum size of them, with the content that is stored beside the log. Its run then fails with `remote_output_too_large`.
@@ -547,6 +549,7 @@ impl Default for Runtime {
             max_call_depth: options.max_call_depth,
             max_calls_per_run: options.max_calls_per_run,
             max_scheduled_runs_per_principal: options.max_scheduled_per_principal,
+            max_open_runs_per_principal: options.max_open_runs_per_principal,
             max_remote_events: options.max_remote_events,
             max_remote_output: Size::of(options.max_remote_bytes),
             max_agent_processes: budget.max_processes,
@@ -592,6 +595,7 @@ impl Runtime {
             max_call_depth: self.max_call_depth,
             max_calls_per_run: self.max_calls_per_run,
             max_scheduled_per_principal: self.max_scheduled_runs_per_principal,
+            max_open_runs_per_principal: self.max_open_runs_per_principal,
             max_remote_events: self.max_remote_events,
             max_remote_bytes: self.max_remote_output.to_usize(),
             ..trilogue_runtime::Options::default()
