@@ -41,6 +41,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
 use uuid::Uuid;
 
 pub(crate) use breaker::Breaker;
@@ -68,6 +69,8 @@ const STARTS: &str = "trilogue_agent_process_starts_total";
 const FAILURES: &str = "trilogue_agent_process_failures_total";
 /// How long a close waits for starts in progress.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a close waits for the leases of folders, which may be on a shared file system.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub struct Children {
@@ -79,6 +82,14 @@ pub struct Children {
     idle: Mutex<Vec<Weak<dyn IdleChild>>>,
     /// The name of this server among the servers that share its store.
     node: OnceLock<String>,
+    /// What a close releases when no child is left.
+    leases: Mutex<Vec<Weak<dyn ChildLease>>>,
+}
+
+/// A lease under which children work.
+pub(crate) trait ChildLease: Send + Sync + fmt::Debug {
+    /// Releases it. Blocks, and does nothing if it was released before.
+    fn release(&self);
 }
 
 #[derive(Debug, Default)]
@@ -159,6 +170,13 @@ impl Children {
 
     pub(crate) fn node(&self) -> Option<&str> {
         self.node.get().map(String::as_str)
+    }
+
+    /// Has [`Self::close`] release a lease: its other holders may not be dropped before the server exits.
+    pub(crate) fn release_at_close(&self, lease: Weak<dyn ChildLease>) {
+        let mut leases = lock(&self.leases);
+        leases.retain(|lease| lease.strong_count() > 0);
+        leases.push(lease);
     }
 
     /// Returns whether [`Self::close`] was called: no child is started any more.
@@ -263,6 +281,11 @@ impl Children {
         futures_util::future::join_all(all.iter().map(Child::stop)).await;
         // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(running.wait_for(|running| running.children.is_empty()).await);
+        let leases = std::mem::take(&mut *lock(&self.leases));
+        let release = move || leases.iter().filter_map(Weak::upgrade).for_each(|it| it.release());
+        if timeout(RELEASE_LIMIT, tokio::task::spawn_blocking(release)).await.is_err() {
+            tracing::warn!("the leases of agents' folders were not released during the shutdown");
+        }
         if let Some(records) = &self.records {
             records.retire();
         }

@@ -287,6 +287,9 @@ impl SessionOpener {
             Some(node) => WorkspaceLease::take(node, &params.cwd, thread).await?,
             None => None,
         };
+        if let Some(lease) = &workspace_lease {
+            self.pool.release_at_close(lease);
+        }
         let principal = requester.principal.clone();
         let spec = ProcessSpec { launch: Arc::clone(&launch), principal, profile, cwd };
         let (lease, slot) = match launch.processes {

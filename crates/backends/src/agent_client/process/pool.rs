@@ -20,6 +20,7 @@ use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
 use crate::child::{Breaker, Children, count_failure};
+use crate::workspace::lease::WorkspaceLease;
 
 /// How long after a start or an opening a process may still become idle, because its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
@@ -174,6 +175,11 @@ impl Pool {
     /// The name of this server among the nodes that share its store.
     pub(crate) fn node(&self) -> Option<&str> {
         self.children.node()
+    }
+
+    /// Releases a lease when the server stops and no child is left.
+    pub(crate) fn release_at_close(&self, lease: &WorkspaceLease) {
+        self.children.release_at_close(lease.as_child_lease());
     }
 
     pub(crate) fn starting(&self) -> &tokio::sync::Mutex<()> {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -32,7 +32,7 @@ use trilogue_runtime::ThreadContext;
 use uuid::Uuid;
 
 use super::folder;
-use crate::child::{Child, Identity};
+use crate::child::{Child, ChildLease, Identity};
 use record::{FoundLease, LeaseFolder, LeaseHolder};
 
 /// How often a holder renews its lease and checks for a newer one.
@@ -150,6 +150,11 @@ impl WorkspaceLease {
 
     pub(crate) fn watch(&self) -> LeaseWatch {
         LeaseWatch(Arc::clone(&self.0))
+    }
+
+    pub(crate) fn as_child_lease(&self) -> Weak<dyn ChildLease> {
+        let lease: Weak<LeaseState> = Arc::downgrade(&self.0);
+        lease
     }
 }
 
@@ -289,6 +294,12 @@ impl LeaseState {
         if !std::mem::replace(&mut *is_removed, true) {
             self.folder.remove(&self.path);
         }
+    }
+}
+
+impl ChildLease for LeaseState {
+    fn release(&self) {
+        self.remove();
     }
 }
 

@@ -20,6 +20,8 @@ const IGNORE_ALL: &[u8] = b"*\n";
 const UNFINISHED: &str = "new";
 /// The folders are private to this user.
 const MODE: u32 = 0o700;
+/// How often a write is tried while another server removes the folders, because they are empty.
+const MAX_TRIES: usize = 10;
 /// The most bytes of a lease that are read.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
@@ -68,14 +70,15 @@ impl LeaseFolder {
     /// Writes a lease as a whole: readers see the old content or the new one.
     pub(super) fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let unfinished = path.with_added_extension(UNFINISHED);
-        match fs::write(&unfinished, content) {
+        let mut written = fs::write(&unfinished, content);
+        for _ in 0..MAX_TRIES {
             // The agent may have removed the folder, or another server may have removed it while it was empty.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.create()?;
-                fs::write(&unfinished, content)?;
+            if !matches!(&written, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+                break;
             }
-            written => written?,
+            written = self.create().and_then(|()| fs::write(&unfinished, content));
         }
+        written?;
         fs::rename(&unfinished, path)
     }
 
@@ -129,6 +132,8 @@ impl LeaseFolder {
             }
             _ => {}
         }
+        // Its server may have ended while it wrote the lease.
+        drop(fs::remove_file(path.with_added_extension(UNFINISHED)));
         // This fails while another lease exists.
         if fs::remove_dir(&self.leases).is_ok() {
             // A server that takes a lease meanwhile creates them again.

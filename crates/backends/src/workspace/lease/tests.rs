@@ -51,6 +51,30 @@ async fn a_lease_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_server_that_stops_releases_its_leases_although_a_session_holds_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let children = crate::child::Children::open(None).await.unwrap();
+    let lease = take_held(here(), folder.path(), 1).await;
+    children.release_at_close(lease.as_child_lease());
+    children.close().await;
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // A renewal that was at work meanwhile does not write it again.
+    lease.0.renew().await;
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_while_it_wrote_its_lease_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    leave(&elsewhere(), folder.path(), 1);
+    let leases = folder.path().join(".trilogue/leases");
+    let older = fs::read_dir(&leases).unwrap().next().unwrap().unwrap().path();
+    fs::write(older.with_added_extension("new"), "half").unwrap();
+    drop(take_held(here(), folder.path(), 2).await);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn a_newer_owner_waits_until_the_older_one_has_ended_its_agent() {
     let folder = tempfile::tempdir().unwrap();
     let older = take_held(elsewhere(), folder.path(), 1).await;
