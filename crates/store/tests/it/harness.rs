@@ -121,6 +121,10 @@ impl World {
         self.folder.as_ref().expect("the engine has a file").path().join("store.db")
     }
 
+    pub(crate) fn is_in_database(&self) -> bool {
+        self.database.is_some()
+    }
+
     pub(crate) fn url(&self) -> String {
         match &self.database {
             Some(url) => url.clone(),
