@@ -548,17 +548,18 @@ impl WeakRuntime {
 
 /// Cancels every run of a store that has not ended, as `run_not_restored`. No agent is there, so nothing of them starts. For a store that was restored or copied: its runs were accepted elsewhere, with the rights, rules and folders of there.
 ///
-/// Fails as loading a thread, and with `run_not_ended` if a run is still open then.
+/// Returns how many threads had such runs. Fails as loading a thread, and with `run_not_ended` if a run is still open then.
 pub async fn cancel_open_runs(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     originals: Arc<dyn ReadOriginal>,
-) -> Result<()> {
+) -> Result<usize> {
+    let open = store.open_threads().await?.len();
     let options = Options { cancels_open_runs: true, ..Options::default() };
     let runtime = Runtime::start(options, Arc::clone(&store), Vec::new(), clock, originals).await?;
     runtime.drain(RECOVERY_LIMIT).await;
     match store.open_threads().await?.len() {
-        0 => Ok(()),
+        0 => Ok(open),
         left => Err(Error::new(
             Code::RunNotEnded,
             format!("runs of {left} threads could not be cancelled"),

@@ -118,9 +118,8 @@ impl OpenRuns {
     pub(super) fn scheduled_of(&self, principal: &Principal, now: Timestamp) -> usize {
         let threads = lock(&self.0);
         let runs = threads.runs.values().flat_map(BTreeMap::values);
-        let is_theirs = |(tenant, id): &ShareHolder| {
-            *tenant == principal.tenant && *id == principal.id
-        };
+        let is_theirs =
+            |(tenant, id): &ShareHolder| *tenant == principal.tenant && *id == principal.id;
         runs.filter(|run| run.is_scheduled && is_theirs(&run.principal))
             .filter(|run| run.status == RunStatus::Queued && run.due > now)
             .count()
@@ -157,8 +156,11 @@ impl OpenThreads {
     /// Replaces the open runs of a thread.
     fn replace(&mut self, thread: ThreadKey, runs: BTreeMap<RunKey, OpenRun>) {
         self.count(&runs, true);
-        let before =
-            if runs.is_empty() { self.runs.remove(&thread) } else { self.runs.insert(thread, runs) };
+        let before = if runs.is_empty() {
+            self.runs.remove(&thread)
+        } else {
+            self.runs.insert(thread, runs)
+        };
         self.count(&before.unwrap_or_default(), false);
     }
 

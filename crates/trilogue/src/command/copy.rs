@@ -58,13 +58,15 @@ impl CopyCommand {
         };
         let options = CopyOptions { store: store.to_options()?, with_tokens: self.with_tokens };
         let report = trilogue_store::copy(&self.from, &self.to, options, progress).await?;
-        if !self.with_runs {
-            cancel_open_runs(&self.to, store.to_options()?).await?;
-        }
-        self.print_report(&report, globals)
+        let cancelled = match self.with_runs {
+            true => 0,
+            false => cancel_open_runs(&self.to, store.to_options()?).await?,
+        };
+        self.print_report(&report, cancelled, globals)
     }
 
-    fn print_report(&self, report: &CopyReport, globals: &Globals) -> Result {
+    /// `cancelled` is the number of threads whose open runs were cancelled.
+    fn print_report(&self, report: &CopyReport, cancelled: usize, globals: &Globals) -> Result {
         let to = trilogue_store::redacted_url(&self.to);
         let CopyReport { threads, runs, frames, events, rows, blobs } = report;
         if globals.json {
@@ -88,10 +90,10 @@ impl CopyCommand {
                 "tokens were left out: make new ones with `trilogue token create --label LABEL`, or copy with --with-tokens",
             );
         }
-        if !self.with_runs {
-            print::note(
-                "runs that had not ended were cancelled in the copy; --with-runs keeps them",
-            );
+        if cancelled > 0 {
+            print::note(&format!(
+                "threads with runs that had not ended: {cancelled}. Their open runs were cancelled in the copy; --with-runs keeps them"
+            ));
         }
         print::hint("name this store in `store.url` of the configuration, and start the server");
         Ok(())

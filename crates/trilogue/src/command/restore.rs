@@ -133,8 +133,8 @@ async fn restore_without_runs(
     Ok(report)
 }
 
-/// Cancels the open runs of a store that no server uses.
-pub(super) async fn cancel_open_runs(url: &str, options: trilogue_store::Options) -> Result {
+/// Cancels the open runs of a store that no server uses. Returns how many threads had such runs.
+pub(super) async fn cancel_open_runs(url: &str, options: trilogue_store::Options) -> Result<usize> {
     let store = trilogue_store::open(url, options).await?;
     let done = trilogue_runtime::cancel_open_runs(
         Arc::clone(&store),

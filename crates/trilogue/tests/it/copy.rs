@@ -17,6 +17,8 @@ fn empty_database() -> String {
 
 #[test]
 fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
+    // Before the server starts: it fails if there is no PostgreSQL.
+    let [to, rehearsed] = [empty_database(), empty_database()];
     let home = Home::new();
     let address = lasting_address();
     let server = home.start(&["demo", "--listen", &address]);
@@ -25,10 +27,9 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     let threads = server.run(&["threads", "-q"]).expect(0).out;
     let conversation = server.run(&["threads", "show", "t", "--json"]).expect(0).json();
     let from = format!("sqlite:{}", home.state().join("trilogue.db").display());
-    let to = empty_database();
 
     // A server may use the store during a rehearsal.
-    let rehearsal = home.run(&["copy", &from, &empty_database(), "--json"]).expect(0);
+    let rehearsal = home.run(&["copy", &from, &rehearsed, "--json"]).expect(0);
     assert!(!rehearsal.out.contains("sesame"), "{}", rehearsal.out);
     let report = rehearsal.json();
     assert_eq!((&report["threads"], &report["runs"]), (&2.into(), &2.into()), "{report}");
@@ -56,6 +57,20 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     server.run(&["run", "echo", "goes on", "--thread", "t"]).expect(0);
     let shown = server.run(&["threads", "show", "t"]).expect(0).out;
     assert!(shown.contains("remember") && shown.contains("goes on"), "{shown}");
+}
+
+#[test]
+fn a_copy_tells_of_cancelled_runs_only_if_there_were_some() {
+    let (none, one) = (empty_database(), empty_database());
+    let home = Home::new();
+    let from = format!("sqlite:{}", home.state().join("trilogue.db").display());
+    let server = home.start(&["demo", "--listen", &lasting_address()]);
+    server.run(&["run", "echo", "ended", "--thread", "t"]).expect(0);
+    let copied = home.run(&["copy", &from, &none]).expect(0);
+    assert!(!copied.err.contains("cancelled"), "{}", copied.err);
+    waiting(&server);
+    let copied = home.run(&["copy", &from, &one]).expect(0);
+    assert!(copied.err.contains("had not ended: 1. Their open runs were cancelled"), "{copied:?}");
 }
 
 #[test]
