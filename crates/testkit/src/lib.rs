@@ -30,6 +30,7 @@ mod loopback;
 pub mod model;
 pub mod official;
 pub mod parts;
+pub mod payload_server;
 pub mod port;
 pub mod probe;
 mod programs;

@@ -1,8 +1,11 @@
-//! Requests of every shape take memory in proportion to their size.
+//! Input of every shape takes memory in proportion to its size: requests, lines of hosted agents, and responses of other servers.
 
 use http::Method;
-use trilogue_testkit::{Folder, Server, ServerOptions};
+use serde_json::json;
+use trilogue_testkit::payload_server::PayloadServer;
+use trilogue_testkit::{Client, Folder, Server, ServerOptions};
 
+use crate::bridge_communication::behind;
 use crate::long_thread::{forget_peak, memory};
 
 const MIB: usize = 1024 * 1024;
@@ -11,6 +14,19 @@ const BODY_BYTES: usize = 4 * MIB;
 const MAX_FACTOR: usize = 8;
 /// The memory that the server may need at the same time for other work, in KiB.
 const SLACK: u64 = 16 * 1024;
+/// The memory that an input may need, in KiB.
+const MOST: u64 = (MAX_FACTOR * BODY_BYTES / 1024) as u64 + SLACK;
+/// An agent that answers a prompt with the file `lines`, in which `ID` is the number of the prompt.
+const AGENT: &str = r#"while read -r line; do
+[[ $line =~ \"id\":([0-9]+) ]] || continue
+id=${BASH_REMATCH[1]}
+case $line in
+*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":1,"agentCapabilities":{}}}' ;;
+*'"session/new"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"sessionId":"s"}}' ;;
+*'"session/prompt"'*) sed "s/\"ID\"/$id/" lines ;;
+esac
+done
+"#;
 
 /// JSON of about this size that repeats a piece, in a list or as members.
 fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
@@ -54,6 +70,148 @@ fn bodies(value: &str) -> [(&'static str, String); 5] {
     ]
 }
 
+/// The lines of a hosted agent's turn that hold this value, with the end of the turn.
+fn lines(value: &str) -> [(&'static str, String); 6] {
+    let update = |update: &str| {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{update}}}}}\n"
+        )
+    };
+    let chunk = |content: &str| {
+        update(&format!("{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{content}}}"))
+    };
+    let end = |more: &str| {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":{{\"stopReason\":\"end_turn\"{more}}}}}\n"
+        )
+    };
+    let ended = |lines: String| lines + &end("");
+    [
+        ("text", ended(chunk(&format!("{{\"type\":\"text\",\"text\":{value}}}")))),
+        (
+            "text's metadata",
+            ended(chunk(&format!(
+                "{{\"type\":\"text\",\"text\":\"x\",\"_meta\":{{\"a\":{value}}}}}"
+            ))),
+        ),
+        (
+            "tool call",
+            ended(update(&format!(
+                "{{\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"t\",\"title\":\"t\",\"rawInput\":{value}}}"
+            ))),
+        ),
+        (
+            "unknown notification",
+            ended(format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"_x/y\",\"params\":{{\"a\":{value}}}}}\n"
+            )),
+        ),
+        (
+            "request",
+            ended(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"fs/read_text_file\",\"params\":{{\"sessionId\":\"s\",\"path\":\"/x\",\"_meta\":{{\"a\":{value}}}}}}}\n"
+            )),
+        ),
+        // A line that is no JSON answers nothing, so another answer follows.
+        ("result", ended(end(&format!(",\"_meta\":{{\"a\":{value}}}")))),
+    ]
+}
+
+/// The events of a run at another server that hold this value.
+fn far_events(value: &str) -> [(&'static str, String); 4] {
+    let part = |members: &str| {
+        format!(
+            "{{\"type\":\"message.part\",\"part\":{{\"content_type\":\"text/plain\",{members}}}}}"
+        )
+    };
+    [
+        ("content", part(&format!("\"content\":{value}"))),
+        ("metadata", part(&format!("\"content\":\"x\",\"metadata\":{value}"))),
+        ("generic", format!("{{\"type\":\"generic\",\"generic\":{value}}}")),
+        ("unknown", format!("{{\"type\":\"x.y\",\"a\":{value}}}")),
+    ]
+}
+
+/// Runs an agent, and notes in `failures` if that took too much memory for its output of this size, or if the run did not end.
+async fn run_within(
+    (server, client): (&Server, &Client),
+    agent: &str,
+    (what, bytes): (&str, usize),
+    failures: &mut Vec<String>,
+) -> String {
+    forget_peak(server);
+    let before = memory(server, "VmRSS");
+    let body = json!({ "agent": agent, "mode": "wait", "input": "x" });
+    let reply = client.post("/api/v1/runs", &body).await.unwrap();
+    let more = memory(server, "VmHWM").saturating_sub(before);
+    let run = reply.json();
+    let status = run["status"].as_str().unwrap_or_default().to_owned();
+    let reason = run.pointer("/outcome/error/code").cloned().unwrap_or_default();
+    eprintln!("{agent}, {what}: {status} {reason}, {bytes} bytes, {more} KiB");
+    let has_ended = matches!(&*status, "completed" | "failed");
+    if more > MOST || !has_ended {
+        failures.push(format!("{agent}, {what}: {} {status}, {more} KiB", reply.status));
+    }
+    status
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_size() {
+    let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let program = cwd.path().join("agent.sh");
+    std::fs::write(&program, AGENT).unwrap();
+    let settings = format!(
+        "[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {program:?}]\ncwd = {:?}\n",
+        cwd.path()
+    );
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
+    let client = server.client();
+    let file = cwd.path().join("lines");
+    let mut failures = Vec::new();
+    for (_, lines) in lines("\"hello\"") {
+        std::fs::write(&file, lines).unwrap();
+        let status = run_within((&server, &client), "hosted", ("hello", 0), &mut failures).await;
+        assert_eq!(status, "completed", "{}", server.home().log_end());
+    }
+    for (shape, value) in shapes(BODY_BYTES) {
+        for (place, lines) in lines(&value) {
+            let what = format!("{shape}, {place}");
+            std::fs::write(&file, &lines).unwrap();
+            let what = (&*what, lines.len());
+            run_within((&server, &client), "hosted", what, &mut failures).await;
+        }
+    }
+    assert_eq!(failures, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to_their_size() {
+    let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
+    let settings = behind("agent-communication", &far.url(), &["any"]);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
+    let client = server.client();
+    let mut failures = Vec::new();
+    for (_, event) in far_events("\"hello\"") {
+        far.answer_with_event(&event);
+        run_within((&server, &client), "far_any", ("hello", 0), &mut failures).await;
+    }
+    for (shape, value) in shapes(BODY_BYTES) {
+        for (place, event) in far_events(&value) {
+            far.answer_with_event(&event);
+            let what = format!("{shape}, {place}");
+            let what = (&*what, event.len());
+            run_within((&server, &client), "far_any", what, &mut failures).await;
+        }
+        far.refuse_with(&value);
+        let what = format!("{shape}, refusal");
+        let what = (&*what, value.len());
+        run_within((&server, &client), "far_any", what, &mut failures).await;
+    }
+    assert_eq!(failures, Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
     let dir = Folder::new().unwrap();
@@ -64,7 +222,6 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
     for (path, body) in bodies("\"hello\"") {
         client.send(Method::POST, path, &headers, body.into()).await.unwrap();
     }
-    let most = (MAX_FACTOR * BODY_BYTES / 1024) as u64 + SLACK;
     let mut failures = Vec::new();
     for (shape, value) in shapes(BODY_BYTES) {
         for (path, body) in bodies(&value) {
@@ -79,7 +236,7 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
                 reply.status,
                 reply.code()
             );
-            if more > most || reply.status >= 500 {
+            if more > MOST || reply.status >= 500 {
                 failures.push(format!("{shape}, {path}: {}, {more} KiB", reply.status));
             }
         }
