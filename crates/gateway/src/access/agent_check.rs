@@ -18,6 +18,8 @@ pub(crate) type ConnectionEnds = (SocketAddr, SocketAddr);
 /// The header in which a node that forwards a request describes its caller: [`AGENT`], or the connection of the request.
 pub(crate) const FORWARDED_CALLER: HeaderName =
     HeaderName::from_static("trilogue-forwarded-caller");
+/// The header in which a proxy in front of this server names both ends of the caller's connection to it: two addresses, each followed by its port.
+const PROXIED_CALLER: HeaderName = HeaderName::from_static("trilogue-proxied-caller");
 /// The caller is a program of an agent.
 const AGENT: &str = "agent";
 /// The most forwarding headers that are read; a request with more counts as one of an agent.
@@ -35,7 +37,12 @@ pub(crate) struct AgentCheck {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ForwardedCaller {
     Agent,
-    Peer { ends: ConnectionEnds, machine: String },
+    Peer {
+        ends: ConnectionEnds,
+        machine: String,
+    },
+    /// A caller of the proxy in front of this server.
+    Proxied(ConnectionEnds),
 }
 
 // === impl AgentCheck ===
@@ -77,6 +84,8 @@ impl AgentCheck {
             let here = agents.machine();
             let known = forwarded.into_iter().filter_map(|caller| match caller {
                 ForwardedCaller::Agent => None,
+                // A proxy of another machine names no connection of this one.
+                ForwardedCaller::Proxied(ends) => Some(ends),
                 ForwardedCaller::Peer { ends, machine } => {
                     let is_here = !here.is_empty() && machine == here;
                     (is_here || !is_loopback(ends.0.ip())).then_some(ends)
@@ -90,13 +99,19 @@ impl AgentCheck {
     /// Tells the next node what this one knows. A request that only reads needs no look at processes.
     pub(crate) async fn add_caller_header(&self, headers: &mut HeaderMap, only_reads: bool) {
         // The next node looks again where it matters: it gets both ends of the connection.
-        let word = if !only_reads && self.is_of_known_agent(headers).await {
-            Some(AGENT.to_owned())
-        } else {
-            let machine = self.agents.machine();
-            self.ends.map(|(peer, server)| format!("{peer} {server} {machine}"))
+        let is_agent = !only_reads && self.is_of_known_agent(headers).await;
+        let proxied = proxied(headers);
+        // The next node has a proxy of its own.
+        headers.remove(PROXIED_CALLER);
+        let words = match proxied {
+            Some(proxied) if !is_agent => {
+                let machine = self.agents.machine();
+                let known = self.ends.into_iter().chain(proxied);
+                known.map(|(peer, server)| format!("{peer} {server} {machine}")).collect()
+            }
+            _ => vec![AGENT.to_owned()],
         };
-        if let Some(word) = word.and_then(|word| HeaderValue::from_str(&word).ok()) {
+        for word in words.iter().filter_map(|word| HeaderValue::from_str(word).ok()) {
             headers.append(FORWARDED_CALLER, word);
         }
     }
@@ -112,13 +127,33 @@ pub(crate) fn refused_agent(right: Option<Right>) -> Error {
     Error::new(Code::Forbidden, message).hint("send the request from outside of the agent")
 }
 
-/// What other nodes said; `None` if it cannot be read, or is too much.
+/// What other nodes and the proxy said; `None` if it cannot be read, or is too much.
 fn forwarded(headers: &HeaderMap) -> Option<Vec<ForwardedCaller>> {
     let words = headers.get_all(FORWARDED_CALLER);
     if words.iter().count() > MAX_WORDS {
         return None;
     }
-    words.iter().map(|word| read(word.to_str().ok()?)).collect()
+    let proxied = proxied(headers)?.into_iter().map(|ends| Some(ForwardedCaller::Proxied(ends)));
+    words.iter().map(|word| read(word.to_str().ok()?)).chain(proxied).collect()
+}
+
+/// What the proxy said; `None` if it cannot be read, or is too much.
+fn proxied(headers: &HeaderMap) -> Option<Vec<ConnectionEnds>> {
+    let words = headers.get_all(PROXIED_CALLER);
+    if words.iter().count() > MAX_WORDS {
+        return None;
+    }
+    let address = |host: &str, port: &str| {
+        // A proxy may write an IPv6 address without brackets.
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(SocketAddr::new(host.parse().ok()?, port.parse().ok()?))
+    };
+    let ends = |word: &str| {
+        let parts: Vec<_> = word.split(' ').collect();
+        let [peer, peer_port, server, server_port] = parts[..] else { return None };
+        Some((address(peer, peer_port)?, address(server, server_port)?))
+    };
+    words.iter().map(|word| ends(word.to_str().ok()?)).collect()
 }
 
 fn read(word: &str) -> Option<ForwardedCaller> {
@@ -171,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nodes_say_of_a_caller_counts_and_only_narrows() {
+    async fn what_nodes_and_proxies_say_of_a_caller_counts_and_only_narrows() {
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let far = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
         for (words, is_of_agent) in [
@@ -195,6 +230,25 @@ mod tests {
             check.add_caller_header(&mut headers, false).await;
             let next = AgentCheck::new(Some((at(7), at(8))), &agents);
             assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{words:?}");
+        }
+        for (word, is_of_agent) in [
+            ("127.0.0.1 1 127.0.0.1 2", true),
+            ("127.0.0.1 3 127.0.0.1 2", false),
+            ("::1 3 [::1] 2", false),
+            ("unix: 0 127.0.0.1 2", true),
+            ("", true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.append(PROXIED_CALLER, HeaderValue::from_static(word));
+            let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((at(1), at(2))));
+            let check = AgentCheck::new(Some((at(9), at(8))), &agents);
+            assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{word:?}");
+            // The next node decides the same, although a proxy in front of it names this node instead.
+            let check = AgentCheck::new(Some((at(9), at(8))), &agents);
+            check.tell_next(&mut headers, true).await;
+            headers.insert(PROXIED_CALLER, HeaderValue::from_static("10.0.0.1 5 10.0.0.2 6"));
+            let next = AgentCheck::new(Some((at(7), at(8))), &agents);
+            assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{word:?}");
         }
         let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((far(1), far(2))));
         let mut headers = HeaderMap::new();

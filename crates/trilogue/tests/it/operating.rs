@@ -122,8 +122,12 @@ impl Drop for Proxy {
 }
 
 fn served(home: &Home) -> Server {
+    served_with(home, "")
+}
+
+fn served_with(home: &Home, further: &str) -> Server {
     let settings = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\npublic_url = \"https://{HOST}\"\nsocket = \"off\"\n\n[agents.echo]\nkind = \"builtin\"\n\n[agents.mailcomposer]\nkind = \"builtin\"\n"
+        "[server]\nlisten = \"127.0.0.1:0\"\npublic_url = \"https://{HOST}\"\nsocket = \"off\"\n\n[agents.echo]\nkind = \"builtin\"\n\n[agents.mailcomposer]\nkind = \"builtin\"\n{further}"
     );
     home.write("trilogue.toml", &settings);
     home.start(&["serve", "--config", "trilogue.toml"])
@@ -138,6 +142,30 @@ fn the_proxy_refuses_clients_of_its_own_machine_except_for_health() {
         serde_json::from_str(&run(&mut proxy.request(&server, "/api/v1/agents"))).unwrap();
     assert_eq!(refused["code"], "forbidden", "{refused}");
     assert_eq!(run(&mut proxy.request(&server, "/healthz")), "ok\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_program_of_an_agent_decides_nothing_through_the_proxy_from_any_address() {
+    let home = Home::new();
+    let settings = format!(
+        "[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = {:?}\nterminals = true\n",
+        example("scripted_agent"),
+        home.work(),
+    );
+    let server = served_with(&home, &settings);
+    // As if its machine's other addresses were missing in the proxy's list.
+    let proxy = Proxy::start(&home, &server, true);
+    let mut request = proxy.request(&server, "/api/v1/tokens");
+    request.args(["-H", "Content-Type: application/json", "-d", r#"{"label":"mine"}"#]);
+    let words = std::iter::once(request.get_program()).chain(request.get_args());
+    let line: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let script = home.write("request.sh", &line.join(" "));
+    let told = server.run(&["run", "runner", &format!("term:/bin/sh {} 2>&1", script.display())]);
+    assert!(told.out.contains("a program of a hosted agent"), "{told:?}");
+    // A program of a person may do it.
+    let made = run(&mut request);
+    assert!(made.contains("\"label\":\"mine\""), "{made}");
 }
 
 #[test]
