@@ -112,7 +112,7 @@ fn lines(value: &str) -> [(&'static str, String); 6] {
                 "{{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"fs/read_text_file\",\"params\":{{\"sessionId\":\"s\",\"path\":\"/x\",\"_meta\":{{\"a\":{value}}}}}}}\n"
             )),
         ),
-        // A line that is no JSON answers nothing, so another answer follows.
+        // An invalid line answers nothing, so a valid answer follows.
         ("result", ended(end(&format!(",\"_meta\":{{\"a\":{value}}}")))),
     ]
 }

@@ -17,7 +17,7 @@ fn empty_database() -> String {
 
 #[test]
 fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
-    // Before the server starts: it fails if there is no PostgreSQL.
+    // Before the server starts: it fails if PostgreSQL is missing.
     let [to, rehearsed] = [empty_database(), empty_database()];
     let home = Home::new();
     let address = lasting_address();
