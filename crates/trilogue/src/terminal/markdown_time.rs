@@ -16,6 +16,8 @@ const DOCUMENTS: usize = 100;
 const MAX_TIME: Duration = Duration::from_millis(50);
 /// What it may take in a build without optimization, on a machine with other work: far less than what is superlinear takes.
 const MAX_TIME_UNOPTIMIZED: Duration = Duration::from_secs(20);
+/// How often a document that took too long is drawn again: other programs may have had the processor meanwhile.
+const MAX_REPEATS: usize = 3;
 const MAX_DOCUMENT_BYTES: u64 = 64 * 1024;
 const CANVAS: Canvas = Canvas { columns: 100, styled: true };
 
@@ -123,6 +125,8 @@ fn document(seed: &mut Seed) -> String {
 )]
 fn random_documents_are_drawn_in_bounded_time_and_size() {
     let count = std::env::var("TRILOGUE_DOCUMENTS").ok().map(|count| count.parse().unwrap());
+    // The full number is for a release build.
+    let most_time = if count.is_some() { MAX_TIME } else { MAX_TIME_UNOPTIMIZED };
     let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
     let mut slowest = (Duration::ZERO, 0, "");
     for document_number in 0..count.unwrap_or(DOCUMENTS) {
@@ -131,7 +135,15 @@ fn random_documents_are_drawn_in_bounded_time_and_size() {
         let mut drawn = |name: &'static str, draw: &dyn Fn() -> usize| {
             let begun = Instant::now();
             let bytes = draw();
-            let took = begun.elapsed();
+            let mut took = begun.elapsed();
+            for _ in 0..MAX_REPEATS {
+                if took <= most_time {
+                    break;
+                }
+                let begun = Instant::now();
+                draw();
+                took = took.min(begun.elapsed());
+            }
             slowest = slowest.max((took, document_number, name));
             let most = 64 * text.len() + 4_096;
             assert!(
@@ -147,9 +159,7 @@ fn random_documents_are_drawn_in_bounded_time_and_size() {
         drawn("difference", &|| draw::difference(before, after, &limit).len());
     }
     println!("slowest: {slowest:?}; seed {number}");
-    // The full number is for a release build.
-    let most = if count.is_some() { MAX_TIME } else { MAX_TIME_UNOPTIMIZED };
-    assert!(slowest.0 <= most, "{slowest:?}; seed {number}");
+    assert!(slowest.0 <= most_time, "{slowest:?}; seed {number}");
 }
 
 #[test]
