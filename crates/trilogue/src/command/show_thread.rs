@@ -8,7 +8,8 @@ use serde::Serialize;
 use trilogue_domain::limits;
 use trilogue_sdk::client::{Client, ClientError, Filter, Page};
 use trilogue_wire::native::{
-    Event, EventBody, List, Message, MessageCompleted, MessagePart, MessageStarted, Run, Thread,
+    Event, EventBody, List, Message, MessageCompleted, MessagePart, MessageStarted, Run, RunStatus,
+    Thread,
 };
 
 use crate::command::globals::Globals;
@@ -63,8 +64,10 @@ struct ThreadRecord<'a> {
 /// A stretch of the history.
 #[derive(Debug)]
 enum HistoryStretch {
-    /// All of a run, with its messages.
+    /// All of a run, with its messages that are in the history.
     Run(String),
+    /// All of a run that is open, failed or was cancelled. The history has none of its messages, so all of them are shown.
+    UnfinishedRun(String),
     /// A message whose run is not on this thread: it was copied or imported.
     Message(Message),
 }
@@ -93,7 +96,7 @@ impl ShowThread {
         if globals.json {
             let mut events = Vec::new();
             for stretch in history_stretches(&thread.id, messages.clone(), earlier, client).await? {
-                if let HistoryStretch::Run(run) = stretch {
+                if let HistoryStretch::Run(run) | HistoryStretch::UnfinishedRun(run) = stretch {
                     events.extend(run_events(&run, client).await?);
                 }
             }
@@ -104,6 +107,11 @@ impl ShowThread {
         for stretch in history_stretches(&thread.id, messages, earlier, client).await? {
             let events = match stretch {
                 HistoryStretch::Run(run) => run_events(&run, client).await?,
+                HistoryStretch::UnfinishedRun(run) => {
+                    let events = run_events(&run, client).await?;
+                    rendering.show_messages_of(&events);
+                    events
+                }
                 HistoryStretch::Message(message) => message_events(message),
             };
             rendering.write(&events)?;
@@ -147,6 +155,12 @@ impl ThreadRendering {
         };
         let shown = messages.iter().map(|message| message.id.clone()).collect();
         Self { fold: PieceFold::new(options), renderer, shown }
+    }
+
+    /// Shows the messages of these events although the history does not have them.
+    fn show_messages_of(&mut self, events: &[Event]) {
+        let messages = events.iter().filter_map(|event| message_of(&event.body));
+        self.shown.extend(messages.map(str::to_owned));
     }
 
     fn write(&mut self, events: &[Event]) -> Result {
@@ -231,7 +245,12 @@ async fn history_stretches(
     runs.sort_by(|one, other| one.created_at.cmp(&other.created_at));
     let with_messages: HashSet<&str> =
         messages.iter().filter_map(|message| message.run_id.as_deref()).collect();
-    let silent = |run: &&Run| !earlier && !with_messages.contains(run.id.as_str());
+    let first = runs.iter().find(|run| with_messages.contains(run.id.as_str()));
+    let first_at = first.filter(|_| earlier).map(|run| run.created_at.clone());
+    let silent = |run: &&Run| {
+        let is_late = first_at.as_ref().is_none_or(|first| *first < run.created_at);
+        is_late && !with_messages.contains(run.id.as_str())
+    };
     let mut silent = runs.iter().filter(silent).peekable();
     let mut seen = HashSet::new();
     let mut stretches = Vec::new();
@@ -244,13 +263,22 @@ async fn history_stretches(
         };
         if seen.insert(run.id.as_str()) {
             while let Some(before) = silent.next_if(|one| one.created_at < run.created_at) {
-                stretches.push(HistoryStretch::Run(before.id.clone()));
+                stretches.push(silent_run(before));
             }
             stretches.push(HistoryStretch::Run(run.id.clone()));
         }
     }
-    stretches.extend(silent.map(|run| HistoryStretch::Run(run.id.clone())));
+    stretches.extend(silent.map(silent_run));
     Ok(stretches)
+}
+
+/// A run without messages in the history.
+fn silent_run(run: &Run) -> HistoryStretch {
+    // The messages of a completed run are outside the history on purpose: it continues from an earlier checkpoint.
+    match run.status {
+        RunStatus::Completed => HistoryStretch::Run(run.id.clone()),
+        _ => HistoryStretch::UnfinishedRun(run.id.clone()),
+    }
 }
 
 async fn runs_of(thread: &str, client: &Client) -> Result<Vec<Run>> {

@@ -267,3 +267,30 @@ fn the_end_of_a_chat_by_ctrl_d_begins_a_new_line() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains(">\nhint: continue with"), "{shown}");
 }
+
+#[test]
+fn a_conversation_shows_what_the_user_asked_for_while_a_run_is_open_and_after_it_failed() {
+    let home = Home::new();
+    let server = serve(&home);
+    let shown = |thread: &str| server.run(&["threads", "show", thread]).expect(0).out;
+    let asked = |text: &str| format!("user: {text}\n");
+
+    server.run(&["run", "plain", "say:hello", "--thread", "t"]).expect(0);
+    let question = "permission:edit:/notes.md";
+    server.run(&["run", "plain", question, "--thread", "t"]).expect(3);
+    let open = shown("t");
+    let (first, second) = (open.find(&asked("say:hello")), open.find(&asked(question)));
+    assert!(first.is_some() && first < second, "{open}");
+    let limited = server.run(&["threads", "show", "t", "--limit", "1"]).expect(0).out;
+    assert!(limited.contains(&asked(question)), "{limited}");
+    assert!(!limited.contains(&asked("say:hello")), "{limited}");
+
+    let run = server.run(&["runs", "-q", "--thread", "t", "--status", "interrupted"]).expect(0).out;
+    server.run(&["cancel", run.trim()]).expect(0);
+    let cancelled = shown("t");
+    assert!(cancelled.contains(&asked(question)), "{cancelled}");
+
+    server.run(&["run", "plain", "crash", "--thread", "f"]).expect(1);
+    let failed = shown("f");
+    assert!(failed.contains(&asked("crash")), "{failed}");
+}
