@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// `text` for people, `json` for programs, which is one object per line, or `auto`: `text` on a terminal and `json` elsewhere.
+    /// `text` for people, `json` for programs, which is one object per line, or `auto`: `text` on a terminal and in the log file of your own server (`trilogue demo`, or a server that `connect` or `wrap` started), and `json` elsewhere.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug` or `trace`, or a level per crate, such as `info,trilogue_store=debug`.
     pub level: String,

@@ -79,7 +79,11 @@ const TABLES: [StarterTable; 7] = [
         note: "",
         keys: &[StarterKey("command", Some("[\"logger\", \"-t\", \"trilogue\"]"))],
     },
-    StarterTable { name: "log", note: "", keys: &[StarterKey("level", None)] },
+    StarterTable {
+        name: "log",
+        note: "",
+        keys: &[StarterKey("format", None), StarterKey("level", None)],
+    },
 ];
 
 /// The text of a new file. `agents` are the tables of agents beside the built-in ones.
@@ -99,11 +103,6 @@ pub fn starter(agents: &str) -> String {
         let section = about(reference::description_of(schema.as_value(), name), true);
         comment(&mut out, format!("{section} {note}").trim_end());
         out.push('\n');
-        if *name == "log" {
-            let key = "log.format";
-            comment(&mut out, &about(reference::description_of(schema.as_value(), key), true));
-            out.push_str("format = \"text\"\n");
-        }
         for StarterKey(key, example) in *keys {
             let dotted = format!("{name}.{key}");
             let description = reference::description_of(schema.as_value(), &dotted);
@@ -189,8 +188,7 @@ mod tests {
     fn a_new_file_is_the_server_without_a_file() {
         let loaded = parse(Path::new("t.toml"), &starter("")).unwrap().options;
         let agents = crate::local::built_in_agents();
-        let log = Log { format: LogFormat::Text, level: "info".to_owned() };
-        assert_eq!(loaded, Options { agents, log, ..Options::default() });
+        assert_eq!(loaded, Options { agents, ..Options::default() });
     }
 
     #[test]
@@ -198,7 +196,7 @@ mod tests {
         let text = starter("");
         let loaded = parse(Path::new("t.toml"), &uncommented(&text)).unwrap();
         let count: usize = TABLES.iter().map(|table| table.keys.len()).sum();
-        assert_eq!(loaded.lines.len(), count + 1 + crate::BUILTIN_AGENTS.len(), "{text}");
+        assert_eq!(loaded.lines.len(), count + crate::BUILTIN_AGENTS.len(), "{text}");
         crate::check(&loaded.options).unwrap();
         crate::config::check(&loaded.options).unwrap();
         let now = settings(&loaded.options, None, &[]);

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::{UserServerDir, start};
-use crate::config::{self, Agent, AgentKind, Log, LogFormat, Options, Socket};
+use crate::config::{self, Agent, AgentKind, LogFormat, Options, Socket};
 
 /// Returns the settings of the user's server: those of the user's configuration file, otherwise the
 /// built-in agents.
@@ -15,14 +15,14 @@ use crate::config::{self, Agent, AgentKind, Log, LogFormat, Options, Socket};
 pub fn user_options(dir: &UserServerDir) -> Result<Options, config::Error> {
     let mut options = match start::config_file() {
         Some(file) => config::load(&file)?.options,
-        None => Options {
-            agents: built_in_agents(),
-            log: Log { format: LogFormat::Text, level: "info".to_owned() },
-            ..Options::default()
-        },
+        None => Options { agents: built_in_agents(), ..Options::default() },
     };
     if let Some(path) = options.store.url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
         options.store.url = format!("sqlite:{}", dir.folder().join(path).display());
+    }
+    // Its log is a file for people, which `trilogue logs` shows, with a configuration file or without one.
+    if options.log.format == LogFormat::Auto {
+        options.log.format = LogFormat::Text;
     }
     options.server.socket = Socket::On;
     Ok(options)

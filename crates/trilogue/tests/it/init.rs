@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{BINARY, finish};
+use crate::harness::{BINARY, audits, finish};
 use crate::known_agents::Programs;
 use crate::terminal::Screen;
 
@@ -53,6 +53,9 @@ fn the_file_starts_as_it_is_and_every_setting_in_it_is_valid() {
 
     let server = home.start(&["serve", "--config", &named, "--listen", "127.0.0.1:0"]);
     assert_eq!(server.run(&["run", "echo", "Hello"]).expect(0).out, "Hello\n");
+    // The audit lines are JSON, as of a server without these settings.
+    server.run(&["token", "create", "--label", "ops"]).expect(0);
+    assert_eq!(audits(&home.log(), "token_created").len(), 1, "{}", home.log());
     drop(server);
 
     let every = home.write("every.toml", &uncommented(&text));
