@@ -5,6 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 pub use trilogue_domain::Input;
 use trilogue_domain::error::Result;
+use trilogue_domain::time::Timestamp;
 use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Principal};
 
 use crate::context::RunContext;
@@ -31,6 +32,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Returns whether the agent can be used now, or `None` if this is unknown before its first use.
     fn availability(&self) -> Option<Availability> {
+        None
+    }
+
+    /// Returns how a process of the agent last failed, if no turn has completed since.
+    fn last_failure(&self) -> Option<ProcessFailure> {
         None
     }
 
@@ -102,6 +108,14 @@ pub enum Availability {
         /// The reason, in a sentence without a full stop.
         reason: String,
     },
+}
+
+/// How a process of an agent failed: it did not start, or exited before a turn had completed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessFailure {
+    pub at: Timestamp,
+    /// What happened, with the status of the exit and the end of its output. Not for every caller: the output may be about other principals' runs.
+    pub reason: String,
 }
 
 /// How an agent with its own memory reacts when a thread's head moves behind what the agent has seen.

@@ -19,7 +19,7 @@ use trilogue_store::{Batch, Change, Draft, PeerMessage, PeerNews, Store};
 
 use crate::agent_registry::AgentRegistry;
 use crate::answer::{check_extra, check_logged};
-use crate::backend::{Availability, Backend};
+use crate::backend::{Availability, Backend, ProcessFailure};
 use crate::callback::WorkerKind;
 use crate::client::{AttachGuard, Client};
 use crate::creator;
@@ -160,6 +160,12 @@ impl Runtime {
     #[must_use]
     pub fn availability(&self, name: &AgentName) -> Option<Availability> {
         self.registry().get(name)?.availability()
+    }
+
+    /// Returns how a process of an agent last failed, if no turn has completed since. For callers with the right `server`.
+    #[must_use]
+    pub fn last_failure(&self, name: &AgentName) -> Option<ProcessFailure> {
+        self.registry().get(name)?.last_failure()
     }
 
     /// Whether an agent's sessions work in the folder that their client names.

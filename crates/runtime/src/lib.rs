@@ -48,7 +48,7 @@ mod thread_change;
 mod turn;
 mod workers;
 
-pub use backend::{Availability, Backend, Input, Rewind};
+pub use backend::{Availability, Backend, Input, ProcessFailure, Rewind};
 pub use client::{AttachGuard, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::{Runtime, cancel_open_runs};

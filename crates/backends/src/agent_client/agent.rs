@@ -14,7 +14,8 @@ use trilogue_mapping::agent_client::{
 };
 use trilogue_mapping::shape;
 use trilogue_runtime::{
-    Availability, Backend, Ending, Input, Rewind, RunCaller, RunContext, Sessions, Turn,
+    Availability, Backend, Ending, Input, ProcessFailure, Rewind, RunCaller, RunContext, Sessions,
+    Turn,
 };
 
 use super::launch::{Launch, OnRewind};
@@ -117,11 +118,21 @@ impl Backend for AgentClient {
     }
 
     fn availability(&self) -> Option<Availability> {
-        let needs_sign_in = self.opener().authentication.needs_sign_in();
-        needs_sign_in.then(|| {
-            let name = &self.0.card.name;
-            Availability::unavailable(format!("sign in with `trilogue agents login {name}`"))
-        })
+        let opener = self.opener();
+        if opener.authentication.needs_sign_in() {
+            let hint = format!("sign in with `trilogue agents login {}`", self.0.card.name);
+            return Some(Availability::unavailable(hint));
+        }
+        if opener.pool.is_paused() {
+            let reason = "its program failed too often and is not started for a while";
+            return Some(Availability::unavailable(reason));
+        }
+        let works = self.has_started() && opener.pool.last_failure().is_none();
+        works.then_some(Availability::Available)
+    }
+
+    fn last_failure(&self) -> Option<ProcessFailure> {
+        self.opener().pool.last_failure()
     }
 
     fn rewind(&self) -> Rewind {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
+use trilogue_domain::port::{Clock as _, SystemClock};
+use trilogue_runtime::ProcessFailure;
 
 /// The number of failures within [`WINDOW`] that opens the breaker. A failure is a process that did not start, or exited before a turn had completed.
 const MAX_FAILURES: usize = 5;
@@ -20,7 +22,8 @@ pub(crate) struct Breaker(Mutex<Failures>);
 #[derive(Debug, Default)]
 struct Failures {
     at: VecDeque<Instant>,
-    reason: String,
+    /// The last failure.
+    last: Option<ProcessFailure>,
     until: Option<Instant>,
 }
 
@@ -38,10 +41,10 @@ impl Breaker {
             failures.at = vec![Instant::now(); MAX_FAILURES - 1].into();
             return Ok(());
         }
+        let reason = failures.last.as_ref().map_or("", |last| last.reason.as_str());
         let message = format!(
-            "{subject} failed {MAX_FAILURES} times within {} seconds and is not started: {}",
+            "{subject} failed {MAX_FAILURES} times within {} seconds and is not started: {reason}",
             WINDOW.as_secs(),
-            failures.reason,
         );
         let hint = format!(
             "fix its configuration; it is started again in {} seconds at the earliest",
@@ -65,10 +68,16 @@ impl Breaker {
         {
             failures.at.pop_front();
         }
-        reason.clone_into(&mut failures.reason);
+        let reason = reason.to_owned();
+        failures.last = Some(ProcessFailure { at: SystemClock.now(), reason });
         if failures.at.len() >= MAX_FAILURES {
             failures.until = Some(now + PAUSE);
         }
+    }
+
+    /// Returns the last failure, if no turn has completed since.
+    pub(crate) fn last_failure(&self) -> Option<ProcessFailure> {
+        lock(&self.0).last.clone()
     }
 
     /// Forgets all failures. Called when a turn has completed, or the agent's launch was replaced.
@@ -104,8 +113,10 @@ mod tests {
         breaker.record_failure("it has no key still");
         let error = breaker.check("x").unwrap_err();
         assert!(error.message().ends_with("it has no key still"), "{error}");
+        assert_eq!(breaker.last_failure().unwrap().reason, "it has no key still");
         breaker.reset();
         assert!(breaker.check("x").is_ok());
+        assert_eq!(breaker.last_failure(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,6 +29,7 @@ pub fn agent(card: &AgentCard, unavailable: Option<&str>) -> Agent {
         output_content_types: card.output_content_types.clone(),
         commands: card.commands.iter().map(command).collect(),
         unavailable: unavailable.map(str::to_owned),
+        last_failure: None,
         takes_folder: false,
     }
 }

@@ -64,14 +64,19 @@ impl AgentsCommand {
         let columns = ["AGENT", "TAKES", "VERSION", "DESCRIPTION"].map(TableColumn::text);
         let next = agents.next.as_deref();
         self.page.print(&agents.items, next, "no agents", &columns, |agent| {
-            let description = match &agent.unavailable {
-                Some(_) => format!("(unavailable) {}", agent.description),
-                None => agent.description.clone(),
+            let description = match (&agent.unavailable, &agent.last_failure) {
+                (Some(_), _) => format!("(unavailable) {}", agent.description),
+                (None, Some(_)) => format!("(failed) {}", agent.description),
+                (None, None) => agent.description.clone(),
             };
             [agent.name.as_str(), input_name(agent), &agent.version, &description]
                 .map(safe::line)
                 .to_vec()
-        })
+        })?;
+        if self.page.is_table() {
+            agents.items.iter().for_each(|agent| note_failures(agent, globals));
+        }
+        Ok(())
     }
 
     async fn connect(&self, client: &connect::Client, globals: &Globals) -> Result {
@@ -143,6 +148,20 @@ fn input_name(agent: &Agent) -> &'static str {
     }
 }
 
+/// Says why an agent does not work. Its output can have several lines.
+fn note_failures(agent: &Agent, globals: &Globals) {
+    let name = safe::line(&agent.name);
+    if let Some(reason) = &agent.unavailable {
+        print::note(&format!("{name} cannot be used now: {}", safe::line(reason)));
+    }
+    if let Some(failure) = &agent.last_failure {
+        let (at, reason) = (safe::line(&failure.at), safe::block(&failure.reason));
+        print::note(&format!("{name} failed at {at}: {reason}"));
+        let elsewhere = globals.elsewhere();
+        print::hint(&format!("correct it and run it again: `trilogue run {name}{elsewhere}`"));
+    }
+}
+
 fn describe(agent: &Agent) -> String {
     let mut text = format!(
         "{} {}\n{}\ntakes: {}\n",
@@ -153,6 +172,10 @@ fn describe(agent: &Agent) -> String {
     );
     if let Some(reason) = &agent.unavailable {
         text.push_str(&format!("unavailable: {}\n", safe::block(reason)));
+    }
+    if let Some(failure) = &agent.last_failure {
+        let (at, reason) = (safe::line(&failure.at), safe::block(&failure.reason));
+        text.push_str(&format!("last failure: {at}: {reason}\n"));
     }
     let schemas = [
         ("input schema", &agent.input.schema),

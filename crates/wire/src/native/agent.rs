@@ -36,10 +36,21 @@ record! {
         commands: Vec<AgentCommand>,
         /// Why the agent cannot be used now: its server is unreachable or is starting. Absent if no problem is known.
         unavailable?: String,
+        /// How a process of a hosted agent last failed: it did not start, or exited before a turn had completed. Absent if a turn has completed since, and for callers without the right `server`.
+        last_failure?: LastFailure,
         /// Whether the member `cwd` of a run's `config` sets the agent's working directory. It is an absolute path on the server's machine.
         #[serde(default)]
         takes_folder: bool,
     }
+}
+
+/// A failure of a hosted agent's process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LastFailure {
+    /// When the process failed.
+    pub at: String,
+    /// What happened: for example the status with which the process exited, and the end of its output.
+    pub reason: String,
 }
 
 /// A command with which a prompt can begin.

@@ -28,7 +28,7 @@ mod thread;
 mod token;
 
 pub use crate::json::Json;
-pub use agent::{Agent, AgentCommand, AgentInput, AgentInputKind, DeclaredInterrupt};
+pub use agent::{Agent, AgentCommand, AgentInput, AgentInputKind, DeclaredInterrupt, LastFailure};
 pub use agent_form::AgentForm;
 pub use answer::{AnswerCreate, AnswerGiven};
 pub use change::{ListChange, ListChangeKind};

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{ThreadKey, lock};
+use trilogue_runtime::ProcessFailure;
 use trilogue_runtime::shares::default_share;
 
 use super::greeting::GreetingCache;
@@ -204,6 +205,15 @@ impl Pool {
         let all = processes.running.iter();
         let found = all.filter(|entry| is_wanted(entry) && entry.process.is_alive());
         found.map(|entry| Arc::clone(&entry.process)).collect()
+    }
+
+    /// Whether no process is started for a while, because too many failed.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.breaker.pause().is_some()
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<ProcessFailure> {
+        self.breaker.last_failure()
     }
 
     pub(crate) fn reset(&self) {

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, Code, Error};
+use trilogue_domain::{AgentCard, AgentName, Code, Error, Right};
 use trilogue_mapping::native::{self as mapping, escape_for_message};
 use trilogue_mapping::{communication, connect};
-use trilogue_runtime::{Availability, Runtime};
-use trilogue_wire::native::{Agent, AgentForm, Json, List};
+use trilogue_runtime::Availability;
+use trilogue_wire::native::{Agent, AgentForm, Json, LastFailure, List};
 
 use super::{NativeCall, NativeRoute};
 use crate::http::reply::Reply;
@@ -33,15 +33,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 ];
 
 fn list(call: &NativeCall) -> Reply {
-    let runtime = &call.state.runtime;
-    let items = runtime.agents().into_iter().map(|card| shown_agent(runtime, card)).collect();
+    let cards = call.state.runtime.agents().into_iter();
+    let items = cards.map(|card| shown_agent(call, card)).collect();
     Reply::ok(&List { items, next: None })
 }
 
 fn get(call: &NativeCall) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
-    let runtime = &call.state.runtime;
-    Ok(Reply::ok(&shown_agent(runtime, runtime.agent(&name)?)))
+    Ok(Reply::ok(&shown_agent(call, call.state.runtime.agent(&name)?)))
 }
 
 fn forms(call: &NativeCall) -> Result<Reply> {
@@ -71,11 +70,17 @@ fn json(value: &impl Serialize) -> Json {
     text.and_then(|text| Json::parse(text).ok()).unwrap_or_else(Json::null)
 }
 
-fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {
+fn shown_agent(call: &NativeCall, card: &AgentCard) -> Agent {
+    let runtime = &call.state.runtime;
     let availability = runtime.availability(&card.name);
     let unavailable = availability.as_ref().and_then(Availability::reason);
     let agent = mapping::agent::agent(&runtime.visible_card(card), unavailable);
-    Agent { takes_folder: runtime.takes_folder(&card.name), ..agent }
+    // Its output can be about runs of other principals, as that of `get_process_stderr`.
+    let may_see = call.principal().require(Right::Server).is_ok();
+    let last_failure = runtime.last_failure(&card.name).filter(|_| may_see);
+    let last_failure =
+        last_failure.map(|it| LastFailure { at: it.at.to_string(), reason: it.reason });
+    Agent { takes_folder: runtime.takes_folder(&card.name), last_failure, ..agent }
 }
 
 /// Reads an agent's name. Errors: `agent_not_found` if the name is invalid.

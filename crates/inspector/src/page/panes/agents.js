@@ -50,6 +50,7 @@ function agentCard(agent) {
   return h("article.page", { "aria-label": agent.name },
     h("header.page-head", null, h("a.back.icon-button", { href: "#/agents", "aria-label": "All agents" }, "‹"), h("h2", null, agent.name), h("a.button.primary", { href: placeOf(["new"], { agent: agent.name }) }, "Chat")),
     agent.unavailable && h("p.failure", null, agent.unavailable),
+    agent.last_failure && h("p.failure", null, `Failed at ${agent.last_failure.at}: ${agent.last_failure.reason}`),
     h("p", null, agent.description),
     h("dl.facts", null, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
     agent.commands?.length > 0 && h("section", null, h("h3", null, "Commands"), h("dl.facts", null, agent.commands.map((/** @type {any} */ it) => h("div", null, h("dt", null, `/${it.name}`), h("dd", null, it.description))))),
