@@ -97,6 +97,51 @@ pub(crate) async fn agents(options: &Options) -> Vec<ProbeFinding> {
     found
 }
 
+/// Looks for the variables of secrets. They may be set only where the server starts.
+pub(crate) fn secrets(options: &Options) -> Vec<ProbeFinding> {
+    let store = &options.store;
+    let blobs = store.blobs.as_ref();
+    let variables = [
+        ("store.password_env", store.password_env.as_ref()),
+        ("store.blobs.secret_env", blobs.and_then(|blobs| blobs.secret_env.as_ref())),
+        ("cluster.nats_env", options.cluster.nats_env.as_ref()),
+    ];
+    let named = variables.into_iter().filter_map(|(key, name)| Some((key, name?)));
+    let missing = named.filter(|(_, name)| std::env::var_os(name).is_none());
+    let found = missing.map(|(key, name)| {
+        ProbeFinding::warning(key, format!("the variable '{name}' is not set here"))
+            .hint("set it where the server starts: without it, the server does not start")
+    });
+    found.collect()
+}
+
+/// Looks whether notifications about questions can be sent.
+pub(crate) async fn notify(options: &Options) -> Option<ProbeFinding> {
+    if let Some(program) = options.notify.command.0.first() {
+        let path = std::env::var("PATH").ok();
+        return Some(program_at("notify.command", program, path.as_deref()));
+    }
+    let url = Url::parse(options.notify.url.as_deref()?).ok()?;
+    let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let policy = options.egress.to_policy();
+    let subject = "notify.url";
+    let found = tokio::time::timeout(CONNECT_LIMIT, tokio::net::lookup_host((&*host, port))).await;
+    let Ok(Ok(addresses)) = found else {
+        let detail = format!("the name {host} cannot be resolved now");
+        return Some(ProbeFinding::warning(subject, detail).hint("check the name and the network"));
+    };
+    let refused =
+        addresses.map(|address| address.ip()).find(|ip| policy.check(&host, *ip).is_err());
+    Some(match refused {
+        None => ProbeFinding::ok(subject, format!("the server may send to {host}")),
+        Some(ip) => {
+            let detail = format!("no notification is sent: {host} is {ip}, a private address");
+            ProbeFinding::problem(subject, detail).hint(format!("add \"{ip}\" to egress.allow"))
+        }
+    })
+}
+
 /// Looks who uses the listen addresses of a configuration.
 pub(crate) fn listeners(options: &Options) -> Vec<ProbeFinding> {
     let addresses = options.server.listen.0.iter().filter(|address| address.port() != 0);
@@ -113,8 +158,12 @@ fn command(name: &str, agent: &Agent, program: &str) -> ProbeFinding {
     let subject = format!("agents.{name}.command");
     let path = agent.env.get("PATH").map(|path| path.0.clone());
     let path = path.or_else(|| std::env::var("PATH").ok());
+    program_at(subject, program, path.as_deref())
+}
+
+fn program_at(subject: impl Into<String>, program: &str, path: Option<&str>) -> ProbeFinding {
     let here = std::env::current_dir().unwrap_or_default();
-    match find_program(program, &here, path.as_deref()).filter(|found| found.is_file()) {
+    match find_program(program, &here, path).filter(|found| found.is_file()) {
         Some(found) => ProbeFinding::ok(subject, format!("{program} is {}", found.display())),
         None => ProbeFinding::problem(subject, format!("the program '{program}' is not found"))
             .hint("install it, or write its full path; a service often has a shorter PATH than your shell"),

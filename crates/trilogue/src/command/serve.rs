@@ -41,6 +41,8 @@ impl Serve {
             let mounts = options.mounts_in_force()?;
             let settings = config::settings(&options, file, &flags);
             let mut found = probe::agents(&options).await;
+            found.extend(probe::secrets(&options));
+            found.extend(probe::notify(&options).await);
             found.extend(probe::listeners(&options));
             found.retain(|finding| finding.severity != Severity::Ok);
             return explain(&options, &mounts, &settings, &found, globals);

@@ -9,7 +9,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 use trilogue_store::NodeOptions;
 
-use super::{Span, secret_text};
+use super::{Span, check_secret_text, secret_text};
 
 /// The longest name of a node, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -148,6 +148,7 @@ impl Cluster {
         if let Some(nats) = &self.nats {
             self.check_encryption(nats)?;
         }
+        check_secret_text("cluster.nats", &self.nats_env, &self.nats_file)?;
         if self.heartbeat.0.is_zero() || self.poll.0.is_zero() {
             return wrong("heartbeat", "zero is not a time".to_owned(), "leave it out for 1s");
         }

@@ -61,7 +61,7 @@ pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
 pub use scheme::Scheme;
 pub use secret::Secret;
-pub(crate) use secret_text::{secret_of_file, secret_text};
+pub(crate) use secret_text::{check_secret_text, secret_of_file, secret_text};
 pub use starter::starter;
 pub use telemetry::{Otlp, Ratio, Telemetry};
 pub use token_as::{NotATokenForm, TokenAs};
@@ -507,6 +507,15 @@ impl Store {
             memory_bytes: self.memory_size.to_usize(),
             ..trilogue_store::Options::new(Arc::new(NoOriginals))
         })
+    }
+}
+
+impl Store {
+    /// Checks the files of its secrets. Fails as [`Self::to_options`].
+    pub(crate) fn check(&self) -> trilogue_domain::error::Result<()> {
+        check_secret_text("store.password", &self.password_env, &self.password_file)?;
+        let Some(blobs) = &self.blobs else { return Ok(()) };
+        check_secret_text("store.blobs.secret", &blobs.secret_env, &blobs.secret_file)
     }
 }
 

@@ -32,6 +32,19 @@ pub(crate) fn secret_text(
     Ok(Some(text.trim().to_owned()))
 }
 
+/// Checks the settings of a secret without reading its variable, which may be set only where the server starts.
+/// Fails as [`secret_text`].
+pub(crate) fn check_secret_text(
+    name: &str,
+    variable: &Option<String>,
+    file: &Option<String>,
+) -> Result<()> {
+    match file {
+        Some(_) => secret_text(name, variable, file).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// The text of a file with a secret.
 pub(crate) fn secret_of_file(path: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| format!("'{}' cannot be read: {error}", path.display());

@@ -107,6 +107,7 @@ pub fn check(options: &Options) -> Result<()> {
     logging::check(&options.log)?;
     Tracing::of(&options.telemetry.otlp)?;
     trilogue_store::check_url(&options.store.url)?;
+    options.store.check()?;
     options.cluster.check()?;
     let url = options.server.public_url.as_deref();
     if let Some(text) = url.filter(|text| !is_web_address(text) || text.contains(['?', '#'])) {

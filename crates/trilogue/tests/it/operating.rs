@@ -326,3 +326,32 @@ fn prometheus_takes_the_alerts_and_the_configuration() {
         .args(["check", "config", "--syntax-only"])
         .arg(deploy.join("prometheus.yml")));
 }
+
+#[test]
+fn a_check_finds_secrets_and_notifications_that_cannot_work() {
+    let home = Home::new();
+    let check = |config: &str| {
+        home.write("t.toml", config);
+        home.run(&["serve", "--config", "t.toml", "--check"])
+    };
+    let store = "[store]\nurl = \"postgres://trilogue@db.example.com/trilogue\"\n";
+    check(&format!("{store}password_file = \"/nonexistent/password\"\n"))
+        .complains(2, "`store.password_file`: '/nonexistent/password' cannot be read");
+    let blobs = "[store.blobs]\nurl = \"https://s3.example.com/b\"\nkey_id = \"k\"\n";
+    check(&format!("{store}{blobs}secret_file = \"/nonexistent/secret\"\n"))
+        .complains(2, "`store.blobs.secret_file`: '/nonexistent/secret' cannot be read");
+    check("[cluster]\nnats_file = \"/nonexistent/nats\"\n")
+        .complains(2, "`cluster.nats_file`: '/nonexistent/nats' cannot be read");
+    // A variable may be set only where the server starts.
+    let unset = check(&format!("{store}password_env = \"UNSET_HERE\"\n")).expect(0).err;
+    assert!(unset.contains("warning: store.password_env: the variable 'UNSET_HERE'"), "{unset}");
+
+    let notify = "[notify]\nurl = \"http://127.0.0.1:9/hook\"\n";
+    let refused = check(notify).expect(0).err;
+    assert!(refused.contains("problem: notify.url: no notification is sent"), "{refused}");
+    assert!(refused.contains("hint: add \"127.0.0.1\" to egress.allow"), "{refused}");
+    let allowed = check(&format!("{notify}[egress]\nallow = \"127.0.0.1\"\n")).expect(0).err;
+    assert!(!allowed.contains("notify.url"), "{allowed}");
+    let missing = check("[notify]\ncommand = [\"no-such-program\"]\n").expect(0).err;
+    assert!(missing.contains("problem: notify.command: "), "{missing}");
+}
