@@ -6,7 +6,8 @@ use clap::Args;
 use trilogue::App;
 use trilogue::config::{List, Log, LogFormat, Options, Socket};
 use trilogue::local::{
-    LocalListener, LogFile, ServerRecord, StartedBy, UserServerDir, built_in_agents, user_options,
+    LocalListener, LogFile, ServerRecord, StartedBy, UserServerDir, built_in_agents, start,
+    user_options,
 };
 
 use super::init::EditorAgent;
@@ -35,11 +36,14 @@ impl Demo {
             return self.serve_throwaway(globals).await;
         }
         let dir = user_server_dir()?;
-        let local_listener = match claim(&dir, StartedBy::Demo).await? {
+        let mut local_listener = match claim(&dir, StartedBy::Demo).await? {
             Ok(local_listener) => local_listener,
             Err(by) => return Err(runs_already(by.as_ref())),
         };
         let mut options = user_options(&dir)?;
+        if let Some(file) = start::config_file() {
+            local_listener.set_config(&file);
+        }
         for (name, agent) in built_in_agents() {
             options.agents.entry(name).or_insert(agent);
         }

@@ -4,18 +4,19 @@ mod agent_versions;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use trilogue::config::{self, Options};
 use trilogue::local::token_file;
-use trilogue::local::{ServerRecord, UserServerDir, built_in_agents, start, user_options};
+use trilogue::local::{ServerRecord, UserServerDir, built_in_agents, start};
 use trilogue_sdk::client::Page;
-use trilogue_wire::native::{AgentDifference, Node, Status, StoreState};
+use trilogue_wire::native::{Agent, AgentDifference, Node, Status, StoreState};
 
 use super::node_text;
+use super::server_config::{self, ConfigSource};
 use super::status::{count_text, counted_are, lost_commits};
 use crate::command::globals::Globals;
 use crate::command::probe::{self, ProbeFinding, Severity};
@@ -35,7 +36,11 @@ const LOW_FILES: u64 = 4_096;
 ///
 /// It looks at the configuration file, the state folder and its permissions, the running server, its addresses and agents, the versions of coding agents, processes that a killed server left, the disk and the clock. It changes nothing. In a bucket for large content it writes a small object and removes it.
 #[derive(Args, Debug)]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    /// The configuration file. By default the one that the running server names, otherwise the one that this user's server reads.
+    #[arg(long, value_name = "FILE", env = "TRILOGUE_CONFIG")]
+    config: Option<PathBuf>,
+}
 
 // === impl Doctor ===
 
@@ -43,18 +48,19 @@ impl Doctor {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let dir = user_server_dir()?;
         let mut found = variables();
-        let options = configuration(&dir, &mut found);
-        found.extend(permissions(&dir));
         let record = start::running(&dir);
+        let options = self.configuration(&dir, record.as_ref(), &mut found);
+        found.extend(permissions(&dir));
         found.extend(server(globals, record.as_ref()).await);
         if let Some(options) = &options {
             if record.is_none() {
                 found.extend(probe::listeners(options));
             }
             found.extend(probe::agents(options).await);
-            found.extend(disk(&dir, options));
+            found.extend(probe::notify(options).await);
             found.extend(bucket(options).await);
         }
+        found.extend(disk(&dir, record.as_ref(), options.as_ref()));
         found.extend(agent_versions::findings(options.as_ref()).await);
         found.extend([strays(&dir), clock(&dir), open_files()]);
         if globals.json {
@@ -67,6 +73,43 @@ impl Doctor {
             1 => Err(CliError::new(ExitStatus::Failed, "1 problem was found")),
             count => Err(CliError::new(ExitStatus::Failed, format!("{count} problems were found"))),
         }
+    }
+
+    fn configuration(
+        &self,
+        dir: &UserServerDir,
+        record: Option<&ServerRecord>,
+        found: &mut Vec<ProbeFinding>,
+    ) -> Option<Options> {
+        let subject = "configuration";
+        let (options, source) = match server_config::read(self.config.as_deref(), dir, record) {
+            Ok(Some(read)) => read,
+            Ok(None) => {
+                let detail = "the running server does not name its configuration file, so its settings were not checked";
+                found.push(ProbeFinding::warning(subject, detail).hint("name it with --config"));
+                return None;
+            }
+            Err(error) => {
+                let hint = error.hint.clone().unwrap_or_default();
+                found.push(ProbeFinding::problem(subject, error.to_string()).hint(hint));
+                return None;
+            }
+        };
+        let checked = trilogue::check(&options).map_err(CliError::from);
+        if let Err(error) = checked.and_then(|()| config::check(&options).map_err(CliError::from)) {
+            let problem = ProbeFinding::problem(subject, error.message);
+            found.push(ProbeFinding { hint: error.hint.map(Into::into), ..problem });
+            return Some(options);
+        }
+        let detail = match source {
+            ConfigSource::File(file) => format!("{} is valid", file.display()),
+            ConfigSource::BuiltIn => {
+                let names: Vec<_> = built_in_agents().into_keys().collect();
+                format!("there is no file, so the server has the agents {}", names.join(", "))
+            }
+        };
+        found.push(ProbeFinding::ok(subject, detail));
+        Some(options)
     }
 }
 
@@ -81,39 +124,6 @@ fn variables() -> Vec<ProbeFinding> {
         .hint(format!("unset {name} to use your own server"))
     });
     found.collect()
-}
-
-fn configuration(dir: &UserServerDir, found: &mut Vec<ProbeFinding>) -> Option<Options> {
-    let file = start::config_file();
-    let subject = "configuration";
-    let options = match user_options(dir) {
-        Ok(options) => options,
-        Err(error) => {
-            let hint = error.hint.clone().unwrap_or_default();
-            found.push(ProbeFinding::problem(subject, error.to_string()).hint(hint));
-            return None;
-        }
-    };
-    let checked = trilogue::check(&options).map_err(CliError::from);
-    if let Err(error) = checked.and_then(|()| config::check(&options).map_err(CliError::from)) {
-        let problem = ProbeFinding::problem(subject, error.message);
-        found.push(ProbeFinding { hint: error.hint.map(Into::into), ..problem });
-        return Some(options);
-    }
-    found.push(ProbeFinding::ok(
-        subject,
-        match file {
-            Some(file) => format!("{} is valid", file.display()),
-            None => {
-                let names: Vec<_> = built_in_agents().into_keys().collect();
-                format!(
-                    "configuration file not found, so the server has the agents {}",
-                    names.join(", ")
-                )
-            }
-        },
-    ));
-    Some(options)
 }
 
 /// Secrets that others can read, and folders of others.
@@ -184,16 +194,28 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
     }
     if let Ok(agents) = client.agents(&Page::default()).await {
         for agent in agents.items {
-            let subject = format!("agent {}", agent.name);
-            found.push(match &agent.unavailable {
-                Some(why) => {
-                    ProbeFinding::warning(subject, format!("it cannot be used now: {why}"))
-                }
-                None => ProbeFinding::ok(subject, format!("version {}", agent.version)),
-            });
+            found.push(agent_state(&agent));
         }
     }
     found
+}
+
+fn agent_state(agent: &Agent) -> ProbeFinding {
+    let subject = format!("agent {}", agent.name);
+    if let Some(failure) = &agent.last_failure {
+        let detail = format!("it failed at {}: {}", failure.at, failure.reason);
+        return ProbeFinding::problem(subject, detail).hint(format!(
+            "correct its settings or its program, then run it: `trilogue run {}`",
+            agent.name
+        ));
+    }
+    match &agent.unavailable {
+        Some(why) => ProbeFinding::warning(subject, format!("it cannot be used now: {why}")),
+        None if agent.version.is_empty() => {
+            ProbeFinding::ok(subject, "it has not reported its version yet")
+        }
+        None => ProbeFinding::ok(subject, format!("version {}", agent.version)),
+    }
 }
 
 /// Returns the problems of the store.
@@ -240,9 +262,17 @@ fn nodes(status: &Status) -> Vec<ProbeFinding> {
     status.nodes.iter().map(node).chain(differences).collect()
 }
 
-/// The room for the store.
-fn disk(dir: &UserServerDir, options: &Options) -> Option<ProbeFinding> {
-    let path = options.store.url.strip_prefix("sqlite:").map(Path::new)?;
+/// The room for the store of the running server, otherwise for that of the configuration.
+fn disk(
+    dir: &UserServerDir,
+    record: Option<&ServerRecord>,
+    options: Option<&Options>,
+) -> Option<ProbeFinding> {
+    let url = match record.and_then(|record| record.store.as_deref()) {
+        Some(url) => url,
+        None => &options?.store.url,
+    };
+    let path = url.strip_prefix("sqlite:").map(Path::new)?;
     let folder = path.parent().filter(|folder| folder.is_dir()).unwrap_or_else(|| dir.folder());
     let stat = rustix::fs::statvfs(folder).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

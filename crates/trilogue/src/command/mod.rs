@@ -31,6 +31,7 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;
 mod server_command;
+mod server_config;
 mod show_thread;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -51,11 +51,9 @@ impl Serve {
             print::note("warning: no agent is configured");
             print::hint("add one, for example: [agents.echo] with kind = \"builtin\"");
         }
-        let place = ServerPlace {
-            local_listener: LocalListener::open(&options.server, StartedBy::Serve),
-            log_file: None,
-            any_port: false,
-        };
+        let mut local_listener = LocalListener::open(&options.server, StartedBy::Serve);
+        local_listener.set_config(&self.config);
+        let place = ServerPlace { local_listener, log_file: None, any_port: false };
         self.overrides
             .serve(&options, place, globals.json, |app| {
                 let lines: String = app

@@ -32,6 +32,9 @@ impl UserServer {
             }
         };
         let options = user_options(&dir)?;
+        if let Some(file) = start::config_file() {
+            local_listener.set_config(&file);
+        }
         config::check(&options)?;
         trilogue::server::logging::start(&options.log)?;
         let listeners = bind(&options, true).await?;

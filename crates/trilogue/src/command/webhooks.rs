@@ -1,19 +1,22 @@
 //! `trilogue webhooks`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use trilogue::config::Secret;
-use trilogue::local::token_file;
+use trilogue::local::{start, token_file};
 use trilogue::server::callback_secret;
 use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::{CallbackTarget, Delivery};
 
 use super::PageArguments;
+use super::server_config;
 use crate::command::globals::Globals;
 use crate::command::receiver::{Receiver, Verifier, json, line};
+use crate::command::server_command::user_server_dir;
 use crate::conversation::remote;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::table::TableColumn;
@@ -66,6 +69,9 @@ struct Listen {
         value_delimiter = ','
     )]
     secret: Vec<String>,
+    /// The configuration file with the server's secrets. By default the one that the running server names, otherwise the one that this user's server reads.
+    #[arg(long, env = "TRILOGUE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The address under which runs name this receiver, where it is not the listen address: for example that of a proxy.
     #[arg(long, value_name = "URL", conflicts_with = "secret")]
     public_url: Option<String>,
@@ -107,14 +113,22 @@ impl Webhooks {
     }
 }
 
-/// Returns the secret from which this user's server derives the keys of its callbacks; `None` if it does not exist yet.
-fn server_secret() -> Result<Option<Secret>> {
+/// Returns the secrets from which this user's server derives the keys of its callbacks: those of its configuration, otherwise the one that it made. Empty if it has made none yet.
+fn server_secrets(named: Option<&Path>) -> Result<Vec<Secret>> {
+    let dir = user_server_dir()?;
+    let record = start::running(&dir);
+    let read = server_config::read(named, &dir, record.as_ref())?;
+    let configured = read.map(|(options, _)| options.callbacks.secrets.0).unwrap_or_default();
+    if !configured.is_empty() {
+        return Ok(configured);
+    }
     let state = token_file::state_dir()
         .map_err(|error| CliError::usage(format!("cannot find the state folder: {error}")))?;
-    callback_secret::read(&state).map_err(|error| {
+    let made = callback_secret::read(&state).map_err(|error| {
         CliError::new(ExitStatus::Denied, format!("cannot use the secret: {error}"))
             .hint("make its file private with chmod 600, or pass a secret with --secret")
-    })
+    })?;
+    Ok(made.into_iter().collect())
 }
 
 async fn list(page: &PageArguments, globals: &Globals) -> Result {
@@ -237,12 +251,11 @@ impl Listen {
     /// Makes the verifier; `address` receives the deliveries.
     fn verifier(&self, address: SocketAddr) -> Result<Verifier> {
         let secrets: Vec<_> = self.secret.iter().filter(|it| !it.is_empty()).cloned().collect();
-        if secrets.is_empty()
-            && let Some(secret) = server_secret()?
-        {
-            return Ok(Verifier::of_server(secret, self.origins(address)));
-        }
         if secrets.is_empty() {
+            let of_server = server_secrets(self.config.as_deref())?;
+            if !of_server.is_empty() {
+                return Ok(Verifier::of_server(of_server, self.origins(address)));
+            }
             print::note("warning: without a secret nothing is verified; pass one with --secret");
         }
         Verifier::new(&secrets).map_err(|number| {

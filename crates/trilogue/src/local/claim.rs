@@ -57,6 +57,7 @@ impl ServerClaim {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             store: None,
             log: None,
+            config: None,
             started_by,
         };
         // Programs that connect now wait at the socket until the server is ready.
@@ -72,6 +73,11 @@ impl ServerClaim {
     /// Adds the file that the server logs to. The record has it from the next [`ServerClaim::announce`] on.
     pub fn set_log(&mut self, log: PathBuf) {
         self.record.log = Some(log);
+    }
+
+    /// Adds the configuration file. The record has it from the next [`ServerClaim::announce`] on.
+    pub fn set_config(&mut self, file: PathBuf) {
+        self.record.config = Some(file);
     }
 
     /// Adds the server's HTTP addresses and its store to the record.

@@ -60,6 +60,14 @@ impl LocalListener {
         }
     }
 
+    /// Adds the file from which the server has its settings. Local commands read it too.
+    pub fn set_config(&mut self, file: &Path) {
+        // Commands can run in another folder. A path that cannot be made absolute is of no use to them.
+        if let (Self::Open(claim), Ok(file)) = (self, std::path::absolute(file)) {
+            claim.set_config(file);
+        }
+    }
+
     pub(crate) fn announce(&mut self, addresses: &[SocketAddr], store: &str) {
         let Self::Open(claim) = self else { return };
         if let Err(error) = claim.announce(addresses, store) {

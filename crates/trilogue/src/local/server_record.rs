@@ -32,6 +32,9 @@ pub struct ServerRecord {
     /// The file that it logs to, if it is one.
     #[serde(default)]
     pub log: Option<PathBuf>,
+    /// Its configuration file, if it was started with one.
+    #[serde(default)]
+    pub config: Option<PathBuf>,
     /// What started it.
     #[serde(default)]
     pub started_by: StartedBy,

@@ -8,6 +8,7 @@
 
 mod agent_client_cli;
 mod agent_client_examples;
+mod agent_failures;
 mod agent_settings;
 mod approval;
 mod audit;

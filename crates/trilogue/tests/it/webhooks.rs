@@ -288,3 +288,31 @@ fn a_port_that_is_taken_is_told() {
     let port = taken.local_addr().unwrap().port().to_string();
     home.run(&["webhooks", "listen", "--port", &port]).complains(7, "--port 0");
 }
+
+#[test]
+fn a_listener_verifies_with_the_secrets_of_the_running_servers_configuration() {
+    let home = Home::new();
+    let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    // While a secret is replaced, the server signs with both.
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[callbacks]\nsecrets = [{other:?}, {SECRET:?}]\n\
+         [egress]\nallow = \"127.0.0.1\"\n[agents.echo]\nkind = \"builtin\"\n"
+    );
+    home.write("mine.toml", &config);
+    let server = home.start(&["serve", "--config", "mine.toml", "--listen", "127.0.0.1:0"]);
+    let listening = Listening::start(&home, &["--count", "2"]);
+    assert_eq!(listening.said, "");
+    run_with_callback(&server, &json!(format!("http://{}/hook", listening.address)));
+    // A sender that nobody knows is refused.
+    assert_eq!(listening.deliver("a", "{}"), 401);
+    let lines = listening.end();
+    assert!(lines.iter().any(|line| line.contains("  verified  /hook  run.status")), "{lines:#?}");
+
+    // Without a running server, the file is named.
+    drop(server);
+    let named = Listening::start(&home, &["--config", "mine.toml", "--count", "1"]);
+    let secret: Secret = SECRET.parse().unwrap();
+    let url = format!("http://{}/hook", named.address);
+    let key = callback_secret::keys_of_owner(&secret, &url).unwrap()[0];
+    assert_eq!(named.deliver_signed(&key, now(), "b", "{}"), 204);
+}

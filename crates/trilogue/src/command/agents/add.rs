@@ -6,12 +6,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trilogue::config;
-use trilogue::local::known_agents;
+use trilogue::local::{known_agents, start};
 use trilogue_domain::AgentName;
 
 use super::entry;
 use crate::command::config_file::{self, unusable};
 use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::command::server_config;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
@@ -25,7 +27,7 @@ pub(crate) struct AddCommand {
     /// The name at the server. By default the agent's.
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// The configuration file. By default the one that this user's server reads.
+    /// The configuration file. By default the one that the running server names, otherwise the one that this user's server reads.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The folder in which the agent works, such as work/{thread}. By default the one that its client names.
@@ -41,7 +43,9 @@ pub(crate) struct AddCommand {
 impl AddCommand {
     pub(crate) fn execute(&self, globals: &Globals) -> Result {
         let name = AgentName::parse(self.name.as_deref().unwrap_or(&self.agent))?;
-        let file = config_file::place(self.config.as_ref(), "--config")?;
+        let record = user_server_dir().ok().and_then(|dir| start::running(&dir));
+        let known = server_config::file(self.config.as_deref(), record.as_ref());
+        let file = config_file::place(known.as_ref(), "--config")?;
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => config::starter(""),

@@ -18,6 +18,8 @@ use trilogue_wire::native::local::{AgentTarget, Attach, WrapCommand};
 use crate::command::ad_hoc::{AdHocArguments, AgentSource, is_served, known_command};
 use crate::command::connect::ProxyArguments;
 use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::command::server_config;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
@@ -121,7 +123,9 @@ impl LoginCommand {
             return Ok(Some(LocalAgent { command, env, is_apart: true }));
         }
         if is_at_server {
-            let loaded = start::config_file().and_then(|file| config::load(&file).ok());
+            let record = user_server_dir().ok().and_then(|dir| start::running(&dir));
+            let file = server_config::file(None, record.as_ref());
+            let loaded = file.and_then(|file| config::load(&file).ok());
             let agent = loaded.and_then(|loaded| loaded.options.agents.get(&self.agent).cloned());
             return Ok(agent.filter(|agent| !agent.command.0.is_empty()).map(|agent| LocalAgent {
                 is_apart: known_agents::of_command(&agent.command.0).is_some(),

@@ -27,8 +27,8 @@ pub(crate) struct Verifier {
 enum KeySource {
     /// These keys; without any, nothing is verified.
     Fixed(Vec<Key>),
-    /// The keys of a server's owner for the addresses that begin with these origins.
-    Server(Secret, Vec<String>),
+    /// The keys of the owner of a server with these secrets, for the addresses that begin with these origins.
+    Server(Vec<Secret>, Vec<String>),
 }
 
 /// A delivery's headers, and the results of its checks.
@@ -76,10 +76,10 @@ impl Verifier {
         Ok(Self::with(KeySource::Fixed(keys)))
     }
 
-    /// Verifies deliveries that a server with this secret signs for its owner, at addresses that begin with one of
+    /// Verifies deliveries that a server with these secrets signs for its owner, at addresses that begin with one of
     /// these.
-    pub(crate) fn of_server(secret: Secret, origins: Vec<String>) -> Self {
-        Self::with(KeySource::Server(secret, origins))
+    pub(crate) fn of_server(secrets: Vec<Secret>, origins: Vec<String>) -> Self {
+        Self::with(KeySource::Server(secrets, origins))
     }
 
     fn with(keys: KeySource) -> Self {
@@ -109,11 +109,15 @@ impl Verifier {
         let keys = match &self.keys {
             KeySource::Fixed(keys) if keys.is_empty() => return Verdict::Unverified,
             KeySource::Fixed(keys) => keys,
-            KeySource::Server(secret, origins) => {
-                let keys = |origin: &String| {
-                    callback_secret::keys_of_owner(secret, &format!("{origin}{path}"))
+            KeySource::Server(secrets, origins) => {
+                let urls = origins.iter().map(|origin| format!("{origin}{path}"));
+                let keys = |url: String| {
+                    let keys = move |secret| {
+                        callback_secret::keys_of_owner(secret, &url).unwrap_or_default()
+                    };
+                    secrets.iter().flat_map(keys)
                 };
-                let all = origins.iter().filter_map(|origin| keys(origin).ok()).flatten();
+                let all = urls.flat_map(keys);
                 derived = all.filter_map(|key| Key::new(&key)).collect();
                 &derived
             }

@@ -1,0 +1,133 @@
+//! What operators see of a hosted agent whose program does not work.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::agent_client_examples::example;
+use crate::harness::{BINARY, Home, Server, finish};
+use crate::hosted::over_http;
+
+fn write_program(home: &Home, name: &str, text: &str) -> String {
+    let file = home.write(name, &format!("#!/bin/sh\n{text}\n"));
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    file.display().to_string()
+}
+
+/// Serves `bad`, whose program exits at once, `gone`, which has no program, and `echo`.
+fn serve(home: &Home) -> Server {
+    let bad = write_program(home, "bad", "echo no license found >&2; exit 3");
+    let hosted = |command: &str| format!("kind = \"agent-client\"\ncommand = [{command:?}]\n");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n[agents.bad]\n{}[agents.gone]\n{}",
+        hosted(&bad),
+        hosted("/nonexistent/agent"),
+    );
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+fn agent(list: &Value, name: &str) -> Value {
+    let items = list["items"].as_array().unwrap();
+    items.iter().find(|item| item["name"] == name).unwrap_or_else(|| panic!("{list}")).clone()
+}
+
+#[test]
+fn the_last_failure_of_an_agent_is_shown_until_it_works() {
+    let home = Home::new();
+    let server = serve(&home);
+    let before = server.run(&["agents"]).expect(0);
+    assert!(!before.out.contains("(failed)") && !before.err.contains("failed"), "{before:?}");
+
+    assert_ne!(server.run(&["run", "bad", "hello"]).code, 0);
+    assert_ne!(server.run(&["run", "gone", "hello"]).code, 0);
+    let shown = server.run(&["agents"]).expect(0);
+    let row = |name: &str| shown.out.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("bad").contains("(failed)") && row("gone").contains("(failed)"), "{shown:?}");
+    assert!(!row("echo").contains("(failed)"), "{shown:?}");
+    for text in ["bad failed at 2", "exited with status 3", "no license found", "gone failed at 2"]
+    {
+        assert!(shown.err.contains(text), "{text}: {shown:?}");
+    }
+    assert!(shown.err.contains("/nonexistent/agent"), "{shown:?}");
+    assert_eq!(server.run(&["agents", "-q"]).expect(0).err, "");
+    let one = server.run(&["agents", "bad"]).expect(0).out;
+    assert!(one.contains("last failure: 2") && one.contains("no license found"), "{one}");
+
+    let list = server.run(&["agents", "--json"]).expect(0).json();
+    let failure = &agent(&list, "bad")["last_failure"];
+    assert!(failure["reason"].as_str().unwrap().contains("no license found"), "{list}");
+    assert!(failure["at"].as_str().unwrap().ends_with('Z'), "{list}");
+    assert!(agent(&list, "echo").get("last_failure").is_none(), "{list}");
+
+    // What a program wrote can be about another principal's run.
+    let token = server.run(&["token", "create", "--label", "r", "--right", "read"]).expect(0).out;
+    let mut limited = server.command(&["agents", "--json"]);
+    limited.env("TRILOGUE_TOKEN", token.trim());
+    let list = finish(limited, "").expect(0).json();
+    assert!(agent(&list, "bad").get("last_failure").is_none(), "{list}");
+
+    let checked = home.run(&["doctor"]).expect(1).out;
+    for text in ["problem: agent bad: it failed at 2", "problem: agent gone: ", "no license found"]
+    {
+        assert!(checked.contains(text), "{text}: {checked}");
+    }
+    assert!(checked.contains("ok: agent echo: version "), "{checked}");
+
+    let works = example("scripted_agent").display().to_string();
+    write_program(&home, "bad", &format!("exec '{works}'"));
+    server.run(&["run", "bad", "say:hello"]).expect(0);
+    let list = server.run(&["agents", "--json"]).expect(0).json();
+    assert!(agent(&list, "bad").get("last_failure").is_none(), "{list}");
+    let checked = home.run(&["doctor"]).expect(1).out;
+    assert!(!checked.contains("problem: agent bad"), "{checked}");
+}
+
+#[test]
+fn an_agent_that_failed_too_often_is_unavailable() {
+    let home = Home::new();
+    let server = serve(&home);
+    for _ in 0..5 {
+        assert_ne!(server.run(&["run", "bad", "hello"]).code, 0);
+    }
+    let list = server.run(&["agents", "--json"]).expect(0).json();
+    let why = agent(&list, "bad")["unavailable"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("failed too often"), "{list}");
+    let metrics = over_http(&server, "/metrics", None);
+    let line = "trilogue_agent_available{agent=\"bad\"";
+    let line = metrics.lines().find(|it| it.starts_with(line)).unwrap_or_default();
+    assert!(line.ends_with(" 0"), "{metrics}");
+    server.run(&["run", "bad", "hello"]).complains(1, "no license found");
+}
+
+#[test]
+fn doctor_reads_the_configuration_of_the_server_that_runs() {
+    let home = Home::new();
+    let config = "[store]\nurl = \"sqlite:elsewhere.db\"\n[agents.mine]\nkind = \"builtin\"\nbuiltin = \"echo\"\n";
+    home.write("mine.toml", config);
+    // The server names its file by its whole path.
+    let server = home.start(&["serve", "--config", "mine.toml", "--listen", "127.0.0.1:0"]);
+    let mut elsewhere = home.program(BINARY);
+    elsewhere.arg("doctor").current_dir("/");
+    let checked = finish(elsewhere, "").expect(0).out;
+    let file = home.work().canonicalize().unwrap().join("mine.toml");
+    let line = format!("ok: configuration: {} is valid", file.display());
+    assert!(checked.contains(&line), "{checked}");
+    let disk = checked.lines().find(|line| line.starts_with("ok: disk: ")).unwrap_or_default();
+    assert!(disk.ends_with("elsewhere.db"), "{checked}");
+    assert!(checked.contains("ok: agent mine: "), "{checked}");
+
+    // An older server does not name its file.
+    let record = home.state().join("server.json");
+    let mut known: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    assert!(known.as_object_mut().unwrap().remove("config").is_some(), "{known}");
+    std::fs::write(&record, known.to_string()).unwrap();
+    let checked = home.run(&["doctor"]).expect(0).out;
+    assert!(
+        checked.contains("warning: configuration: the running server does not name"),
+        "{checked}"
+    );
+    let named = home.run(&["doctor", "--config", "mine.toml"]).expect(0).out;
+    assert!(named.contains("ok: configuration: mine.toml is valid"), "{named}");
+    drop(server);
+}
