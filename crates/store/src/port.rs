@@ -1,5 +1,6 @@
 //! The ports of the store. Callers see these traits and never an engine.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -456,10 +457,12 @@ pub trait Admin: Send + Sync + fmt::Debug {
         let _ = agent;
         Ok(None)
     }
-    /// The name of the live node with this id, as in a thread's row. `None` while only one node uses the store. The answer may be as old as one sign of life.
-    fn node_name(&self, id: &str) -> Option<String> {
-        let _ = id;
-        None
+    /// The names of the live nodes that own these threads. A thread that no live node owns is left out, and so are all while only one node uses the store.
+    /// A thread's row names its owner as of its last change of epoch; a thread that was handed over has the new owner only here.
+    /// The names may be as old as one sign of life.
+    async fn owner_names(&self, threads: &[ThreadKey]) -> Result<HashMap<ThreadKey, String>> {
+        let _ = threads;
+        Ok(HashMap::new())
     }
     /// Writes a consistent copy to a new file while the store is in use.
     /// Errors: `invalid_request` if the engine has no file; `already_exists` if `to` exists.

@@ -1,12 +1,13 @@
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::lock;
 use trilogue_domain::port::Clock;
 use trilogue_domain::time::Timestamp;
+use trilogue_domain::{ThreadKey, lock};
 
 use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
@@ -20,6 +21,8 @@ const COUNTS: &str = concat!(
     " pg_database_size(current_database()), (SELECT count(*) FROM lost_events),",
     " (SELECT (extract(epoch FROM min(noted_at)) * 1000000)::bigint FROM lost_events)"
 );
+/// The owners of threads. A thread's own row has its owner only as of its last change of epoch.
+const OWNERS: &str = "SELECT thread, owner_node FROM heads WHERE thread = ANY($1)";
 
 #[async_trait]
 impl Admin for PostgresStore {
@@ -87,8 +90,20 @@ impl Admin for PostgresStore {
         database.read(|conn| async move { agents::with_agent(&conn, me, agent).await }).await
     }
 
-    fn node_name(&self, id: &str) -> Option<String> {
-        self.database.node.as_ref()?.published_agents.node_name(id)
+    async fn owner_names(&self, threads: &[ThreadKey]) -> Result<HashMap<ThreadKey, String>> {
+        let Some(node) = self.database.node.as_ref().filter(|_| !threads.is_empty()) else {
+            return Ok(HashMap::new());
+        };
+        let keys: Vec<i64> = threads.iter().map(|thread| thread.0).collect();
+        let keys = &keys;
+        let found = self
+            .database
+            .read(|conn| async move { row::query(&conn, OWNERS, &[keys]).await })
+            .await?;
+        let named = found
+            .iter()
+            .filter_map(|row| Some((ThreadKey(row.get(0)), node.published_agents.node_name(row.get(1))?)));
+        Ok(named.collect())
     }
 
     async fn backup(&self, _to: &Path) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Two servers that share a PostgreSQL store: `north` with two agents, `south` with one of them.
 
+use serde_json::json;
 use trilogue_testkit::services::{new_schema, service};
 
-use crate::harness::{Home, Server, lasting_address};
+use crate::harness::{Home, Server, lasting_address, until};
+use crate::hosted::over_http;
 
 pub(crate) struct Nodes {
     /// The home of `north`.
@@ -57,4 +59,31 @@ fn serve(name: &str, agents: &[&str], schema: &str) -> (Home, Server) {
     home.write("trilogue.toml", &config);
     let server = home.start(&["serve", "--config", "trilogue.toml"]);
     (home, server)
+}
+
+#[test]
+fn a_thread_names_the_server_to_which_it_was_handed_over() {
+    let nodes = Nodes::start();
+    let first = nodes.first();
+    first.run(&["run", "echo", "Hello", "--thread", "m"]).expect(0);
+    let owners = || {
+        let shown = first.run(&["threads", "show", "m", "--json"]).expect(0).json();
+        let listed = first.run(&["threads", "--json"]).expect(0).json();
+        (shown["node"].clone(), listed["items"][0]["node"].clone())
+    };
+    // The next heartbeat brings the name of the other server.
+    until(|| (owners() == (json!("north"), json!("north"))).then_some(()));
+    let body = json!({ "node": "south" });
+    over_http(first, "/api/v1/threads/m/hand-over", Some(&body));
+    assert_eq!(owners(), (json!("south"), json!("south")));
+    let shown = first.run(&["threads", "show", "m"]).expect(0).out;
+    assert!(shown.contains("node: south\n"), "{shown}");
+    // A server that drains gives its threads up; the next run decides which server takes them.
+    first.run(&["run", "echo", "Hello", "--thread", "e"]).expect(0);
+    first.run(&["nodes", "drain", "north"]).expect(0);
+    let is_given_up = || {
+        let shown = first.run(&["threads", "show", "e", "--json"]).expect(0).json();
+        (shown.get("node").is_none_or(|node| node != "north")).then_some(())
+    };
+    until(is_given_up);
 }

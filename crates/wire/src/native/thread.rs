@@ -21,7 +21,7 @@ record! {
         ephemeral: bool,
         /// The title of the thread: the user's, otherwise the agent's, otherwise the first line of the first user message.
         title?: String,
-        /// The name of the live server that owns the thread, if several servers share the store.
+        /// The name of the live server that owns the thread, if several servers share the store. Absent while none owns it, such as after its server was drained.
         node?: String,
         /// Why the thread is closed, if its stored data is damaged. Such a thread can only be erased.
         damage?: String,

@@ -78,7 +78,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
 
 async fn list(call: NativeCall) -> Result<Reply> {
     if let Some(ids) = short_ids::matching_ids(&call, IdKind::Thread).await? {
-        let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
+        let (mut rows, scope) = (Vec::with_capacity(ids.len()), call.scope());
         for id in ids {
             let Ok(id) = ThreadId::parse(&id) else { continue };
             let found = match call.state.read.thread(&scope, &id).await {
@@ -88,10 +88,9 @@ async fn list(call: NativeCall) -> Result<Reply> {
                 }
                 found => found?,
             };
-            if let Some(row) = found {
-                items.push(listed(&call, &row).await);
-            }
+            rows.extend(found);
         }
+        let items = listed(&call, &rows).await?;
         return Ok(Reply::ok(&List { items, next: None }));
     }
     let filter = ThreadFilter {
@@ -100,10 +99,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
         ..ThreadFilter::default()
     };
     let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
-    let mut items = Vec::with_capacity(listing.rows.len());
-    for row in &listing.rows {
-        items.push(listed(&call, row).await);
-    }
+    let items = listed(&call, &listing.rows).await?;
     Ok(Reply::ok(&List { items, next: listing.next.map(|next| next.to_string()) }))
 }
 
@@ -210,22 +206,29 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
     )
 }
 
-/// Returns a thread as a list shows it; lists also show damaged threads.
-async fn listed(call: &NativeCall, row: &ThreadRow) -> Thread {
-    match call.state.read.damage(row.key) {
-        Some(damage) => Thread { damage: Some(damage), ..rows::thread(row) },
-        None => titled(call, row).await,
+/// Returns threads as a list shows them; lists also show damaged threads.
+async fn listed(call: &NativeCall, rows: &[ThreadRow]) -> Result<Vec<Thread>> {
+    let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
+    let mut owners = call.state.admin.owner_names(&keys).await?;
+    let mut threads = Vec::with_capacity(rows.len());
+    for row in rows {
+        threads.push(match call.state.read.damage(row.key) {
+            Some(damage) => Thread { damage: Some(damage), ..rows::thread(row) },
+            None => titled(call, row, owners.remove(&row.key)).await,
+        });
     }
+    Ok(threads)
 }
 
-async fn titled(call: &NativeCall, row: &ThreadRow) -> Thread {
+async fn titled(call: &NativeCall, row: &ThreadRow, node: Option<String>) -> Thread {
     let title = thread_title(call.state.read.as_ref(), row).await;
-    Thread { title, node: call.state.admin.node_name(&row.owner_node), ..rows::thread(row) }
+    Thread { title, node, ..rows::thread(row) }
 }
 
 /// Returns a thread with its head and the newest state on the path to it.
 async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
-    let mut thread = titled(call, row).await;
+    let mut owners = call.state.admin.owner_names(&[row.key]).await?;
+    let mut thread = titled(call, row, owners.remove(&row.key)).await;
     if row.head.is_none() {
         return Ok(thread);
     }
