@@ -387,7 +387,7 @@ impl Runtime {
     pub fn status(&self) -> RuntimeStatus {
         let services = self.services();
         RuntimeStatus {
-            running: services.tasks.load(Ordering::Acquire),
+            running: services.runs_at_work(),
             owners: services.owner_count(),
             draining: services.draining.load(Ordering::Acquire),
         }

@@ -61,9 +61,19 @@ pub(crate) struct Services {
     spawn_owner: Box<SpawnOwner>,
 }
 
+/// The permits for runs at work.
+fn most_running(options: &Options) -> usize {
+    options.max_running.min(Semaphore::MAX_PERMITS)
+}
+
 // === impl Services ===
 
 impl Services {
+    /// The number of runs that count for `max_running`: a run that waits for an answer or for another agent does not.
+    pub(crate) fn runs_at_work(&self) -> usize {
+        most_running(&self.options).saturating_sub(self.running.available_permits())
+    }
+
     pub(crate) fn new(
         options: Options,
         store: Arc<dyn Store>,
@@ -74,7 +84,7 @@ impl Services {
         Arc::new(Self {
             // A store that several processes share gives this one an id.
             node: store.node().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned),
-            running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
+            running: Semaphore::new(most_running(&options)),
             running_shares: Shares::new(options.max_running_each()),
             monitor: RunMonitor::new(options.ended_runs.clone()),
             presence_table: Arc::new(PresenceTable::new(options.interrupt_deadline)),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use trilogue::config::Span;
 use trilogue_sdk::client::{Client, ClientError, Filter, Page};
-use trilogue_wire::native::{Interrupt, Run, Status, Thread};
+use trilogue_wire::native::{Interrupt, Run, RunStatus, Status, Thread};
 
 use self::panes::{PaneRow, Panes};
 use super::status::count_text;
@@ -234,7 +234,7 @@ impl Watch<'_> {
     /// The server in one row.
     fn heading(&self) -> String {
         let server = safe::line(&self.globals.server());
-        let at_work = self.snapshot.runs.iter().filter(|run| !run.status.is_terminal()).count();
+        let at_work = self.snapshot.runs.iter().filter(|run| is_at_work(run)).count();
         let open = self.snapshot.questions.len();
         let count = |count: usize, noun| count_text(count as u64, noun);
         let (at_work, open) = (count(at_work, "run"), count(open, "question"));
@@ -253,6 +253,11 @@ impl Watch<'_> {
         }
         text
     }
+}
+
+/// Whether the run's agent runs: it does not wait for its turn or for an answer.
+fn is_at_work(run: &Run) -> bool {
+    matches!(run.status, RunStatus::Running | RunStatus::Cancelling)
 }
 
 fn open() -> Result<Screen> {

@@ -84,6 +84,11 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
     let asked = asked.expect(3);
     assert!(asked.err.contains("secret"), "{asked:?}");
     assert_eq!(applied(&server, "other"), [""; 0]);
+    // A run that waits for an answer is not at work.
+    let status = server.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["runtime"]["running"], 0, "{status}");
+    let status = server.run(&["status"]).expect(0).out;
+    assert!(status.contains("at work: 0 runs"), "{status}");
     let waiting = server.run(&["inbox", "-q"]).expect(0).out;
     server.run(&["approve", waiting.trim(), "--reject"]).expect(0);
     // The agent received only valid messages of the protocol.
