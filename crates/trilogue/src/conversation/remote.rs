@@ -24,6 +24,7 @@ use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
 const UNAUTHENTICATED: u16 = 401;
+const CERTIFICATE_HINT: &str = "check the address; if the certificate is from your own authority, set SSL_CERT_FILE to the file of that authority's certificate";
 const START_HINT: &str = "start one with `trilogue demo` or `trilogue serve --config FILE`, or pass another address with --url";
 /// The agent that is searched for only to learn the server's protocol.
 const PROBED_AGENT: &str = "trilogue";
@@ -281,7 +282,9 @@ impl CliTransport {
     fn explain(&self, error: TransportError) -> TransportError {
         let url = safe::visible(self.url.as_str().trim_end_matches('/'));
         // The TLS library's error for bytes of another protocol.
-        let is_plain = error.to_string().contains("InvalidContentType");
+        let text = error.to_string();
+        let is_plain = text.contains("InvalidContentType");
+        let is_untrusted = text.contains("invalid peer certificate");
         match url.strip_prefix("https://") {
             Some(rest) if is_plain => TransportError::new(format!(
                 "the server at {url} speaks plain HTTP, so it cannot be reached with https://"
@@ -289,6 +292,8 @@ impl CliTransport {
             .hint(format!(
                 "use http://{rest}, or the address of the TLS proxy in front of the server"
             )),
+            // Something listens there, so starting a server does not help.
+            _ if is_untrusted => error.hint(CERTIFICATE_HINT),
             _ => error.hint(START_HINT),
         }
     }

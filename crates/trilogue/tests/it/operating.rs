@@ -354,4 +354,27 @@ fn a_check_finds_secrets_and_notifications_that_cannot_work() {
     assert!(!allowed.contains("notify.url"), "{allowed}");
     let missing = check("[notify]\ncommand = [\"no-such-program\"]\n").expect(0).err;
     assert!(missing.contains("problem: notify.command: "), "{missing}");
+
+    let cluster = "[cluster]\naddress = \"http://10.0.0.5:7878\"\ndangerously_plain_http = true\n";
+    let alone = check(cluster).expect(0).err;
+    assert!(
+        alone.contains("warning: cluster.address: no other server reaches http://10.0.0.5:7878/"),
+        "{alone}"
+    );
+    let open =
+        format!("[server]\nlisten = \"0.0.0.0:7879\"\ndangerously_plain_http = true\n{cluster}");
+    let open = check(&open).expect(0).err;
+    assert!(!open.contains("cluster.address:"), "{open}");
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_explained() {
+    let home = Home::new();
+    let server = served(&home);
+    let proxy = Proxy::start(&home, &server, true);
+    let url = format!("https://{}", proxy.address);
+    let refused = home.run(&["agents", "--url", &url, "--token", "tril_x"]).expect(6).err;
+    assert!(refused.contains("invalid peer certificate"), "{refused}");
+    assert!(refused.contains("set SSL_CERT_FILE"), "{refused}");
+    assert!(!refused.contains("trilogue demo"), "{refused}");
 }
