@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use futures_util::stream;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
@@ -15,7 +15,7 @@ use trilogue_store::Admin;
 use trilogue_store::ownership::{NextTry, next_try};
 
 use super::body::ReplyBody;
-use super::reply::{INTERRUPT_ID, Reply};
+use super::reply::{INTERRUPT_ID, REQUEST_ID, Reply};
 use super::request::Request;
 
 /// Marks a forwarded request with the number of nodes that have forwarded it.
@@ -159,6 +159,10 @@ impl Forwarder {
                 };
             }
         };
+        // Each reply of a node has this header, whatever its status.
+        if !headers.contains_key(REQUEST_ID) {
+            return Err(foreign(address, status));
+        }
         let pieces = stream::unfold(Some(body), |body| async move {
             let mut body = body?;
             match body.next().await {
@@ -217,6 +221,20 @@ pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error
 
 /// The error if no try reached the node that has to handle the request for this reason.
 pub(crate) fn unreachable(address: &str, reason: &str) -> Error {
+    tracing::warn!(address, "another node cannot be reached at its `cluster.address`");
     let message = format!("the node at {address} {reason} and cannot be reached");
-    Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
+    Error::new(Code::PeerUnavailable, message).hint(
+        "nothing was taken; send the request again. If it stays so, correct `cluster.address` of that node, or the way to it: `trilogue doctor` looks at it",
+    )
+}
+
+/// The error if another program answers at the address of a node.
+pub(super) fn foreign(address: &str, status: StatusCode) -> Error {
+    tracing::warn!(address, %status, "another program answers at the `cluster.address` of a node");
+    let message = format!(
+        "at {address}, where a node should be, another program answered with the status {status}"
+    );
+    Error::new(Code::PeerUnavailable, message).hint(
+        "correct `cluster.address` of that node, or the proxy there; look whether the request was taken before you send it again",
+    )
 }

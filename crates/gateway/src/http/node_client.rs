@@ -18,6 +18,7 @@ use trilogue_store::{Admin, Tokens};
 use trilogue_wire::native::{Problem, ThreadHandOver, ThreadPatch};
 
 use super::forward::{self, Forwarder};
+use super::reply::REQUEST_ID;
 use crate::access::secret::{hash_secret, new_secret};
 use crate::core::ports::Ports;
 
@@ -133,6 +134,9 @@ impl NodeClient {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(forward::FORWARDED, forward::YES);
         let (status, body) = match self.client.send(request).await {
+            Ok((status, headers, _)) if !headers.contains_key(REQUEST_ID) => {
+                return Err(forward::foreign(address, status));
+            }
             Ok((status, _, body)) => (status, body.collect().await),
             Err(error) if error.is_unreached() => return Ok(false),
             Err(error) => return Err(forward::unanswered(address, &error)),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use futures_util::future::join_all;
 use rustix::process::{Resource, getrlimit};
 use trilogue::config::{self, Options};
 use trilogue::local::token_file;
@@ -58,6 +59,7 @@ impl Doctor {
             }
             found.extend(probe::agents(options).await);
             found.extend(probe::notify(options).await);
+            found.extend(probe::cluster(options));
             found.extend(bucket(options).await);
         }
         found.extend(disk(&dir, record.as_ref(), options.as_ref()));
@@ -181,6 +183,7 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
         Ok(status) => {
             found.extend(store(&status.store, status.store_problem.as_deref()));
             found.extend(nodes(&status));
+            found.extend(unreachable_nodes(&status).await);
             for name in &status.dangerously {
                 found.push(ProbeFinding::warning(name.clone(), "this protection is switched off"));
             }
@@ -239,6 +242,16 @@ fn store(state: &StoreState, write_problem: Option<&str>) -> Vec<ProbeFinding> {
         found.push(problem(detail).hint("restore a backup: see docs/cli.md"));
     }
     found
+}
+
+/// The live servers whose addresses accept no connection from here. Requests that others forward to them fail.
+async fn unreachable_nodes(status: &Status) -> Vec<ProbeFinding> {
+    let looks = status.nodes.iter().filter(|node| node.alive).map(|node| {
+        let hint = "correct cluster.address of that server, or the way to it: the other servers send requests there";
+        probe::address(format!("node {}", node.name), &node.address, hint)
+    });
+    let found = join_all(looks).await;
+    found.into_iter().filter(|finding| finding.severity != Severity::Ok).collect()
 }
 
 /// The servers that share the store, and the agents that they do not agree about.

@@ -91,7 +91,9 @@ pub(crate) async fn agents(options: &Options) -> Vec<ProbeFinding> {
             found.push(ProbeFinding::warning(format!("agents.{name}.cwd"), detail));
         }
         if let (Some(url), true) = (&agent.url, agent.command.0.is_empty()) {
-            found.push(address(name, url).await);
+            let hint =
+                "start the agent's server; this server serves the agent as soon as it answers";
+            found.push(address(format!("agents.{name}.url"), url, hint).await);
         }
     }
     found
@@ -170,8 +172,32 @@ fn program_at(subject: impl Into<String>, program: &str, path: Option<&str>) -> 
     }
 }
 
-async fn address(name: &str, url: &str) -> ProbeFinding {
-    let subject = format!("agents.{name}.url");
+/// Looks whether the other servers of a cluster can reach the address that they are given.
+pub(crate) fn cluster(options: &Options) -> Option<ProbeFinding> {
+    let url = Url::parse(options.cluster.address.as_deref()?).ok()?;
+    let is_of_network = !options.server.listen.0.iter().all(|address| address.ip().is_loopback());
+    if url.scheme() != "http" || is_loopback(&url) || is_of_network {
+        return None;
+    }
+    let detail = format!("no other server reaches {url}: this one listens on its machine only");
+    Some(
+        ProbeFinding::warning("cluster.address", detail).hint(
+            "set server.listen to an address of the network, unless a proxy passes requests on",
+        ),
+    )
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// Looks whether something accepts connections at the address of a URL.
+pub(crate) async fn address(subject: String, url: &str, how_to_fix: &'static str) -> ProbeFinding {
     let parsed = Url::parse(url).ok();
     let host =
         parsed.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
@@ -187,14 +213,11 @@ async fn address(name: &str, url: &str) -> ProbeFinding {
         Ok(Ok(_)) => ProbeFinding::ok(subject, format!("{host}:{port} accepts connections")),
         Ok(Err(error)) => {
             ProbeFinding::warning(subject, format!("{host}:{port} cannot be reached: {error}"))
-                .hint(
-                    "start the agent's server; this server serves the agent as soon as it answers",
-                )
+                .hint(how_to_fix)
         }
         Err(_) => {
             let detail = format!("{host}:{port} does not answer within {CONNECT_LIMIT:?}");
-            ProbeFinding::warning(subject, detail)
-                .hint("check the address and the network; this server serves the agent as soon as it answers")
+            ProbeFinding::warning(subject, detail).hint(how_to_fix)
         }
     }
 }

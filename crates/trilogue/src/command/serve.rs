@@ -42,6 +42,7 @@ impl Serve {
             let settings = config::settings(&options, file, &flags);
             let mut found = probe::agents(&options).await;
             found.extend(probe::secrets(&options));
+            found.extend(probe::cluster(&options));
             found.extend(probe::notify(&options).await);
             found.extend(probe::listeners(&options));
             found.retain(|finding| finding.severity != Severity::Ok);

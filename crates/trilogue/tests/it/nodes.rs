@@ -1,9 +1,12 @@
 //! Two servers that share a PostgreSQL store: `north` with two agents, `south` with one of them.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
 use serde_json::json;
 use trilogue_testkit::services::{new_schema, service};
 
-use crate::harness::{Home, Server, lasting_address, until};
+use crate::harness::{Ended, Home, Server, lasting_address, until};
 use crate::hosted::over_http;
 
 pub(crate) struct Nodes {
@@ -19,10 +22,15 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts them. The second has further settings of its cluster.
+    fn start_with(cluster_of_second: &str) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (database, schema) = runtime.block_on(new_schema("servers")).unwrap();
-        let (home, first) = serve("north", &["echo", "researcher"], &schema);
-        let (other, second) = serve("south", &["echo"], &schema);
+        let (home, first) = serve("north", &["echo", "researcher"], &schema, "");
+        let (other, second) = serve("south", &["echo"], &schema, cluster_of_second);
         let clean_up = move || {
             let sql = format!("DROP SCHEMA {schema} CASCADE");
             runtime.block_on(database.batch_execute(&sql)).unwrap();
@@ -46,11 +54,11 @@ impl Drop for Nodes {
     }
 }
 
-fn serve(name: &str, agents: &[&str], schema: &str) -> (Home, Server) {
+fn serve(name: &str, agents: &[&str], schema: &str, cluster: &str) -> (Home, Server) {
     let (home, address) = (Home::new(), lasting_address());
     let url = service("TRILOGUE_POSTGRES").unwrap();
     let mut config = format!(
-        "[server]\nlisten = \"{address}\"\n[cluster]\nname = \"{name}\"\n\
+        "[server]\nlisten = \"{address}\"\n[cluster]\nname = \"{name}\"\n{cluster}\
          [store]\nurl = \"{url}?options=-csearch_path%3D{schema}\"\n"
     );
     for name in agents {
@@ -86,4 +94,47 @@ fn a_thread_names_the_server_to_which_it_was_handed_over() {
         (shown.get("node").is_none_or(|node| node != "north")).then_some(())
     };
     until(is_given_up);
+}
+
+/// Runs a thread of `south` through `north`.
+fn forwarded(nodes: &Nodes) -> Ended {
+    let [first, second] = &nodes.servers[..] else { panic!("there are two servers") };
+    second.run(&["run", "echo", "Hello", "--thread", "s"]).expect(0);
+    first.run(&["run", "echo", "Hello", "--thread", "s"])
+}
+
+#[test]
+fn another_program_at_the_address_of_a_server_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // The client may have sent a part of its request only, and gone away.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let nodes = Nodes::start_with(&format!("address = \"http://{address}\"\n"));
+    let refused = forwarded(&nodes).expect(1).err;
+    assert!(refused.contains(&format!("at http://{address}, where a node should be")), "{refused}");
+    assert!(refused.contains("hint: correct `cluster.address`"), "{refused}");
+    assert!(nodes.home.log().contains("another program answers"), "{}", nodes.home.log());
+}
+
+#[test]
+fn a_server_at_a_wrong_address_is_named_by_the_request_and_by_doctor() {
+    // Nothing listens there.
+    let address = lasting_address();
+    let nodes = Nodes::start_with(&format!("address = \"http://{address}\"\n"));
+    let refused = forwarded(&nodes).expect(1).err;
+    assert!(refused.contains("correct `cluster.address` of that node"), "{refused}");
+    assert!(nodes.home.log().contains("cannot be reached at its"), "{}", nodes.home.log());
+    let checked = nodes.home.run(&["doctor"]).expect(0).out;
+    assert!(
+        checked.contains(&format!("warning: node south: {address} cannot be reached")),
+        "{checked}"
+    );
+    assert!(checked.contains("hint: correct cluster.address of that server"), "{checked}");
+    assert!(!checked.contains("warning: node north"), "{checked}");
 }
