@@ -159,7 +159,7 @@ impl Forwarder {
                 };
             }
         };
-        // Each reply of a node has this header, whatever its status.
+        // Each reply of a node has this header, also with an error.
         if !headers.contains_key(REQUEST_ID) {
             return Err(foreign(address, status));
         }

@@ -303,7 +303,7 @@ fn a_listener_verifies_with_the_secrets_of_the_running_servers_configuration() {
     let listening = Listening::start(&home, &["--count", "2"]);
     assert_eq!(listening.said, "");
     run_with_callback(&server, &json!(format!("http://{}/hook", listening.address)));
-    // A sender that nobody knows is refused.
+    // A sender without the secret is refused.
     assert_eq!(listening.deliver("a", "{}"), 401);
     let lines = listening.end();
     assert!(lines.iter().any(|line| line.contains("  verified  /hook  run.status")), "{lines:#?}");
