@@ -172,7 +172,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{Log, LogFormat, Setting, parse};
+    use crate::config::{Setting, parse};
 
     fn uncommented(text: &str) -> String {
         let is_setting = |line: &&str| {
