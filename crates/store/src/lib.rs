@@ -25,6 +25,7 @@ pub mod rows;
 mod services;
 #[cfg(test)]
 mod simulation;
+mod sql;
 pub mod sqlite;
 
 // Tests from outside this crate use the same fixtures.

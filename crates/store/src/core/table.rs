@@ -18,7 +18,7 @@ pub(crate) enum Column<'a> {
     Bytes(&'a [u8]),
 }
 
-pub(crate) trait TableRow: Record {
+pub(crate) trait TableRow: Record + Send + Sync {
     const TABLE: &'static str;
     const KEY: &'static str = "key";
     /// The column of the thread; `NULL` if the rows belong to no thread.

@@ -19,6 +19,7 @@ use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, QueueKind,
     RunRow, ThreadRow,
 };
+use crate::sql;
 
 /// A statement with its values, and the row that it writes, by which its result is checked.
 #[derive(Debug)]
@@ -174,8 +175,12 @@ pub(super) async fn in_order(
             Change::Alias(message, alias) => {
                 write_alias(conn, batch.thread, message, alias).await?
             }
-            Change::Withdraw(kind, key) => queue::withdraw(conn, batch.thread, *kind, key).await?,
-            Change::Offer(item) if !change.is_plain() => queue::offer_callback(conn, item).await?,
+            Change::Withdraw(kind, key) => {
+                sql::queue::withdraw(conn, batch.thread, *kind, key).await?
+            }
+            Change::Offer(item) if !change.is_plain() => {
+                sql::queue::offer_callback(conn, item).await?
+            }
             Change::RemoveRun(run) => remove::run(conn, batch.thread, *run).await?,
             Change::RemoveThread => remove::threads(conn, &[batch.thread]).await?,
             change => {

@@ -7,8 +7,10 @@ use tokio_postgres::error::SqlState;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Error;
 
+use crate::sql::SqlError;
+
 #[derive(Debug)]
-pub(super) enum PostgresError {
+pub(crate) enum PostgresError {
     Sql(tokio_postgres::Error),
     /// No connection could be made, with the reason.
     Unreachable(String),
@@ -46,6 +48,19 @@ impl From<tokio_postgres::Error> for PostgresError {
 impl From<Error> for PostgresError {
     fn from(error: Error) -> Self {
         Self::Refused(error)
+    }
+}
+
+impl SqlError for PostgresError {
+    fn damaged(thread: Option<ThreadKey>, error: Error) -> Self {
+        Self::Damaged(thread, error)
+    }
+
+    fn into_damage(self) -> Result<(Option<ThreadKey>, Error), Self> {
+        match self {
+            Self::Damaged(thread, error) => Ok((thread, error)),
+            fail => Err(fail),
+        }
     }
 }
 

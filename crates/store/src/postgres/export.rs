@@ -13,7 +13,7 @@ use super::blob::{self, BlobContent};
 use super::connection::Connection;
 use super::database::{Database, OpenTransaction};
 use super::error::PostgresError;
-use super::{PostgresStore, frames, queue, row};
+use super::{PostgresStore, frames, row};
 use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
 use crate::core::table::TableRow;
@@ -25,6 +25,7 @@ use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
     TokenRow,
 };
+use crate::sql::{queue, take};
 
 /// The progress is reported after this many rows.
 const PROGRESS_ROWS: u64 = 256;
@@ -144,7 +145,7 @@ impl<'e> DatabaseExport<'e> {
             let bytes = entry.item.reference.as_bytes().len();
             Ok((entry, bytes))
         };
-        self.each(&queue::select_all(), entry, CopyPart::Queue).await?;
+        self.each(&queue::select::<Connection>("ORDER BY id"), entry, CopyPart::Queue).await?;
         if self.with_tokens {
             self.rows::<TokenRow>(by_key, CopyPart::Tokens).await?;
         }
@@ -180,13 +181,13 @@ impl<'e> DatabaseExport<'e> {
         rest: &str,
         part: impl Fn(Vec<R>) -> CopyPart,
     ) -> Result<(), PostgresError> {
-        let take = |sums: &mut StoreSums, found: &Row| {
-            let row = row::take::<R>(found)?;
+        let sum = |sums: &mut StoreSums, found: &Row| {
+            let row = take::<R, _>(found)?;
             let body: &[u8] = found.get(2);
             sums.row::<R>(body);
             Ok((row, body.len()))
         };
-        self.each(&row::select::<R>(rest), take, part).await
+        self.each(&row::select::<R>(rest), sum, part).await
     }
 
     async fn frames(&mut self) -> Result<(), PostgresError> {

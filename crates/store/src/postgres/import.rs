@@ -1,6 +1,6 @@
 //! Writes a copy of another engine: one transaction into an empty store, compared before it is committed.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::{Mutex, mpsc};
 use trilogue_domain::content::BlobRef;
@@ -12,13 +12,14 @@ use super::database::{Database, KeyBlock, OpenTransaction};
 use super::error::{PostgresError, Remedy};
 use super::export::DatabaseExport;
 use super::group::{send, send_all};
-use super::row::{self, Param, bind};
-use super::{PostgresStore, blob, configuration, frames, queue, tokens};
+use super::row::{self, Param, bind, numbered};
+use super::{PostgresStore, blob, frames, queue};
 use crate::core::table::{Column, TableRow};
 use crate::core::transfer::{
     BlobName, CopyPart, CopyProgress, CopyStep, ImportEnd, StoreSums, StoredBlob, differs,
 };
 use crate::port::Change;
+use crate::sql::{configurations, tokens};
 
 /// Locks the tables for the duration of the copy: no other process may write, and the time between two parts is not bounded.
 const BEGIN: &str = concat!(
@@ -55,6 +56,8 @@ const BLOB_NAMES: &str = concat!(
     " AS r(thread, run, is_text, tenant, hash, length)",
     " JOIN blobs b ON b.tenant = r.tenant AND b.hash = r.hash AND b.length = r.length"
 );
+static TOKENS: LazyLock<String> = LazyLock::new(|| numbered(tokens::PUT));
+static CONFIGURATIONS: LazyLock<String> = LazyLock::new(|| numbered(configurations::CREATE));
 /// Without this, the first look-ups would be planned as if the tables were empty.
 const ANALYZE: &str = concat!(
     "ANALYZE threads, heads, frames, gaps, runs, messages, checkpoints, interrupts, bindings,",
@@ -196,10 +199,8 @@ async fn write_part(conn: &Connection, part: &CopyPart) -> Result<(), PostgresEr
             let statements: Vec<_> = entries.iter().map(queue::entry_statement).collect();
             send_all(conn, &statements).await
         }
-        CopyPart::Tokens(rows) => send_all(conn, &inserts(&tokens::PUT, rows)).await,
-        CopyPart::Configurations(rows) => {
-            send_all(conn, &inserts(&configuration::CREATE, rows)).await
-        }
+        CopyPart::Tokens(rows) => send_all(conn, &inserts(&TOKENS, rows)).await,
+        CopyPart::Configurations(rows) => send_all(conn, &inserts(&CONFIGURATIONS, rows)).await,
         CopyPart::Blobs(blobs) => {
             let statements: Vec<_> = blobs.iter().map(insert_blob).collect();
             send_all(conn, &statements).await

@@ -17,6 +17,7 @@ use crate::rows::{
     CheckpointRow, InterruptFilter, InterruptRow, Listing, Page, RunFilter, RunRow, ThreadFilter,
     ThreadRow,
 };
+use crate::sql::{take, thread_of};
 
 /// The most rows of one statement. Each may have metadata, a request and a configuration.
 const PART: usize = 128;
@@ -302,10 +303,10 @@ impl<'a, R: TableRow> RowParts<'a, R> {
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             self.before = row.get(row.len() - 1);
-            if row::thread_of(row).is_some_and(|key| database.health.check_thread(key).is_err()) {
+            if thread_of(row).is_some_and(|key| database.health.check_thread(key).is_err()) {
                 continue;
             }
-            match row::take::<R>(row) {
+            match take::<R, _>(row) {
                 Ok(row) => found.push((self.before, row)),
                 // The list leaves the row out, and `settle` closes its thread.
                 Err(fail @ PostgresError::Damaged(..)) => drop(database.settle(fail)),

@@ -12,17 +12,14 @@ use trilogue_domain::{
 use super::append::last_number;
 use super::lookups::by_id;
 use super::row::one;
-use super::{PostgresStore, blob, frames, listing, lookups, queue, short_id};
-use crate::core::page::PageBuilder;
+use super::{PostgresStore, blob, frames, listing, lookups, short_id};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
-    Page, QueueKind, RunFilter, RunRow, ThreadFilter, ThreadRow,
+    Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
-
-/// The fewest dead deliveries that are read for a page. Deliveries that the scope does not see are left out.
-const DEAD_PART: i64 = 1_024;
+use crate::sql::queue;
 
 #[async_trait]
 impl Read for PostgresStore {
@@ -244,26 +241,8 @@ impl Read for PostgresStore {
     }
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
-        let (tenant, kind) = (&scope.tenant, QueueKind::Callback);
         self.database
-            .read(|conn| async move {
-                let mut pages = PageBuilder::new(page);
-                let mut before = page.before();
-                loop {
-                    let part = queue::dead(&conn, tenant, kind, before, DEAD_PART).await?;
-                    let is_last = part.len() < DEAD_PART as usize;
-                    for dead in part {
-                        before = dead.id;
-                        let is_seen = scope.can_see(&dead.item.tenant, &dead.item.principal);
-                        if is_seen && !pages.add(dead.id, dead) {
-                            return Ok(pages.finish());
-                        }
-                    }
-                    if is_last {
-                        return Ok(pages.finish());
-                    }
-                }
-            })
+            .read(|conn| async move { queue::dead_deliveries(&conn, scope, page).await })
             .await
     }
 }

@@ -3,15 +3,18 @@
 use std::error::Error as StdError;
 
 use bytes::BytesMut;
-use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use trilogue_domain::ThreadKey;
+use tokio_postgres::{Client, Row};
 
 use super::connection::Connection;
 use super::error::PostgresError;
-use crate::core::damaged;
 use crate::core::table::{Column, TableRow};
 use crate::port::NodeAddress;
+pub(super) use crate::sql::take;
+use crate::sql::{SqlConnection, SqlRow, SqlValue};
+
+/// The most rows of one statement of a scan. Each may have a configuration, or a peer's whole message.
+const SCAN_ROWS: i64 = 256;
 
 pub(super) type Params<'a> = [&'a (dyn ToSql + Sync)];
 
@@ -56,7 +59,7 @@ pub(super) async fn execute(
     params: &Params<'_>,
 ) -> Result<u64, PostgresError> {
     let statement = conn.prepare_cached(sql).await?;
-    Ok(conn.execute(&statement, params).await?)
+    Ok(Client::execute(conn, &statement, params).await?)
 }
 
 /// Whether a statement finds a row.
@@ -84,26 +87,6 @@ pub(super) async fn many<R: TableRow>(
     params: &Params<'_>,
 ) -> Result<Vec<R>, PostgresError> {
     query(conn, &select::<R>(rest), params).await?.iter().map(take).collect()
-}
-
-pub(super) fn take<R: TableRow>(row: &Row) -> Result<R, PostgresError> {
-    let thread = thread_of(row);
-    let RawColumn(Some(body)) = raw(row, 2) else { return Err(mismatch::<R>(thread)) };
-    let decoded = R::decode(body).map_err(|error| PostgresError::Damaged(thread, error))?;
-    let fits = decoded.thread() == thread
-        && decoded.key().is_none_or(|key| is(row, 1, &Column::Integer(key)))
-        && decoded
-            .columns()
-            .as_ref()
-            .iter()
-            .enumerate()
-            .all(|(index, one)| is(row, index + 3, one));
-    if fits { Ok(decoded) } else { Err(mismatch::<R>(decoded.thread())) }
-}
-
-/// The thread of a row that was read with [`columns`].
-pub(super) fn thread_of(row: &Row) -> Option<ThreadKey> {
-    row.try_get::<_, Option<i64>>(0).ok().flatten().map(ThreadKey)
 }
 
 /// The statement that reads rows of this kind: the thread, the integer, the body, the columns.
@@ -150,25 +133,96 @@ pub(super) fn refs<'a>(values: &'a [Param<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-fn mismatch<R: TableRow>(thread: Option<ThreadKey>) -> PostgresError {
-    let message = format!("a stored {} row does not match its columns", R::NAME);
-    PostgresError::Damaged(thread, damaged(message))
+/// A statement of [`crate::sql`] with its parameters as this engine numbers them.
+pub(super) fn numbered(sql: &str) -> String {
+    sql.replace('?', "$")
 }
 
-fn raw(row: &Row, index: usize) -> RawColumn<'_> {
-    row.try_get(index).unwrap_or(RawColumn(None))
+fn values<'a>(columns: &'a [Column<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect()
 }
 
-fn is(row: &Row, index: usize, expected: &Column<'_>) -> bool {
-    let found = raw(row, index).0;
-    match expected {
-        Column::Null => found.is_none(),
-        Column::Text(text) => found == Some(text.as_bytes()),
-        Column::Bytes(bytes) => found == Some(bytes),
-        Column::Integer(value) => match row.columns().get(index).map(|column| column.type_()) {
-            Some(&Type::BOOL) => found == Some(&[u8::from(*value != 0)]),
-            _ => found == Some(&value.to_be_bytes()),
-        },
+// === impl Connection ===
+
+impl SqlConnection for Connection {
+    type Error = PostgresError;
+    type Row<'r> = Row;
+
+    const LOCK: &'static str = " FOR UPDATE";
+
+    fn columns<R: TableRow>() -> String {
+        columns::<R>()
+    }
+
+    async fn rows<T: Send>(
+        &self,
+        sql: &str,
+        columns: &[Column<'_>],
+        read: impl FnMut(&Row) -> Result<T, PostgresError> + Send,
+    ) -> Result<Vec<T>, PostgresError> {
+        query(self, &numbered(sql), &values(columns)).await?.iter().map(read).collect()
+    }
+
+    async fn scan(
+        &self,
+        sql: &str,
+        columns: &[Column<'_>],
+        mut before: i64,
+        mut visit: impl FnMut(i64, &Row) -> Result<bool, PostgresError> + Send,
+    ) -> Result<(), PostgresError> {
+        let sql = numbered(&format!("{sql} LIMIT ?{}", columns.len() + 2));
+        loop {
+            let mut params = values(columns);
+            params.extend([&before as &(dyn ToSql + Sync), &SCAN_ROWS]);
+            let rows = query(self, &sql, &params).await?;
+            for row in &rows {
+                before = row.get(1);
+                if !visit(before, row)? {
+                    return Ok(());
+                }
+            }
+            if (rows.len() as i64) < SCAN_ROWS {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn execute(&self, sql: &str, columns: &[Column<'_>]) -> Result<u64, PostgresError> {
+        execute(self, &numbered(sql), &values(columns)).await
+    }
+}
+
+// === impl Row ===
+
+impl SqlRow for Row {
+    type Error = PostgresError;
+
+    fn value<T: SqlValue>(&self, index: usize) -> Result<T, PostgresError> {
+        Ok(self.try_get(index)?)
+    }
+
+    /// A column of free text has the type of bytes.
+    fn free_text(&self, index: usize) -> Result<String, PostgresError> {
+        Ok(String::from_utf8_lossy(self.bytes(index).unwrap_or_default()).into_owned())
+    }
+
+    fn bytes(&self, index: usize) -> Option<&[u8]> {
+        self.try_get(index).unwrap_or(RawColumn(None)).0
+    }
+
+    fn is(&self, index: usize, expected: &Column<'_>) -> bool {
+        let found = self.bytes(index);
+        match expected {
+            Column::Null => found.is_none(),
+            Column::Text(text) => found == Some(text.as_bytes()),
+            Column::Bytes(bytes) => found == Some(bytes),
+            Column::Integer(value) => {
+                match self.columns().get(index).map(|column| column.type_()) {
+                    Some(&Type::BOOL) => found == Some(&[u8::from(*value != 0)]),
+                    _ => found == Some(&value.to_be_bytes()),
+                }
+            }
+        }
     }
 }
 

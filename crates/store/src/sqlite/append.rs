@@ -13,11 +13,13 @@ use super::{KeyCounters, SqliteStore, blob, row};
 use crate::core::batch::{Head, blob_ref};
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed_error, no_thread};
+use crate::news::Peers;
 use crate::port::{Append, Batch, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 /// One process holds the store.
 impl Nodes for SqliteStore {}
+impl Peers for SqliteStore {}
 
 #[async_trait]
 impl Append for SqliteStore {

@@ -9,7 +9,7 @@ use trilogue_domain::{MessageId, ThreadKey};
 
 use super::error::SqliteError;
 use super::job::WriteContext;
-use super::row::{one, write, write_encoded};
+use super::row::{one, run_to_end, write, write_encoded};
 use super::{blob, queue, remove, search, thread_agents, thread_removal};
 use crate::core::batch::Head;
 use crate::core::table::TableRow;
@@ -152,7 +152,9 @@ fn write_change(
         Change::Binding(row) => write_binding(conn, row),
         Change::Idempotency(row) => write_idempotency(conn, row),
         Change::Offer(item) => queue::offer(conn, item),
-        Change::Withdraw(kind, key) => queue::withdraw(conn, thread, *kind, key),
+        Change::Withdraw(kind, key) => {
+            run_to_end(crate::sql::queue::withdraw(conn, thread, *kind, key))
+        }
         Change::RemoveRun(run) => remove::run(conn, writer.blobs, thread, *run),
         Change::RemoveThread => thread_removal::remove(writer, &[thread]),
     }

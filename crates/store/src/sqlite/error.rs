@@ -7,13 +7,14 @@ use trilogue_domain::error::{Code, Error};
 use super::file;
 use crate::core::closed_error;
 pub(super) use crate::core::health::{Health, StoreState};
+use crate::sql::SqlError;
 pub(super) use trilogue_domain::lock;
 
 /// The extended code for "the shared-memory file cannot grow". On a full disk it comes before any other error.
 const IOERR_SHMSIZE: i32 = 4_874;
 
 #[derive(Debug)]
-pub(super) enum SqliteError {
+pub(crate) enum SqliteError {
     Sql(rusqlite::Error),
     /// The change breaks a rule. The store is healthy.
     Refused(Error),
@@ -31,6 +32,19 @@ impl From<rusqlite::Error> for SqliteError {
 impl From<Error> for SqliteError {
     fn from(error: Error) -> Self {
         Self::Refused(error)
+    }
+}
+
+impl SqlError for SqliteError {
+    fn damaged(thread: Option<ThreadKey>, error: Error) -> Self {
+        Self::Damaged(thread, error)
+    }
+
+    fn into_damage(self) -> Result<(Option<ThreadKey>, Error), Self> {
+        match self {
+            Self::Damaged(thread, error) => Ok((thread, error)),
+            fail => Err(fail),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use trilogue_domain::{TenantId, ThreadKey};
 
 use super::error::{Health, SqliteError};
 use super::heads::last_stored;
-use super::{backup, file, queue, row, scan, thread_removal};
+use super::{backup, file, row, scan, thread_removal};
 use crate::core::batch::is_blob_whole;
 use crate::core::table::TableRow;
 use crate::core::transfer::{
@@ -26,6 +26,7 @@ use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
     TokenRow,
 };
+use crate::sql::{queue, thread_of};
 
 /// Blobs named by at least one thread that is not being removed.
 const BLOBS: &str = concat!(
@@ -233,19 +234,20 @@ impl<'s> StoreExport<'s> {
     }
 
     fn queue(&mut self) -> Result<(), SqliteError> {
+        let mut statement = self.conn.prepare(&queue::select::<Connection>("ORDER BY id"))?;
+        let mut found = statement.query([])?;
         let mut rows = PartRows::new();
-        queue::each(self.conn, |found| {
-            if self.is_hidden(&found, |entry| entry.item.thread) {
-                return Ok(());
+        while let Some(row) = found.next()? {
+            if thread_of(row).is_some_and(|thread| self.hidden.contains(&thread)) {
+                continue;
             }
-            let entry = found?;
+            let (_, entry) = queue::entry(row)?;
             self.sums.entry(&entry);
             let bytes = entry.item.reference.as_bytes().len();
-            match rows.add(entry, bytes) {
-                Some(full) => self.pass(CopyPart::Queue(full)),
-                None => Ok(()),
+            if let Some(full) = rows.add(entry, bytes) {
+                self.pass(CopyPart::Queue(full))?;
             }
-        })?;
+        }
         self.pass(CopyPart::Queue(rows.into_rest()))
     }
 

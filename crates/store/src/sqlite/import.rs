@@ -10,13 +10,15 @@ use super::apply::{self, InsertFrame};
 use super::error::{Health, SqliteError};
 use super::export::StoreExport;
 use super::file::{self, FileLock, sibling_path};
-use super::{commit_record, configuration, connection, queue, schema, thread_agents, tokens};
+use super::row::run_to_end;
+use super::{commit_record, connection, schema, thread_agents};
 use crate::core::closed_error;
 use crate::core::transfer::{
     BlobName, CopyPart, CopyProgress, CopyStep, ImportEnd, StoreSums, StoredBlob, differs,
 };
 use crate::options::Options;
 use crate::port::Change;
+use crate::sql::{configurations, queue, tokens};
 
 /// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".copying";
@@ -141,11 +143,13 @@ fn write(conn: &Connection, part: &CopyPart) -> Result<(), SqliteError> {
             gaps.iter().try_for_each(|gap| Ok(insert.execute(*gap).map(drop)?))
         }
         CopyPart::Queue(entries) => {
-            entries.iter().try_for_each(|entry| queue::write_entry(conn, entry))
+            entries.iter().try_for_each(|entry| run_to_end(queue::store_settled(conn, entry)))
         }
-        CopyPart::Tokens(rows) => rows.iter().try_for_each(|row| tokens::put(conn, row)),
+        CopyPart::Tokens(rows) => {
+            rows.iter().try_for_each(|row| run_to_end(tokens::put(conn, row)))
+        }
         CopyPart::Configurations(rows) => {
-            rows.iter().try_for_each(|row| configuration::create(conn, row))
+            rows.iter().try_for_each(|row| run_to_end(configurations::create(conn, row)))
         }
         CopyPart::Blobs(blobs) => blobs.iter().try_for_each(|blob| write_blob(conn, blob)),
         CopyPart::BlobNames(names) => names.iter().try_for_each(|name| write_name(conn, name)),

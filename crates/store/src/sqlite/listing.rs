@@ -7,13 +7,11 @@ use trilogue_domain::{Scope, ThreadId, ThreadKey};
 use super::access_path::{AccessPath, Listed, Query, text};
 use super::error::SqliteError;
 use super::row::{self, take};
-use super::{Context, queue, search};
+use super::{Context, search};
 use crate::core::page::{PageBuilder, PageRow};
 use crate::core::search::{Candidates, Condition, is_composite, matches};
 use crate::core::table::TableRow;
-use crate::rows::{
-    DeadLetter, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
-};
+use crate::rows::{InterruptFilter, InterruptRow, Listing, Page, RunFilter, RunRow};
 
 pub(super) struct ListConditions<'a, R> {
     /// Conditions on columns, checked before anything is decoded.
@@ -108,19 +106,6 @@ pub(super) fn interrupts(
             Ok(!is_seen || pages.add(key, row))
         },
     )?;
-    Ok(pages.finish())
-}
-
-pub(super) fn dead_deliveries(
-    conn: &Connection,
-    scope: &Scope,
-    page: &Page,
-) -> Result<Listing<DeadLetter>, SqliteError> {
-    let mut pages = PageBuilder::new(page);
-    queue::dead(conn, &scope.tenant, QueueKind::Callback, page.before(), |dead| {
-        let is_seen = scope.can_see(&dead.item.tenant, &dead.item.principal);
-        !is_seen || pages.add(dead.id, dead)
-    })?;
     Ok(pages.finish())
 }
 

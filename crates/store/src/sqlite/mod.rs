@@ -152,6 +152,23 @@ impl SqliteStore {
         self.outcome(value).await
     }
 
+    /// As [`Self::write`], for a change that needs only the writer's connection.
+    async fn write_kind<T: Send + 'static>(
+        &self,
+        kind: WorkKind,
+        mut change: impl FnMut(&Connection) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T> {
+        self.write(kind, move |writer: &mut WriteContext<'_>| change(writer.conn)).await
+    }
+
+    /// As [`Self::write_kind`], for a small change that is made even while the disk is full.
+    async fn write_vital<T: Send + 'static>(
+        &self,
+        change: impl FnMut(&Connection) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T> {
+        self.write_kind(WorkKind::VITAL, change).await
+    }
+
     /// Waits for the writer's result of a job.
     async fn outcome<T>(&self, value: oneshot::Receiver<Result<T>>) -> Result<T> {
         value.await.unwrap_or_else(|_| Err(self.context.writer_gone()))

@@ -11,7 +11,7 @@ use trilogue_domain::{
 };
 
 use super::lookups::{BY_ALIAS, BY_ID, by_id};
-use super::row::one;
+use super::row::{one, run_to_end};
 use super::{SqliteStore, blob, frames, heads, listing, lookups, short_id, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
@@ -19,6 +19,7 @@ use crate::rows::{
     BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
     Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
+use crate::sql::queue;
 
 #[async_trait]
 impl Read for SqliteStore {
@@ -258,6 +259,6 @@ impl Read for SqliteStore {
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
         let (scope, page) = (scope.clone(), page.clone());
-        self.read(move |conn, _| listing::dead_deliveries(conn, &scope, &page)).await
+        self.read(move |conn, _| run_to_end(queue::dead_deliveries(conn, &scope, &page))).await
     }
 }

@@ -1,12 +1,18 @@
 //! Rows on a connection: binds them to statements, reads them back, checks their columns.
 
+use std::future::ready;
+
+use futures_util::FutureExt;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, ToSql};
-use trilogue_domain::ThreadKey;
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension, Params, Row, ToSql, params_from_iter,
+};
+use trilogue_domain::error::{Code, Error};
 
 use super::error::SqliteError;
-use crate::core::damaged;
 use crate::core::table::{Column, TableRow};
+pub(super) use crate::sql::take;
+use crate::sql::{SqlConnection, SqlRow, SqlValue};
 
 /// Writes a row: `?1` is its thread, `?2` its integer if it is part of the row, then its columns, the body, and `others`.
 /// Returns the number of written rows.
@@ -40,19 +46,6 @@ pub(super) fn write_encoded<R: TableRow>(
     }
     others.iter().try_for_each(|value| bind(value))?;
     statement.raw_execute()
-}
-
-pub(super) fn take<R: TableRow>(row: &Row<'_>) -> Result<R, SqliteError> {
-    let thread = row.get::<_, Option<i64>>(0).ok().flatten().map(ThreadKey);
-    let Ok(ValueRef::Blob(body)) = row.get_ref(2) else { return Err(mismatch::<R>(thread)) };
-    let decoded = R::decode(body).map_err(|error| SqliteError::Damaged(thread, error))?;
-    let is = |index, column: &Column<'_>| {
-        row.get_ref(index).is_ok_and(|found| found == ValueRef::from(*column))
-    };
-    let fits = decoded.thread() == thread
-        && decoded.key().is_none_or(|key| is(1, &Column::Integer(key)))
-        && decoded.columns().as_ref().iter().enumerate().all(|(index, one)| is(index + 3, one));
-    if fits { Ok(decoded) } else { Err(mismatch::<R>(decoded.thread())) }
 }
 
 /// Reads at most one row: `rest` follows `FROM table`.
@@ -102,9 +95,106 @@ pub(super) fn columns<R: TableRow>() -> String {
     format!("{}, {}, body, {}", R::THREAD, R::KEY, R::COLUMNS)
 }
 
-fn mismatch<R: TableRow>(thread: Option<ThreadKey>) -> SqliteError {
-    let message = format!("a stored {} row does not match its columns", R::NAME);
-    SqliteError::Damaged(thread, damaged(message))
+/// The integers that a statement selects.
+pub(super) fn integers(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> rusqlite::Result<Vec<i64>> {
+    conn.prepare_cached(sql)?.query_map(params, |row| row.get(0))?.collect()
+}
+
+/// Runs a function of [`crate::sql`] to its end: it never waits, because a statement is done when it returns.
+pub(super) fn run_to_end<T>(
+    function: impl Future<Output = Result<T, SqliteError>>,
+) -> Result<T, SqliteError> {
+    let waits = || Error::new(Code::Internal, "a statement on a file waited").into();
+    function.now_or_never().unwrap_or_else(|| Err(waits()))
+}
+
+// === impl Connection ===
+
+impl SqlConnection for Connection {
+    type Error = SqliteError;
+    type Row<'r> = Row<'r>;
+
+    /// Only one transaction writes at a time.
+    const LOCK: &'static str = "";
+
+    fn columns<R: TableRow>() -> String {
+        columns::<R>()
+    }
+
+    fn rows<T: Send>(
+        &self,
+        sql: &str,
+        values: &[Column<'_>],
+        mut read: impl FnMut(&Row<'_>) -> Result<T, SqliteError> + Send,
+    ) -> impl Future<Output = Result<Vec<T>, SqliteError>> + Send {
+        let mut all = || {
+            let mut statement = self.prepare_cached(sql)?;
+            let mut rows = statement.query(params_from_iter(values))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(read(row)?);
+            }
+            Ok(found)
+        };
+        ready(all())
+    }
+
+    fn scan(
+        &self,
+        sql: &str,
+        values: &[Column<'_>],
+        before: i64,
+        mut visit: impl FnMut(i64, &Row<'_>) -> Result<bool, SqliteError> + Send,
+    ) -> impl Future<Output = Result<(), SqliteError>> + Send {
+        let mut all = || {
+            let mut statement = self.prepare_cached(sql)?;
+            let before = Column::Integer(before);
+            let mut rows = statement.query(params_from_iter(values.iter().chain([&before])))?;
+            while let Some(row) = rows.next()?
+                && visit(row.get(1)?, row)?
+            {}
+            Ok(())
+        };
+        ready(all())
+    }
+
+    fn execute(
+        &self,
+        sql: &str,
+        values: &[Column<'_>],
+    ) -> impl Future<Output = Result<u64, SqliteError>> + Send {
+        let run = || Ok(self.prepare_cached(sql)?.execute(params_from_iter(values))? as u64);
+        ready(run())
+    }
+}
+
+// === impl Row ===
+
+impl SqlRow for Row<'_> {
+    type Error = SqliteError;
+
+    fn value<T: SqlValue>(&self, index: usize) -> Result<T, SqliteError> {
+        Ok(self.get(index)?)
+    }
+
+    fn free_text(&self, index: usize) -> Result<String, SqliteError> {
+        Ok(self.get(index)?)
+    }
+
+    fn bytes(&self, index: usize) -> Option<&[u8]> {
+        match self.get_ref(index) {
+            Ok(ValueRef::Blob(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn is(&self, index: usize, expected: &Column<'_>) -> bool {
+        self.get_ref(index).is_ok_and(|found| found == ValueRef::from(*expected))
+    }
 }
 
 // === impl Column ===

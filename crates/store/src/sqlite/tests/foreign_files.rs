@@ -10,10 +10,12 @@ use trilogue_domain::error::Code;
 use super::seed::{Folder, OVERWRITE, Random, options, thread_with_run};
 use crate::fixtures;
 use crate::port::Tokens;
+use crate::sql::tokens;
 use crate::sqlite::export::StoreSnapshot;
 use crate::sqlite::file::sibling_path;
+use crate::sqlite::row::run_to_end;
 use crate::sqlite::schema::{MIGRATIONS, check_objects};
-use crate::sqlite::{RestoreOptions, SqliteStore, restore, tokens, verify};
+use crate::sqlite::{RestoreOptions, SqliteStore, restore, verify};
 
 /// How many changed files are tried. `TRILOGUE_FOREIGN_FILES` sets another number.
 const FILES: usize = 1_000;
@@ -74,7 +76,7 @@ fn forge_token(conn: &Connection, number: usize) {
     let mut token = fixtures::token_row("default", &format!("forged-{number}"), Rights::all());
     token.hash = [u8::try_from(number % 250).unwrap(); 32];
     // The token may exist already, or the table may be gone.
-    drop(tokens::put(conn, &token));
+    drop(run_to_end(tokens::put(conn, &token)));
 }
 
 /// Changes a file in one to three ways. Returns a description of each.

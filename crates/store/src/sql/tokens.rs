@@ -1,0 +1,81 @@
+//! Tokens. A damaged one counts as absent, and can be removed.
+
+use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
+
+use super::{SqlConnection, SqlError, select, take, write};
+use crate::core::already_exists;
+use crate::core::table::Column;
+use crate::rows::TokenRow;
+
+pub(crate) const PUT: &str = concat!(
+    "INSERT INTO tokens (tenant, id, principal, hash, body)",
+    " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING"
+);
+
+pub(crate) async fn put<C: SqlConnection>(conn: &C, token: &TokenRow) -> Result<(), C::Error> {
+    if write(conn, PUT, token, &[]).await? == 0 {
+        return Err(already_exists("token", token.id.as_str()).into());
+    }
+    Ok(())
+}
+
+pub(crate) async fn by_hash<C: SqlConnection>(
+    conn: &C,
+    hash: &[u8; 32],
+) -> Result<Option<TokenRow>, C::Error> {
+    let sql = select::<TokenRow, C>("WHERE hash = ?1");
+    Ok(readable(conn, &sql, &[Column::Bytes(hash)]).await?.pop())
+}
+
+/// The tokens of a tenant, newest first.
+pub(crate) async fn of_tenant<C: SqlConnection>(
+    conn: &C,
+    tenant: &TenantId,
+) -> Result<Vec<TokenRow>, C::Error> {
+    let sql = select::<TokenRow, C>("WHERE tenant = ?1 ORDER BY key DESC");
+    readable(conn, &sql, &[Column::Text(tenant.as_str())]).await
+}
+
+/// Removes a token and returns it.
+pub(crate) async fn revoke<C: SqlConnection>(
+    conn: &C,
+    tenant: &TenantId,
+    id: &TokenId,
+) -> Result<Option<TokenRow>, C::Error> {
+    let columns = C::columns::<TokenRow>();
+    let sql = format!("DELETE FROM tokens WHERE tenant = ?1 AND id = ?2 RETURNING {columns}");
+    let values = [Column::Text(tenant.as_str()), Column::Text(id.as_str())];
+    Ok(readable(conn, &sql, &values).await?.pop())
+}
+
+/// The rights of all valid tokens of a principal.
+pub(crate) async fn rights_of<C: SqlConnection>(
+    conn: &C,
+    tenant: &TenantId,
+    principal: &PrincipalId,
+    now: Timestamp,
+) -> Result<Rights, C::Error> {
+    let sql = select::<TokenRow, C>("WHERE tenant = ?1 AND principal = ?2");
+    let values = [Column::Text(tenant.as_str()), Column::Text(principal.as_str())];
+    let tokens = readable(conn, &sql, &values).await?;
+    let valid = tokens.iter().filter(|token| token.is_valid(now));
+    Ok(valid.flat_map(|token| token.rights.iter()).collect())
+}
+
+/// Reads the tokens that are not damaged.
+async fn readable<C: SqlConnection>(
+    conn: &C,
+    sql: &str,
+    values: &[Column<'_>],
+) -> Result<Vec<TokenRow>, C::Error> {
+    let read = |row: &C::Row<'_>| match take(row) {
+        Ok(token) => Ok(Some(token)),
+        Err(fail) => {
+            let fail: C::Error = fail;
+            let (_, error) = fail.into_damage()?;
+            tracing::error!(%error, "a stored token is damaged and admits nobody");
+            Ok(None)
+        }
+    };
+    Ok(conn.rows(sql, values, read).await?.into_iter().flatten().collect())
+}
