@@ -238,6 +238,19 @@ impl Health {
         let found = found.filter(|row| !self.hidden.contains(row.thread_key()));
         self.quarantine.visible(scope, found)
     }
+
+    /// The row that was found, if its thread is not hidden. Fails as [`Quarantine::check`].
+    pub(crate) fn unless_quarantined<T>(
+        &self,
+        found: Option<T>,
+        thread: impl Fn(&T) -> ThreadKey,
+    ) -> Result<Option<T>> {
+        let found = found.filter(|row| !self.hidden.contains(thread(row)));
+        if let Some(row) = &found {
+            self.quarantine.check(thread(row))?;
+        }
+        Ok(found)
+    }
 }
 
 // === impl HiddenThreads ===

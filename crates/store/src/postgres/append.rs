@@ -14,12 +14,13 @@ use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
 use super::handover::stand_in;
 use super::node::Node;
-use super::{PostgresStore, agents, blob, frames, row};
+use super::{PostgresStore, agents, blob, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::ownership::{Acquisition, LogEnd, Ownership, acquisition};
 use crate::core::{closed_error, no_thread};
 use crate::port::{Append, Batch, NodeAddress, OwnedThread};
-use crate::rows::{InterruptRow, RunRow, ThreadRow};
+use crate::rows::ThreadRow;
+use crate::sql::lookups::owned_thread;
 
 pub(super) const HEAD: &str = "SELECT owner_node, epoch, last, stamp FROM heads WHERE thread = $1";
 /// The same, locked until the transaction ends.
@@ -157,7 +158,7 @@ async fn find_owned_thread(
     if owner != node {
         return Ok(None);
     }
-    let found = load_owned_thread(conn, database, thread, end.last).await?;
+    let found = owned_thread(conn, &database.reader, thread, end.last).await?;
     // One that was handed over to this node is taken over first.
     Ok(Some(found).filter(|found| found.thread.owner_node == node))
 }
@@ -188,10 +189,8 @@ async fn take_over(
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
     let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
-    // Under the lock: of two nodes that take the thread, the second finds the first as its owner.
-    let live = other_live_owner(conn, database, &owner, node).await?;
-    // Also under the lock: no append changes these rows before this transaction ends.
-    let mut taken = load_owned_thread(conn, database, thread, end.last).await?;
+    let live = other(conn, database, &owner, node).await?;
+    let mut taken = owned_thread(conn, &database.reader, thread, end.last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,
         is_owner_alive: live.is_some(),
@@ -232,32 +231,6 @@ async fn assign(
     Ok(())
 }
 
-/// The rows of a thread whose log ends at `last`.
-async fn load_owned_thread(
-    conn: &Connection,
-    database: &Database,
-    thread: ThreadKey,
-    last: u64,
-) -> Result<OwnedThread, PostgresError> {
-    let found = row::one::<ThreadRow>(conn, "WHERE key = $1", &[&thread.0]).await?;
-    let found = found.ok_or_else(|| no_thread(thread))?;
-    let open = "WHERE thread = $1 AND ended_at IS NULL ORDER BY position";
-    let mut open_runs = row::many::<RunRow>(conn, open, &[&thread.0]).await?;
-    for run in &mut open_runs {
-        // The row was written at a boundary; the log may have grown since.
-        let last = frames::last_of_run(conn, &database.reader, thread, run.key).await?;
-        run.last_run_number = run.last_run_number.max(last);
-    }
-    let pending = "WHERE thread = $1 AND pending ORDER BY key";
-    Ok(OwnedThread {
-        last,
-        thread: found,
-        open_runs,
-        pending: row::many::<InterruptRow>(conn, pending, &[&thread.0]).await?,
-        is_taken_over: false,
-    })
-}
-
 /// Makes this node the owner of a thread without open runs, if its live owner does not have an agent. Returns the end of its log, or `None` if the owner is not such a node.
 /// Fails with `thread_elsewhere` if the thread has an open run.
 async fn take_idle(
@@ -276,7 +249,7 @@ async fn take_idle(
     let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
         return Ok(None);
     };
-    let mut taken = load_owned_thread(conn, database, thread, end.last).await?;
+    let mut taken = owned_thread(conn, &database.reader, thread, end.last).await?;
     if !taken.open_runs.is_empty() {
         let name: &str = lacking.get(0);
         let message = format!(

@@ -25,6 +25,7 @@ use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
     TokenRow,
 };
+use crate::sql::frames::stored;
 use crate::sql::{queue, take};
 
 /// The progress is reported after this many rows.
@@ -195,7 +196,7 @@ impl<'e> DatabaseExport<'e> {
         let mut events = 0;
         let frame = |sums: &mut StoreSums, row: &Row| {
             let thread = ThreadKey(row.get(0));
-            let frame = frames::stored(row, thread, reader)?;
+            let frame = stored(row, thread, reader)?;
             if is_counted {
                 let damaged = |error| PostgresError::Damaged(Some(thread), error);
                 // The frame must not stay decoded in memory.

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tokio_postgres::Row;
+use trilogue_domain::ThreadKey;
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{RunKey, ThreadKey};
 
 use super::connection::Connection;
 use super::error::PostgresError;
@@ -13,6 +11,7 @@ use super::row::{self, Param};
 use crate::core::continuity::{RunContinuity, hole};
 use crate::port::Range;
 use crate::record::Frame;
+use crate::sql::frames::{is_gap, stored};
 
 /// The columns of a frame, for [`stored`].
 macro_rules! columns {
@@ -111,23 +110,6 @@ pub(super) async fn read(
     Ok(frames)
 }
 
-/// The last number of a run of this thread, as its newest frame has it.
-pub(super) async fn last_of_run(
-    conn: &Connection,
-    reader: &Arc<dyn ReadOriginal>,
-    thread: ThreadKey,
-    run: RunKey,
-) -> Result<u64, PostgresError> {
-    let sql = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM frames WHERE run = $1 ORDER BY first_run DESC LIMIT 1"
-    );
-    let newest = row::query_opt(conn, sql, &[&run.0]).await?;
-    let newest = newest.map(|found| stored(&found, thread, reader)).transpose()?;
-    Ok(newest.filter(|frame| frame.thread() == thread).map_or(0, |frame| frame.last_run()))
-}
-
 /// Whether these numbers belonged to removed runs, or the whole thread was removed meanwhile.
 async fn is_removed(
     conn: &Connection,
@@ -135,33 +117,8 @@ async fn is_removed(
     first: u64,
     last: u64,
 ) -> Result<bool, PostgresError> {
-    let sql = concat!(
-        "SELECT last FROM gaps WHERE thread = $1 AND first <= $2",
-        " ORDER BY first DESC LIMIT 1"
-    );
-    let gap = row::query_opt(conn, sql, &[&thread.0, &first.cast_signed()]).await?;
-    if gap.is_some_and(|gap| gap.get::<_, i64>(0).cast_unsigned() >= last) {
+    if is_gap(conn, thread, first, last).await? {
         return Ok(true);
     }
     Ok(!row::exists(conn, "SELECT 1 FROM heads WHERE thread = $1", &[&thread.0]).await?)
-}
-
-/// Reads a frame and checks it.
-pub(super) fn stored(
-    row: &Row,
-    thread: ThreadKey,
-    reader: &Arc<dyn ReadOriginal>,
-) -> Result<Frame, PostgresError> {
-    let number = |index| row.get::<_, i64>(index).cast_unsigned();
-    let frame = Frame::from_stored(
-        ThreadKey(row.get(0)),
-        row.get::<_, Option<i64>>(1).map(RunKey),
-        number(2),
-        number(3),
-        number(4),
-        Bytes::copy_from_slice(row.get(5)),
-        reader,
-    );
-    // Blame the requested thread even when the column names another.
-    frame.map_err(|error| PostgresError::Damaged(Some(thread), error))
 }

@@ -4,13 +4,13 @@ use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
 use super::connection::Connection;
-use super::error::PostgresError;
 use super::node::not_elsewhere;
 use super::{PostgresStore, remove, retention, row};
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
 };
+use crate::sql::lookups;
 
 /// The given threads that are ephemeral and have no open run. Their heads are locked, so that no run begins meanwhile.
 const ENDED: &str = concat!(
@@ -71,7 +71,7 @@ impl Housekeeping for PostgresStore {
         let run = self
             .database
             .read(|conn| async move { row::one::<RunRow>(&conn, rest, &[&key.0]).await });
-        self.unless_quarantined(run.await?, |run| run.thread)
+        self.database.health.unless_quarantined(run.await?, |run| run.thread)
     }
 
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
@@ -79,7 +79,7 @@ impl Housekeeping for PostgresStore {
         let found = self
             .database
             .read(|conn| async move { row::one::<CheckpointRow>(&conn, rest, &[&key.0]).await });
-        self.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
+        self.database.health.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
     }
 
     async fn idempotency(
@@ -87,18 +87,9 @@ impl Housekeeping for PostgresStore {
         key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<IdempotencyRow>> {
-        let oldest = now.before(IDEMPOTENCY_KEPT).as_micros();
-        let rest = concat!(
-            "WHERE tenant = $1 AND principal = $2 AND agent = $3 AND text = $4",
-            " AND created_at >= $5"
-        );
-        let found = self.database.read(|conn| async move {
-            let (tenant, principal) = (key.tenant.as_str(), key.principal.as_str());
-            let (agent, text) = (key.agent.as_str(), key.text.as_bytes());
-            row::one::<IdempotencyRow>(&conn, rest, &[&tenant, &principal, &agent, &text, &oldest])
-                .await
-        });
-        self.unless_quarantined(found.await?, |row| row.thread)
+        let found =
+            self.database.read(|conn| async move { lookups::idempotency(&conn, key, now).await });
+        self.database.health.unless_quarantined(found.await?, |row| row.thread)
     }
 
     async fn idempotency_of_run(
@@ -125,17 +116,7 @@ impl Housekeeping for PostgresStore {
         database
             .read(|conn| async move {
                 let keys = retention::expired(&conn, database, policy, now, limit).await?;
-                let mut runs = Vec::with_capacity(keys.len());
-                for key in keys {
-                    match row::one::<RunRow>(&conn, "WHERE key = $1", &[&key]).await {
-                        Ok(run) => runs.extend(run),
-                        // A damaged run is not removed: a person has to decide about its thread.
-                        Err(fail @ PostgresError::Damaged(..)) => drop(database.settle(fail)),
-                        Err(fail) => return Err(fail),
-                    }
-                }
-                runs.retain(|run| database.health.check_thread(run.thread).is_ok());
-                Ok(runs)
+                lookups::undamaged_runs(&conn, &database.health, keys).await
             })
             .await
     }
@@ -184,18 +165,5 @@ impl Housekeeping for PostgresStore {
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {
         self.database.health.quarantine.add(thread, why);
-    }
-}
-
-impl PostgresStore {
-    fn unless_quarantined<T>(
-        &self,
-        found: Option<T>,
-        thread: impl Fn(&T) -> ThreadKey,
-    ) -> Result<Option<T>> {
-        if let Some(row) = &found {
-            self.database.health.quarantine.check(thread(row))?;
-        }
-        Ok(found)
     }
 }

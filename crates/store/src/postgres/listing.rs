@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use tokio_postgres::types::ToSql;
-use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadId, ThreadKey};
+use trilogue_domain::{AgentName, RunStatus, Scope, ThreadActivity, ThreadId, ThreadKey};
 
 use super::connection::Connection;
 use super::database::Database;
@@ -14,9 +14,9 @@ use crate::core::page::{PageBuilder, PageRow};
 use crate::core::search::{Candidates, Condition, activity_of, is_composite, matches, value_hash};
 use crate::core::table::TableRow;
 use crate::rows::{
-    CheckpointRow, InterruptFilter, InterruptRow, Listing, Page, RunFilter, RunRow, ThreadFilter,
-    ThreadRow,
+    InterruptFilter, InterruptRow, Listing, Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
+use crate::sql::lookups::{ThreadConnection, fits};
 use crate::sql::{take, thread_of};
 
 /// The most rows of one statement. Each may have metadata, a request and a configuration.
@@ -164,60 +164,36 @@ async fn list<F: PostFilter>(
     Ok(pages.finish())
 }
 
-/// The activity of visible threads, in the order of the keys.
-pub(super) async fn activities(
-    conn: &Connection,
-    database: &Database,
-    scope: &Scope,
-    threads: &[ThreadKey],
-) -> Result<Vec<ThreadActivity>, PostgresError> {
-    let mut found = Vec::with_capacity(threads.len());
-    for key in threads {
-        found.push(match super::lookups::thread_of(conn, database, scope, *key).await {
-            Ok(Some(_)) => activity(conn, *key).await?,
-            Ok(None) | Err(PostgresError::Refused(_) | PostgresError::Damaged(..)) => {
-                ThreadActivity::Idle
-            }
-            Err(fail) => return Err(fail),
-        });
-    }
-    Ok(found)
-}
+// === impl Connection ===
 
-async fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, PostgresError> {
-    let sql = concat!(
-        "SELECT EXISTS (SELECT 1 FROM runs WHERE thread = $1 AND ended_at IS NULL AND status <> $2),",
-        " (SELECT status FROM runs WHERE thread = $1 ORDER BY position DESC LIMIT 1)"
-    );
-    let found = row::query_opt(conn, sql, &[&thread.0, &RunStatus::Interrupted.as_str()]).await?;
-    let Some(found) = found else { return Ok(ThreadActivity::Idle) };
-    if found.get(0) {
-        return Ok(ThreadActivity::Busy);
-    }
-    let newest: Option<String> = found.get(1);
-    Ok(activity_of(newest.and_then(|status| RunStatus::from_text(&status))))
-}
+impl ThreadConnection for Connection {
+    const OPEN_RUNS: &'static str = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY position";
+    const PENDING: &'static str = "WHERE thread = ?1 AND pending ORDER BY key";
 
-/// The state that was set last on the path to a thread's head, and how many checkpoints were read for it.
-async fn value_at_head(
-    conn: &Connection,
-    thread: &ThreadRow,
-) -> Result<(Option<Json>, usize), PostgresError> {
-    let mut next = thread.head;
-    let (mut looked_at, mut candidates) = (0, Candidates::default());
-    while let Some(key) = next {
-        looked_at += 1;
-        // The bound also ends a circle of damaged links.
-        candidates.add(1)?;
-        let rest = "WHERE key = $1 AND thread = $2";
-        let found = row::one::<CheckpointRow>(conn, rest, &[&key.0, &thread.key.0]).await?;
-        let Some(row) = found else { break };
-        if row.ends_state_search() {
-            return Ok((row.value, looked_at));
+    async fn activity(&self, thread: ThreadKey) -> Result<ThreadActivity, PostgresError> {
+        let sql = concat!(
+            "SELECT EXISTS (SELECT 1 FROM runs WHERE thread = $1 AND ended_at IS NULL AND status <> $2),",
+            " (SELECT status FROM runs WHERE thread = $1 ORDER BY position DESC LIMIT 1)"
+        );
+        let found =
+            row::query_opt(self, sql, &[&thread.0, &RunStatus::Interrupted.as_str()]).await?;
+        let Some(found) = found else { return Ok(ThreadActivity::Idle) };
+        if found.get(0) {
+            return Ok(ThreadActivity::Busy);
         }
-        next = row.parent;
+        let newest: Option<String> = found.get(1);
+        Ok(activity_of(newest.and_then(|status| RunStatus::from_text(&status))))
     }
-    Ok((None, looked_at))
+
+    async fn has_agent(
+        &self,
+        thread: &ThreadRow,
+        agent: &AgentName,
+    ) -> Result<bool, PostgresError> {
+        let sql = "SELECT 1 FROM runs WHERE thread = $1 AND agent = $2 LIMIT 1";
+        Ok(thread.agent().as_ref() == Some(agent)
+            || row::exists(self, sql, &[&thread.key.0, &agent.as_str()]).await?)
+    }
 }
 
 // === impl PostFilter ===
@@ -246,28 +222,10 @@ impl PostFilter for ThreadFilter {
         conn: &Connection,
         row: &ThreadRow,
     ) -> Result<(bool, usize), PostgresError> {
-        const NO: (bool, usize) = (false, 0);
-        if !matches(&row.metadata, &self.metadata) {
-            return Ok(NO);
+        match matches(&row.metadata, &self.metadata) {
+            true => fits(conn, row, self).await,
+            false => Ok((false, 0)),
         }
-        if let Some(agent) = &self.agent
-            && row.agent().as_ref() != Some(agent)
-        {
-            let sql = "SELECT 1 FROM runs WHERE thread = $1 AND agent = $2 LIMIT 1";
-            if !row::exists(conn, sql, &[&row.key.0, &agent.as_str()]).await? {
-                return Ok(NO);
-            }
-        }
-        if let Some(wanted) = self.activity
-            && activity(conn, row.key).await? != wanted
-        {
-            return Ok(NO);
-        }
-        if self.values.is_empty() {
-            return Ok((true, 0));
-        }
-        let (value, looked_at) = value_at_head(conn, row).await?;
-        Ok((value.is_some_and(|value| matches(&value, &self.values)), looked_at))
     }
 }
 

@@ -10,28 +10,32 @@ use trilogue_domain::{
 };
 
 use super::append::last_number;
-use super::lookups::by_id;
+use super::lookups::path;
 use super::row::one;
-use super::{PostgresStore, blob, frames, listing, lookups, short_id};
+use super::short_id::statements_of;
+use super::{PostgresStore, blob, frames, listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
     Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
-use crate::sql::queue;
+use crate::sql::short_id::meant;
+use crate::sql::{lookups, queue};
 
 #[async_trait]
 impl Read for PostgresStore {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
-        let database = &self.database;
-        database.read(|conn| async move { by_id(&conn, database, scope, id.as_str()).await }).await
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::by_id(&conn, health, scope, id.as_str()).await })
+            .await
     }
 
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
-        let database = &self.database;
-        database
-            .read(|conn| async move { lookups::thread_of(&conn, database, scope, key).await })
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::by_key(&conn, health, scope, key.0).await })
             .await
     }
 
@@ -40,9 +44,9 @@ impl Read for PostgresStore {
         scope: &Scope,
         threads: &[ThreadKey],
     ) -> Result<Vec<ThreadActivity>> {
-        let database = &self.database;
-        database
-            .read(|conn| async move { listing::activities(&conn, database, scope, threads).await })
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::activities(&conn, health, scope, threads).await })
             .await
     }
 
@@ -61,16 +65,17 @@ impl Read for PostgresStore {
     }
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
-        let database = &self.database;
-        database.read(|conn| async move { by_id(&conn, database, scope, id.as_str()).await }).await
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::by_id(&conn, health, scope, id.as_str()).await })
+            .await
     }
 
     async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
-        let database = &self.database;
-        let rest = "WHERE key = $1";
-        let found =
-            database.read(|conn| async move { one::<RunRow>(&conn, rest, &[&key.0]).await });
-        database.health.visible(scope, found.await?)
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::by_key(&conn, health, scope, key.0).await })
+            .await
     }
 
     async fn runs(
@@ -86,8 +91,10 @@ impl Read for PostgresStore {
     }
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
-        let database = &self.database;
-        database.read(|conn| async move { by_id(&conn, database, scope, id.as_str()).await }).await
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::by_id(&conn, health, scope, id.as_str()).await })
+            .await
     }
 
     async fn interrupts(
@@ -110,7 +117,9 @@ impl Read for PostgresStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         self.database
-            .read(|conn| async move { short_id::resolve(&conn, scope, kind, short, limit).await })
+            .read(
+                |conn| async move { resolve(&conn, statements_of(kind), scope, short, limit).await },
+            )
             .await
     }
 
@@ -120,9 +129,9 @@ impl Read for PostgresStore {
         thread: &ThreadId,
         id: &MessageId,
     ) -> Result<Option<MessageRow>> {
-        let database = &self.database;
-        database
-            .read(|conn| async move { lookups::message(&conn, database, scope, thread, id).await })
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::message(&conn, health, scope, thread, id).await })
             .await
     }
 
@@ -143,14 +152,9 @@ impl Read for PostgresStore {
         thread: &ThreadId,
         id: &CheckpointId,
     ) -> Result<Option<CheckpointRow>> {
-        let database = &self.database;
-        database
-            .read(|conn| async move {
-                let thread = by_id::<ThreadRow>(&conn, database, scope, thread.as_str()).await?;
-                let Some(thread) = thread else { return Ok(None) };
-                let rest = "WHERE thread = $1 AND id = $2";
-                one(&conn, rest, &[&thread.key.0, &id.as_str()]).await
-            })
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::checkpoint(&conn, health, scope, thread, id).await })
             .await
     }
 
@@ -163,7 +167,7 @@ impl Read for PostgresStore {
     ) -> Result<Vec<CheckpointRow>> {
         let database = &self.database;
         database
-            .read(|conn| async move { lookups::path(&conn, database, scope, thread, from, limit).await })
+            .read(|conn| async move { path(&conn, database, scope, thread, from, limit).await })
             .await
     }
 
@@ -173,14 +177,9 @@ impl Read for PostgresStore {
         thread: &ThreadId,
         agent: &AgentName,
     ) -> Result<Option<BindingRow>> {
-        let database = &self.database;
-        database
-            .read(|conn| async move {
-                let thread = by_id::<ThreadRow>(&conn, database, scope, thread.as_str()).await?;
-                let Some(thread) = thread else { return Ok(None) };
-                let rest = "WHERE thread = $1 AND agent = $2";
-                one(&conn, rest, &[&thread.key.0, &agent.as_str()]).await
-            })
+        let health = &self.database.health;
+        self.database
+            .read(|conn| async move { lookups::binding(&conn, health, scope, thread, agent).await })
             .await
     }
 

@@ -6,6 +6,7 @@ use super::connection::Connection;
 use super::error::PostgresError;
 use super::{blob, change, row};
 use crate::rows::CheckpointRow;
+use crate::sql::frames::note_gaps;
 
 /// Deletes all rows of threads. Those of runs go after what is found by them, the heads last: an append to one waits for the end and fails then.
 const THREADS: [&str; 15] = [
@@ -74,49 +75,6 @@ pub(super) async fn run(
         row::execute(conn, sql, &[&thread.0, &run.0]).await?;
     }
     blob::remove_unnamed(conn, &named).await
-}
-
-/// Notes the numbers of the run's frames as removed, and joins them with adjacent gaps.
-async fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), PostgresError> {
-    let sql = "SELECT first, last FROM frames WHERE run = $1 AND thread = $2 ORDER BY first_run";
-    let mut gaps: Vec<(i64, i64)> = Vec::new();
-    for frame in row::query(conn, sql, &[&run.0, &thread.0]).await? {
-        let (first, last) = (frame.get(0), frame.get(1));
-        match gaps.last_mut() {
-            Some(gap) if gap.1 + 1 == first => gap.1 = last,
-            _ => gaps.push((first, last)),
-        }
-    }
-    for (first, last) in gaps {
-        write_gap(conn, thread, first, last).await?;
-    }
-    Ok(())
-}
-
-async fn write_gap(
-    conn: &Connection,
-    thread: ThreadKey,
-    first: i64,
-    last: i64,
-) -> Result<(), PostgresError> {
-    let before = concat!(
-        "SELECT first, last FROM gaps WHERE thread = $1 AND first < $2",
-        " ORDER BY first DESC LIMIT 1"
-    );
-    let before = row::query_opt(conn, before, &[&thread.0, &first]).await?;
-    let behind = "DELETE FROM gaps WHERE thread = $1 AND first = $2 RETURNING last";
-    let behind = row::query_opt(conn, behind, &[&thread.0, &(last + 1)]).await?;
-    let first = match before.map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1))) {
-        Some((start, end)) if end + 1 == first => start,
-        _ => first,
-    };
-    let last: i64 = behind.map_or(last, |row| row.get(0));
-    let sql = concat!(
-        "INSERT INTO gaps (thread, first, last) VALUES ($1, $2, $3)",
-        " ON CONFLICT (thread, first) DO UPDATE SET last = $3"
-    );
-    row::execute(conn, sql, &[&thread.0, &first, &last]).await?;
-    Ok(())
 }
 
 /// Removes the values of the run's checkpoints. The checkpoints stay as links of the path.

@@ -73,6 +73,15 @@ pub(crate) async fn one<R: TableRow, C: SqlConnection>(
     conn.first(&select::<R, C>(rest), values, |row| take(row)).await
 }
 
+/// Reads rows: `rest` follows `FROM table`.
+pub(crate) async fn many<R: TableRow, C: SqlConnection>(
+    conn: &C,
+    rest: &str,
+    values: &[Column<'_>],
+) -> Result<Vec<R>, C::Error> {
+    conn.rows(&select::<R, C>(rest), values, |row| take(row)).await
+}
+
 /// Executes a statement with the values of a row: its thread if the table has one, its integer if it is part of the row, its columns, the body, then `others`.
 /// Returns the number of rows that it changed.
 pub(crate) async fn write<R: TableRow, C: SqlConnection>(

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connection`, `row` | what an engine provides: executing a statement, reading a column |
 //! | `queue`, `tokens`, `configurations` | the steps of these ports |
+//! | `lookups`, `short_id`, `frames` | reading rows and frames; gaps of removed runs |
 //!
 //! An engine adds its connections, its transactions, and the statements that need its own indexes or locks.
 //! Statements number their parameters `?1`, `?2`, …, and each engine accepts that form.
@@ -13,9 +14,12 @@
 
 pub(crate) mod configurations;
 pub(crate) mod connection;
+pub(crate) mod frames;
+pub(crate) mod lookups;
 pub(crate) mod queue;
 pub(crate) mod row;
+pub(crate) mod short_id;
 pub(crate) mod tokens;
 
-pub(crate) use connection::{SqlConnection, SqlError, one, select, write};
+pub(crate) use connection::{SqlConnection, SqlError, many, one, select, write};
 pub(crate) use row::{SqlRow, SqlValue, take, thread_of};

@@ -9,13 +9,14 @@ use super::apply;
 use super::error::SqliteError;
 use super::heads;
 use super::job::{self, Job, WorkKind, WriteContext};
-use super::{KeyCounters, SqliteStore, blob, row};
+use super::row::run_to_end;
+use super::{KeyCounters, SqliteStore, blob};
 use crate::core::batch::{Head, blob_ref};
+use crate::core::closed;
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
-use crate::core::{closed_error, no_thread};
 use crate::news::Peers;
 use crate::port::{Append, Batch, Nodes, OwnedThread};
-use crate::rows::{InterruptRow, RunRow, ThreadRow};
+use crate::sql::lookups::owned_thread;
 
 /// One process holds the store.
 impl Nodes for SqliteStore {}
@@ -94,24 +95,6 @@ fn load_owned_thread(
     context: &super::Context,
     thread: ThreadKey,
 ) -> Result<OwnedThread, SqliteError> {
-    let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?;
-    let row = row.ok_or_else(|| no_thread(thread))?;
-    let open = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";
-    let mut open_runs = row::many::<RunRow>(conn, open, [thread.0])?;
-    for run in &mut open_runs {
-        // The row was written at a boundary; the log may have grown since.
-        let last = heads::last_of_run(conn, context, thread, run.key)?;
-        run.last_run_number = run.last_run_number.max(last);
-    }
-    Ok(OwnedThread {
-        thread: row,
-        last: heads::last(conn, context, thread)?,
-        open_runs,
-        pending: row::many::<InterruptRow>(
-            conn,
-            "WHERE thread = ?1 AND pending = 1 ORDER BY key",
-            [thread.0],
-        )?,
-        is_taken_over: false,
-    })
+    let last = heads::last(conn, context, thread)?;
+    run_to_end(owned_thread(conn, &context.reader, thread, last))
 }

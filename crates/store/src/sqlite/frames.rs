@@ -7,10 +7,11 @@ use trilogue_domain::ThreadKey;
 
 use super::Context;
 use super::error::SqliteError;
-use super::heads::stored_frame;
+use super::row::run_to_end;
 use crate::core::continuity::{RunContinuity, hole};
 use crate::port::Range;
 use crate::record::Frame;
+use crate::sql::frames::{is_gap, stored};
 
 /// Excludes frames of removed runs that are not deleted yet: readers must not see them.
 macro_rules! not_removed {
@@ -74,7 +75,7 @@ fn of_thread(
     );
     let mut next = range.after.saturating_add(1);
     collect(conn, context, thread, sql, [thread.0, from], range.max_bytes, |frame| {
-        if frame.first() > next && !is_removed(conn, thread, next, frame.first() - 1)? {
+        if frame.first() > next && !run_to_end(is_gap(conn, thread, next, frame.first() - 1))? {
             return Err(SqliteError::Damaged(Some(thread), hole(thread, next)));
         }
         next = frame.last().saturating_add(1);
@@ -115,7 +116,7 @@ fn collect(
     let mut rows = statement.query(bound)?;
     let (mut frames, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        let frame = stored_frame(row, thread, &context.reader)?;
+        let frame = stored(row, thread, &context.reader)?;
         if frame.thread() != thread {
             // The caller named a run of another thread.
             return Ok(Vec::new());
@@ -128,21 +129,4 @@ fn collect(
         }
     }
     Ok(frames)
-}
-
-/// Whether these numbers belonged to removed runs.
-fn is_removed(
-    conn: &Connection,
-    thread: ThreadKey,
-    first: u64,
-    last: u64,
-) -> Result<bool, SqliteError> {
-    let gap: Option<i64> = conn
-        .prepare_cached(concat!(
-            "SELECT last FROM gaps WHERE thread = ?1 AND first <= ?2",
-            " ORDER BY first DESC LIMIT 1"
-        ))?
-        .query_row([thread.0, first.cast_signed()], |row| row.get(0))
-        .optional()?;
-    Ok(gap.is_some_and(|gap| gap.cast_unsigned() >= last))
 }

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
+use trilogue_domain::ThreadKey;
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{RunKey, ThreadKey};
 
 use super::Context;
 use super::error::{SqliteError, lock};
 use super::row;
 use crate::core::batch::Head;
-use crate::record::Frame;
 use crate::rows::ThreadRow;
+use crate::sql::frames::stored;
 
 /// The most remembered heads. Beyond that all are forgotten and looked up again.
 const MAX_HEADS: usize = 65_536;
@@ -110,7 +109,7 @@ pub(super) fn last_stored(
             "SELECT thread, run, first, last, first_run, body FROM frames",
             " WHERE thread = ?1 ORDER BY first DESC LIMIT 1"
         ))?
-        .query_row([thread.0], |row| Ok(stored_frame(row, thread, reader)))
+        .query_row([thread.0], |row| Ok(stored(row, thread, reader)))
         .optional()?
         .transpose()?;
     let gap: Option<i64> = conn
@@ -120,44 +119,4 @@ pub(super) fn last_stored(
     let newest = newest.map_or(0, |frame| frame.last());
     // The newest frames may be removed, and their numbers must not be given again.
     Ok(newest.max(gap.map_or(0, i64::cast_unsigned)))
-}
-
-/// The last number of a run of this thread, as its newest frame has it.
-pub(super) fn last_of_run(
-    conn: &Connection,
-    context: &Context,
-    thread: ThreadKey,
-    run: RunKey,
-) -> Result<u64, SqliteError> {
-    let newest = conn
-        .prepare_cached(concat!(
-            "SELECT thread, run, first, last, first_run, body FROM frames",
-            " WHERE run = ?1 ORDER BY first_run DESC LIMIT 1"
-        ))?
-        .query_row([run.0], |row| Ok(stored_frame(row, thread, &context.reader)))
-        .optional()?
-        .transpose()?;
-    Ok(newest.filter(|frame| frame.thread() == thread).map_or(0, |frame| frame.last_run()))
-}
-
-/// Reads a frame from `thread, run, first, last, first_run, body` and checks it.
-pub(super) fn stored_frame(
-    row: &Row<'_>,
-    thread: ThreadKey,
-    reader: &Arc<dyn ReadOriginal>,
-) -> Result<Frame, SqliteError> {
-    let run: Option<i64> = row.get(1)?;
-    let [first, last, first_run] = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?];
-    let body = row.get_ref(5)?.as_blob().unwrap_or_default();
-    let frame = Frame::from_stored(
-        ThreadKey(row.get(0)?),
-        run.map(RunKey),
-        first.cast_unsigned(),
-        last.cast_unsigned(),
-        first_run.cast_unsigned(),
-        Bytes::copy_from_slice(body),
-        reader,
-    );
-    // Blame the requested thread even when the column names another.
-    frame.map_err(|error| SqliteError::Damaged(Some(thread), error))
 }

@@ -4,13 +4,14 @@ use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
-use super::error::SqliteError;
 use super::job::{WorkKind, WriteContext};
+use super::row::run_to_end;
 use super::{SqliteStore, row, thread_removal};
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
 };
+use crate::sql::lookups;
 
 #[async_trait]
 impl Housekeeping for SqliteStore {
@@ -34,13 +35,13 @@ impl Housekeeping for SqliteStore {
 
     async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>> {
         let run = self.read(move |conn, _| row::one::<RunRow>(conn, "WHERE key = ?1", [key.0]));
-        self.unless_quarantined(run.await?, |run| run.thread)
+        self.context.health.unless_quarantined(run.await?, |run| run.thread)
     }
 
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
         let found =
             self.read(move |conn, _| row::one::<CheckpointRow>(conn, "WHERE key = ?1", [key.0]));
-        self.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
+        self.context.health.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
     }
 
     async fn idempotency(
@@ -49,17 +50,8 @@ impl Housekeeping for SqliteStore {
         now: Timestamp,
     ) -> Result<Option<IdempotencyRow>> {
         let key = key.clone();
-        let oldest = now.before(IDEMPOTENCY_KEPT).as_micros();
-        let found = self.read(move |conn, _| {
-            let rest = concat!(
-                "WHERE tenant = ?1 AND principal = ?2 AND agent = ?3 AND text = ?4",
-                " AND created_at >= ?5"
-            );
-            let (tenant, principal) = (key.tenant.as_str(), key.principal.as_str());
-            let params = params![tenant, principal, key.agent.as_str(), key.text, oldest];
-            row::one::<IdempotencyRow>(conn, rest, params)
-        });
-        self.unless_quarantined(found.await?, |row| row.thread)
+        let found = self.read(move |conn, _| run_to_end(lookups::idempotency(conn, &key, now)));
+        self.context.health.unless_quarantined(found.await?, |row| row.thread)
     }
 
     async fn idempotency_of_run(
@@ -89,29 +81,14 @@ impl Housekeeping for SqliteStore {
             })
             .await?;
         if is_due {
-            self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
-                writer
-                    .conn
-                    .prepare_cached("DELETE FROM idempotency WHERE created_at < ?1")?
-                    .execute([forgotten])?;
-                Ok(())
-            })
-            .await?;
+            let sql = "DELETE FROM idempotency WHERE created_at < ?1";
+            self.write_vital(move |conn| Ok(conn.prepare_cached(sql)?.execute([forgotten])?))
+                .await?;
         }
         let policy = *policy;
         self.read(move |conn, context| {
             let keys = context.retention.expired(conn, &policy, now, limit)?;
-            let mut runs = Vec::with_capacity(keys.len());
-            for key in keys {
-                match row::one::<RunRow>(conn, "WHERE key = ?1", [key]) {
-                    Ok(run) => runs.extend(run),
-                    // A damaged run is not removed: a person has to decide about its thread.
-                    Err(fail @ SqliteError::Damaged(..)) => drop(context.health.settle(fail)),
-                    Err(fail) => return Err(fail),
-                }
-            }
-            runs.retain(|run| context.health.check_thread(run.thread).is_ok());
-            Ok(runs)
+            run_to_end(lookups::undamaged_runs(conn, &context.health, keys))
         })
         .await
     }
@@ -155,20 +132,5 @@ impl Housekeeping for SqliteStore {
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {
         self.context.health.quarantine.add(thread, why);
-    }
-}
-
-impl SqliteStore {
-    pub(super) fn unless_quarantined<T>(
-        &self,
-        found: Option<T>,
-        thread: impl Fn(&T) -> ThreadKey,
-    ) -> Result<Option<T>> {
-        let health = &self.context.health;
-        let found = found.filter(|row| !health.hidden.contains(thread(row)));
-        if let Some(row) = &found {
-            health.quarantine.check(thread(row))?;
-        }
-        Ok(found)
     }
 }

@@ -190,7 +190,7 @@ fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, S
         .prepare_cached(sql)?
         .query_row([rowid], |row| {
             let thread = ThreadKey(row.get(0)?);
-            Ok(super::heads::stored_frame(row, thread, &reader))
+            Ok(crate::sql::frames::stored(row, thread, &reader))
         })
         .optional()?;
     match found {

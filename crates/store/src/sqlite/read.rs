@@ -10,16 +10,17 @@ use trilogue_domain::{
     ShortId, ThreadActivity, ThreadId, ThreadKey,
 };
 
-use super::lookups::{BY_ALIAS, BY_ID, by_id};
+use super::lookups::{BY_ALIAS, BY_ID, damaged_thread, path};
 use super::row::{one, run_to_end};
-use super::{SqliteStore, blob, frames, heads, listing, lookups, short_id, thread_listing};
+use super::{SqliteStore, blob, frames, heads, listing, short_id, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
     Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
-use crate::sql::queue;
+use crate::sql::short_id::meant;
+use crate::sql::{lookups, queue};
 
 #[async_trait]
 impl Read for SqliteStore {
@@ -29,7 +30,10 @@ impl Read for SqliteStore {
             return self.context.health.visible(scope, Some(row));
         }
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
+        self.read(move |conn, context| {
+            run_to_end(lookups::by_id(conn, &context.health, &scope, id.as_str()))
+        })
+        .await
     }
 
     fn damage(&self, thread: ThreadKey) -> Option<String> {
@@ -38,7 +42,7 @@ impl Read for SqliteStore {
 
     async fn damaged_thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| lookups::damaged_thread(conn, context, &scope, &id)).await
+        self.read(move |conn, context| damaged_thread(conn, context, &scope, &id)).await
     }
 
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
@@ -47,7 +51,10 @@ impl Read for SqliteStore {
             return self.context.health.visible(scope, Some(row));
         }
         let scope = scope.clone();
-        self.read(move |conn, context| lookups::thread_of(conn, context, &scope, key)).await
+        self.read(move |conn, context| {
+            run_to_end(lookups::by_key(conn, &context.health, &scope, key.0))
+        })
+        .await
     }
 
     async fn activities(
@@ -56,8 +63,11 @@ impl Read for SqliteStore {
         threads: &[ThreadKey],
     ) -> Result<Vec<ThreadActivity>> {
         let (scope, threads) = (scope.clone(), threads.to_vec());
-        self.read(move |conn, context| thread_listing::activities(conn, context, &scope, &threads))
-            .await
+        self.read(move |conn, context| {
+            let snapshot = conn.unchecked_transaction()?;
+            run_to_end(lookups::activities(&*snapshot, &context.health, &scope, &threads))
+        })
+        .await
     }
 
     async fn threads(
@@ -75,14 +85,16 @@ impl Read for SqliteStore {
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
+        self.read(move |conn, context| {
+            run_to_end(lookups::by_id(conn, &context.health, &scope, id.as_str()))
+        })
+        .await
     }
 
     async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
         let scope = scope.clone();
         self.read(move |conn, context| {
-            let found = one::<RunRow>(conn, "WHERE key = ?1", [key.0])?;
-            Ok(context.health.visible(&scope, found)?)
+            run_to_end(lookups::by_key(conn, &context.health, &scope, key.0))
         })
         .await
     }
@@ -99,7 +111,10 @@ impl Read for SqliteStore {
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
+        self.read(move |conn, context| {
+            run_to_end(lookups::by_id(conn, &context.health, &scope, id.as_str()))
+        })
+        .await
     }
 
     async fn interrupts(
@@ -121,7 +136,10 @@ impl Read for SqliteStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         let (scope, short) = (scope.clone(), short.clone());
-        self.read(move |conn, _| short_id::resolve(conn, &scope, kind, &short, limit)).await
+        self.read(move |conn, _| {
+            run_to_end(resolve(conn, short_id::statements_of(kind), &scope, &short, limit))
+        })
+        .await
     }
 
     async fn message(
@@ -131,7 +149,10 @@ impl Read for SqliteStore {
         id: &MessageId,
     ) -> Result<Option<MessageRow>> {
         let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
-        self.read(move |conn, context| lookups::message(conn, context, &scope, &thread, &id)).await
+        self.read(move |conn, context| {
+            run_to_end(lookups::message(conn, &context.health, &scope, &thread, &id))
+        })
+        .await
     }
 
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
@@ -155,9 +176,7 @@ impl Read for SqliteStore {
     ) -> Result<Option<CheckpointRow>> {
         let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
         self.read(move |conn, context| {
-            let thread = by_id::<ThreadRow>(conn, context, &scope, thread.as_str())?;
-            let Some(thread) = thread else { return Ok(None) };
-            one(conn, "WHERE thread = ?1 AND id = ?2", params![thread.key.0, id.as_str()])
+            run_to_end(lookups::checkpoint(conn, &context.health, &scope, &thread, &id))
         })
         .await
     }
@@ -170,8 +189,7 @@ impl Read for SqliteStore {
         limit: usize,
     ) -> Result<Vec<CheckpointRow>> {
         let (scope, thread) = (scope.clone(), thread.clone());
-        self.read(move |conn, context| lookups::path(conn, context, &scope, &thread, from, limit))
-            .await
+        self.read(move |conn, context| path(conn, context, &scope, &thread, from, limit)).await
     }
 
     async fn binding(
@@ -186,9 +204,7 @@ impl Read for SqliteStore {
         }
         let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
         self.read(move |conn, context| {
-            let thread = by_id::<ThreadRow>(conn, context, &scope, thread.as_str())?;
-            let Some(thread) = thread else { return Ok(None) };
-            one(conn, "WHERE thread = ?1 AND agent = ?2", params![thread.key.0, agent.as_str()])
+            run_to_end(lookups::binding(conn, &context.health, &scope, &thread, &agent))
         })
         .await
     }

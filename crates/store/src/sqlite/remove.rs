@@ -2,8 +2,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{RunKey, ThreadKey};
 
 use super::error::SqliteError;
+use super::row::run_to_end;
 use super::{apply, blob, row, search, thread_removal};
 use crate::rows::CheckpointRow;
+use crate::sql::frames::note_gaps;
 
 pub(super) const ABOUT_RUN: &str = "DELETE FROM queue WHERE about = ?2 AND thread = ?1";
 pub(super) const UNDER_ID: &str = "DELETE FROM queue WHERE thread = ?1 AND key = ?2";
@@ -39,7 +41,7 @@ pub(super) fn run(
         .prepare_cached("SELECT id FROM runs WHERE key = ?1 AND thread = ?2")?
         .query_row([run.0, thread.0], |row| row.get(0))
         .optional()?;
-    note_gaps(conn, thread, run)?;
+    run_to_end(note_gaps(conn, thread, run))?;
     remove_frames(conn, thread, run)?;
     if let Some(id) = id {
         remove_queue_items(conn, thread, run, &id)?;
@@ -145,59 +147,6 @@ pub(super) fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Resul
         " ON CONFLICT (kind) DO UPDATE SET key = max(key, ?2)"
     ))?
     .execute(params![kind, key])?;
-    Ok(())
-}
-
-/// Notes the numbers of the run's frames as removed, and joins them with adjacent gaps.
-fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
-    let mut statement = conn.prepare_cached(
-        "SELECT first, last FROM frames WHERE run = ?1 AND thread = ?2 ORDER BY first_run",
-    )?;
-    let mut rows = statement.query([run.0, thread.0])?;
-    let mut gaps: Vec<(i64, i64)> = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (first, last) = (row.get(0)?, row.get(1)?);
-        match gaps.last_mut() {
-            Some(gap) if gap.1 + 1 == first => gap.1 = last,
-            _ => gaps.push((first, last)),
-        }
-    }
-    for (first, last) in gaps {
-        write_gap(conn, thread, first, last)?;
-    }
-    Ok(())
-}
-
-fn write_gap(
-    conn: &Connection,
-    thread: ThreadKey,
-    first: i64,
-    last: i64,
-) -> Result<(), SqliteError> {
-    let before: Option<(i64, i64)> = conn
-        .prepare_cached(concat!(
-            "SELECT first, last FROM gaps WHERE thread = ?1 AND first < ?2",
-            " ORDER BY first DESC LIMIT 1"
-        ))?
-        .query_row([thread.0, first], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let behind: Option<i64> = conn
-        .prepare_cached("SELECT last FROM gaps WHERE thread = ?1 AND first = ?2")?
-        .query_row([thread.0, last + 1], |row| row.get(0))
-        .optional()?;
-    if behind.is_some() {
-        conn.prepare_cached("DELETE FROM gaps WHERE thread = ?1 AND first = ?2")?
-            .execute([thread.0, last + 1])?;
-    }
-    let first = match before {
-        Some((start, end)) if end + 1 == first => start,
-        _ => first,
-    };
-    conn.prepare_cached(concat!(
-        "INSERT INTO gaps (thread, first, last) VALUES (?1, ?2, ?3)",
-        " ON CONFLICT (thread, first) DO UPDATE SET last = ?3"
-    ))?
-    .execute([thread.0, first, behind.unwrap_or(last)])?;
     Ok(())
 }
 

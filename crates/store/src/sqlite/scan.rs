@@ -9,10 +9,10 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
 use super::error::SqliteError;
-use super::heads::stored_frame;
 use super::{connection, file, schema};
 use crate::core::continuity::hole;
 use crate::record::{Frame, NoOriginals};
+use crate::sql::frames::stored;
 
 /// The page cache of a connection that reads the whole file once, in KiB.
 pub(super) const SCAN_CACHE_KIB: u32 = 1_024;
@@ -89,7 +89,7 @@ pub(super) fn frames(
     let mut next = (0_i64, 1_i64);
     while let Some(row) = rows.next()? {
         let (thread, first, last): (i64, i64, i64) = (row.get(0)?, row.get(2)?, row.get(3)?);
-        visit(stored_frame(row, ThreadKey(thread), &reader))?;
+        visit(stored(row, ThreadKey(thread), &reader))?;
         let expected = if next.0 == thread { next.1 } else { 1 };
         if first > expected && !gap.exists([thread, expected, first - 1])? {
             let (thread, number) = (ThreadKey(thread), expected.cast_unsigned());

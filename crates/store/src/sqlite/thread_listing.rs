@@ -1,13 +1,16 @@
+use std::future::ready;
+
 use rusqlite::{Connection, OptionalExtension, Row};
-use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
+use trilogue_domain::{AgentName, RunStatus, Scope, ThreadActivity, ThreadKey};
 
 use super::access_path::AccessPath;
 use super::error::SqliteError;
 use super::listing::{ListConditions, is_text, list};
-use super::row::one;
-use super::{Context, lookups, thread_agents};
-use crate::core::search::{Candidates, activity_of, matches};
-use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
+use super::row::run_to_end;
+use super::{Context, thread_agents};
+use crate::core::search::activity_of;
+use crate::rows::{Listing, Page, ThreadFilter, ThreadRow};
+use crate::sql::lookups::{ThreadConnection, fits};
 
 pub(super) fn threads(
     conn: &Connection,
@@ -29,22 +32,7 @@ pub(super) fn threads(
             && scope.owner.as_ref().is_none_or(|owner| is_text(row, 5, owner.as_str()))
     };
     let has_columns = scope.owner.is_some() && driver != AccessPath::Owner;
-    let other = |conn: &Connection, row: &ThreadRow| {
-        if let Some(agent) = &filter.agent
-            && !thread_agents::has(conn, row, agent)?
-        {
-            return Ok((false, 0));
-        }
-        let stands = match filter.activity {
-            Some(wanted) => activity(conn, row.key)? == wanted,
-            None => true,
-        };
-        if !stands || filter.values.is_empty() {
-            return Ok((stands, 0));
-        }
-        let (value, looked_at) = value_at_head(conn, row)?;
-        Ok((value.is_some_and(|value| matches(&value, &filter.values)), looked_at))
-    };
+    let other = |conn: &Connection, row: &ThreadRow| run_to_end(fits(conn, row, filter));
     let has_other =
         filter.agent.is_some() || filter.activity.is_some() || !filter.values.is_empty();
     let residual = ListConditions {
@@ -57,24 +45,26 @@ pub(super) fn threads(
     list(conn, context, scope, driver, page, &residual)
 }
 
-/// The activity of visible threads, in the order of the keys.
-pub(super) fn activities(
-    conn: &Connection,
-    context: &Context,
-    scope: &Scope,
-    threads: &[ThreadKey],
-) -> Result<Vec<ThreadActivity>, SqliteError> {
-    let snapshot = conn.unchecked_transaction()?;
-    threads
-        .iter()
-        .map(|key| match lookups::thread_of(&snapshot, context, scope, *key) {
-            Ok(Some(_)) => activity(&snapshot, *key),
-            Ok(None) | Err(SqliteError::Refused(_) | SqliteError::Damaged(..)) => {
-                Ok(ThreadActivity::Idle)
-            }
-            Err(fail) => Err(fail),
-        })
-        .collect()
+// === impl Connection ===
+
+impl ThreadConnection for Connection {
+    const OPEN_RUNS: &'static str = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";
+    const PENDING: &'static str = "WHERE thread = ?1 AND pending = 1 ORDER BY key";
+
+    fn activity(
+        &self,
+        thread: ThreadKey,
+    ) -> impl Future<Output = Result<ThreadActivity, SqliteError>> + Send {
+        ready(activity(self, thread))
+    }
+
+    fn has_agent(
+        &self,
+        thread: &ThreadRow,
+        agent: &AgentName,
+    ) -> impl Future<Output = Result<bool, SqliteError>> + Send {
+        ready(thread_agents::has(self, thread, agent))
+    }
 }
 
 fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, SqliteError> {
@@ -96,26 +86,4 @@ fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, Sqli
         .optional()?;
     let newest = newest.and_then(|status| RunStatus::from_text(&status));
     Ok(activity_of(newest))
-}
-
-/// The state that was set last on the path to a thread's head, and how many checkpoints were read for it.
-fn value_at_head(
-    conn: &Connection,
-    thread: &ThreadRow,
-) -> Result<(Option<Json>, usize), SqliteError> {
-    let mut next = thread.head;
-    let (mut looked_at, mut candidates) = (0, Candidates::default());
-    while let Some(key) = next {
-        looked_at += 1;
-        // The bound also ends a circle of damaged links.
-        candidates.add(1)?;
-        let rest = "WHERE key = ?1 AND thread = ?2";
-        let found = one::<CheckpointRow>(conn, rest, [key.0, thread.key.0])?;
-        let Some(row) = found else { break };
-        if row.ends_state_search() {
-            return Ok((row.value, looked_at));
-        }
-        next = row.parent;
-    }
-    Ok((None, looked_at))
 }

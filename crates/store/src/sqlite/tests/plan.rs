@@ -92,8 +92,7 @@ fn abbreviated_ids_are_found_in_the_index_of_ids() {
     for (kind, table) in
         [(IdKind::Thread, "threads"), (IdKind::Run, "runs"), (IdKind::Interrupt, "interrupts")]
     {
-        let statements = statements_of(kind);
-        for sql in [statements.by_beginning, statements.by_last_group] {
+        for sql in statements_of(kind) {
             let text = || "0199".to_owned().into();
             let values = [text(), text(), text(), text(), 1.into(), 1.into()];
             let plan = plan(&conn, sql, &values);
