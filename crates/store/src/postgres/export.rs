@@ -6,8 +6,8 @@ use futures_util::{TryStreamExt, pin_mut};
 use tokio::sync::mpsc;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Error, Result};
-use trilogue_domain::{TenantId, ThreadKey};
 
 use super::blob::{self, BlobContent};
 use super::connection::Connection;
@@ -16,17 +16,11 @@ use super::error::PostgresError;
 use super::{PostgresStore, frames, row};
 use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
-use crate::core::table::TableRow;
 use crate::core::transfer::{
-    BlobId, BlobName, COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
+    BlobId, COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
 };
-use crate::port::Change;
-use crate::rows::{
-    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
-    TokenRow,
-};
+use crate::sql::export::{self, Export, blob_id};
 use crate::sql::frames::stored;
-use crate::sql::{queue, take};
 
 /// The progress is reported after this many rows.
 const PROGRESS_ROWS: u64 = 256;
@@ -40,11 +34,6 @@ const BLOBS: &str = concat!(
     "SELECT tenant, hash, length, crc, data, object FROM blobs WHERE EXISTS",
     " (SELECT 1 FROM blob_refs WHERE blob_refs.blob = blobs.key) ORDER BY key"
 );
-const BLOB_NAMES: &str = concat!(
-    "SELECT b.tenant, b.hash, b.length, r.thread, r.run, r.is_text",
-    " FROM blob_refs r JOIN blobs b ON b.key = r.blob"
-);
-
 /// Reads the tables one after the other, sums them up, and passes them on in parts.
 pub(super) struct DatabaseExport<'e> {
     database: &'e Database,
@@ -128,37 +117,8 @@ impl<'e> DatabaseExport<'e> {
 
     /// Returns the sums of what was read.
     pub(super) async fn everything(mut self) -> Result<StoreSums, PostgresError> {
-        let by_position = "ORDER BY position";
-        self.changes(by_position, Change::Thread).await?;
-        self.changes(by_position, |row: RunRow| Change::Run(Box::new(row))).await?;
-        let by_key = "ORDER BY key";
-        self.changes::<MessageRow>(by_key, Change::Message).await?;
-        self.changes::<CheckpointRow>(by_key, Change::Checkpoint).await?;
-        self.changes(by_key, |row: InterruptRow| Change::Interrupt(Box::new(row))).await?;
-        self.changes::<BindingRow>(by_key, Change::Binding).await?;
-        self.changes::<IdempotencyRow>(by_key, Change::Idempotency).await?;
-        self.frames().await?;
-        self.numbers("heads", "SELECT thread, epoch, last FROM heads", CopyPart::Heads).await?;
-        self.numbers("gaps", "SELECT thread, first, last FROM gaps", CopyPart::Gaps).await?;
-        let entry = |sums: &mut StoreSums, row: &Row| {
-            let entry = queue::entry(row)?.1;
-            sums.entry(&entry);
-            let bytes = entry.item.reference.as_bytes().len();
-            Ok((entry, bytes))
-        };
-        self.each(&queue::select::<Connection>("ORDER BY id"), entry, CopyPart::Queue).await?;
-        if self.with_tokens {
-            self.rows::<TokenRow>(by_key, CopyPart::Tokens).await?;
-        }
-        self.rows::<ConfigurationRow>(by_key, CopyPart::Configurations).await?;
-        self.blobs().await?;
-        let name = |sums: &mut StoreSums, row: &Row| {
-            let (thread, run, is_text) = (row.get(3), row.get(4), row.get(5));
-            let name = BlobName { thread, run, is_text, blob: blob_id(row)? };
-            sums.blob_name(&name);
-            Ok((name, 0))
-        };
-        self.each(BLOB_NAMES, name, CopyPart::BlobNames).await?;
+        let with_tokens = self.with_tokens;
+        export::tables(&mut self, with_tokens).await?;
         let Self { sums, events, parts, .. } = self;
         if let Some(parts) = parts {
             let end = CopyPart::End { sums: Box::new(sums.clone()), events };
@@ -167,28 +127,44 @@ impl<'e> DatabaseExport<'e> {
         Ok(sums)
     }
 
-    /// The rows of a table of threads.
-    async fn changes<R: TableRow>(
-        &mut self,
-        rest: &str,
-        change: fn(R) -> Change,
-    ) -> Result<(), PostgresError> {
-        let part = move |rows: Vec<R>| CopyPart::Rows(rows.into_iter().map(change).collect());
-        self.rows::<R>(rest, part).await
+    async fn pass(&mut self, part: CopyPart) -> Result<(), PostgresError> {
+        (self.progress)(self.sums.total());
+        match self.parts {
+            Some(parts) => parts.send(part).await.map_err(|_| PostgresError::Closed),
+            None => Ok(()),
+        }
     }
+}
 
-    async fn rows<R: TableRow>(
+// === impl Export ===
+
+impl Export for DatabaseExport<'_> {
+    type Connection = Connection;
+
+    const BY_AGE: &'static str = "ORDER BY position";
+
+    /// Adds the rows of a statement while they arrive.
+    async fn each<T: Send>(
         &mut self,
-        rest: &str,
-        part: impl Fn(Vec<R>) -> CopyPart,
+        sql: &str,
+        mut sum: impl FnMut(&mut StoreSums, &Row) -> Result<(T, usize), PostgresError> + Send,
+        part: impl Fn(Vec<T>) -> CopyPart + Send,
     ) -> Result<(), PostgresError> {
-        let sum = |sums: &mut StoreSums, found: &Row| {
-            let row = take::<R, _>(found)?;
-            let body: &[u8] = found.get(2);
-            sums.row::<R>(body);
-            Ok((row, body.len()))
-        };
-        self.each(&row::select::<R>(rest), sum, part).await
+        let mut rows = PartRows::new();
+        let statement = self.conn.prepare_cached(sql).await?;
+        let none: [&(dyn ToSql + Sync); 0] = [];
+        let found = self.conn.query_raw(&statement, none).await?;
+        pin_mut!(found);
+        while let Some(row) = found.try_next().await? {
+            let (row, bytes) = sum(&mut self.sums, &row)?;
+            if let Some(full) = rows.add(row, bytes) {
+                self.pass(part(full)).await?;
+            }
+            if self.sums.total().is_multiple_of(PROGRESS_ROWS) {
+                (self.progress)(self.sums.total());
+            }
+        }
+        self.pass(part(rows.into_rest())).await
     }
 
     async fn frames(&mut self) -> Result<(), PostgresError> {
@@ -211,18 +187,13 @@ impl<'e> DatabaseExport<'e> {
         Ok(())
     }
 
-    async fn numbers(
-        &mut self,
-        table: &'static str,
-        sql: &str,
-        part: fn(Vec<[i64; 3]>) -> CopyPart,
-    ) -> Result<(), PostgresError> {
-        let numbers = |sums: &mut StoreSums, row: &Row| {
+    async fn heads(&mut self) -> Result<(), PostgresError> {
+        let head = |sums: &mut StoreSums, row: &Row| {
             let numbers = [row.get(0), row.get(1), row.get(2)];
-            sums.numbers(table, &numbers);
+            sums.numbers("heads", &numbers);
             Ok((numbers, 0))
         };
-        self.each(sql, numbers, part).await
+        self.each("SELECT thread, epoch, last FROM heads", head, CopyPart::Heads).await
     }
 
     /// Reads blobs. Content in the bucket is read from there.
@@ -233,10 +204,11 @@ impl<'e> DatabaseExport<'e> {
         let found = self.conn.query_raw(&statement, none).await?;
         pin_mut!(found);
         while let Some(row) = found.try_next().await? {
-            let (id, crc) = (blob_id(&row)?, row.get(3));
+            let id = blob_id(&row, 0)?.ok_or_else(|| damaged("a stored blob has no tenant"))?;
+            let crc = row.get(3);
             let data = blob::fetch(self.database.bucket.as_ref(), BlobContent::of(&row, 4)).await?;
             if !is_blob_whole(&id.hash, id.length, crc, &data) {
-                return Err(self.damaged_blob(&id).await?);
+                return Err(damaged_blob(self.conn, &id).await?);
             }
             let (blob, bytes) = (StoredBlob { id, crc, data: data.clone() }, data.len());
             self.sums.blob(&blob);
@@ -246,53 +218,16 @@ impl<'e> DatabaseExport<'e> {
         }
         self.pass(CopyPart::Blobs(rows.into_rest())).await
     }
-
-    /// The error of a damaged blob, which blames a thread that names it.
-    async fn damaged_blob(&self, id: &BlobId) -> Result<PostgresError, PostgresError> {
-        let sql = concat!(
-            "SELECT r.thread FROM blob_refs r JOIN blobs b ON b.key = r.blob",
-            " WHERE b.tenant = $1 AND b.hash = $2 AND b.length = $3 LIMIT 1"
-        );
-        let params: &row::Params<'_> = &[&id.tenant.as_str(), &id.hash, &id.length];
-        let found = row::query_opt(self.conn, sql, params).await?;
-        let thread = found.map(|row| ThreadKey(row.get(0)));
-        Ok(PostgresError::Damaged(thread, damaged("a stored blob does not match its hash")))
-    }
-
-    /// Adds the rows of a statement while they arrive. `take` sums a row up, and returns it with its bytes.
-    async fn each<T>(
-        &mut self,
-        sql: &str,
-        mut take: impl FnMut(&mut StoreSums, &Row) -> Result<(T, usize), PostgresError>,
-        part: impl Fn(Vec<T>) -> CopyPart,
-    ) -> Result<(), PostgresError> {
-        let mut rows = PartRows::new();
-        let statement = self.conn.prepare_cached(sql).await?;
-        let none: [&(dyn ToSql + Sync); 0] = [];
-        let found = self.conn.query_raw(&statement, none).await?;
-        pin_mut!(found);
-        while let Some(row) = found.try_next().await? {
-            let (taken, bytes) = take(&mut self.sums, &row)?;
-            if let Some(full) = rows.add(taken, bytes) {
-                self.pass(part(full)).await?;
-            }
-            if self.sums.total().is_multiple_of(PROGRESS_ROWS) {
-                (self.progress)(self.sums.total());
-            }
-        }
-        self.pass(part(rows.into_rest())).await
-    }
-
-    async fn pass(&mut self, part: CopyPart) -> Result<(), PostgresError> {
-        (self.progress)(self.sums.total());
-        match self.parts {
-            Some(parts) => parts.send(part).await.map_err(|_| PostgresError::Closed),
-            None => Ok(()),
-        }
-    }
 }
 
-fn blob_id(row: &Row) -> Result<BlobId, PostgresError> {
-    let tenant = TenantId::parse(row.get(0))?;
-    Ok(BlobId { tenant, hash: row.get(1), length: row.get(2) })
+/// The error of a damaged blob, which blames a thread that names it.
+async fn damaged_blob(conn: &Connection, id: &BlobId) -> Result<PostgresError, PostgresError> {
+    let sql = concat!(
+        "SELECT r.thread FROM blob_refs r JOIN blobs b ON b.key = r.blob",
+        " WHERE b.tenant = $1 AND b.hash = $2 AND b.length = $3 LIMIT 1"
+    );
+    let params: &row::Params<'_> = &[&id.tenant.as_str(), &id.hash, &id.length];
+    let found = row::query_opt(conn, sql, params).await?;
+    let thread = found.map(|row| ThreadKey(row.get(0)));
+    Ok(PostgresError::Damaged(thread, damaged("a stored blob does not match its hash")))
 }

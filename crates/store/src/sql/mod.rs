@@ -5,6 +5,7 @@
 //! | `connection`, `row` | what an engine provides: executing a statement, reading a column |
 //! | `queue`, `tokens`, `configurations` | the steps of these ports |
 //! | `lookups`, `short_id`, `frames` | reading rows and frames; gaps of removed runs |
+//! | `export` | reading everything, for a copy |
 //!
 //! An engine adds its connections, its transactions, and the statements that need its own indexes or locks.
 //! Statements number their parameters `?1`, `?2`, …, and each engine accepts that form.
@@ -14,6 +15,7 @@
 
 pub(crate) mod configurations;
 pub(crate) mod connection;
+pub(crate) mod export;
 pub(crate) mod frames;
 pub(crate) mod lookups;
 pub(crate) mod queue;
