@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use trilogue_domain::{RunKey, Timestamp};
 
-use crate::core::table::Column;
+use crate::core::table::{Column, columns};
 use crate::rows::{Claim, QueueItem, QueueKind, RetryDecision};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -103,16 +103,17 @@ impl QueueEntry {
 
     /// The columns after those of its item, without the encoded `next`: `free_at, fence, attempts, held, dead, error, run, place, about`.
     pub(crate) fn state_columns(&self) -> [Column<'_>; 9] {
-        [
-            Column::Integer(self.free_at.map_or(BLOCKED, Timestamp::as_micros)),
-            Column::Integer(self.fence.cast_signed()),
-            Column::Integer(i64::from(self.attempts)),
-            Column::Integer(i64::from(self.is_held)),
-            Column::Integer(i64::from(self.is_dead)),
-            Column::Text(&self.error),
-            Column::integer(self.line.map(|(run, _)| run.0)),
-            Column::Integer(self.line.map_or(0, |(_, place)| place.cast_signed())),
-            Column::integer(self.about.map(|run| run.0)),
+        let (run, place) = self.line.unzip();
+        columns![
+            self.free_at.map_or(BLOCKED, Timestamp::as_micros),
+            self.fence,
+            self.attempts,
+            self.is_held,
+            self.is_dead,
+            &self.error,
+            run,
+            place.unwrap_or(0),
+            self.about,
         ]
     }
 

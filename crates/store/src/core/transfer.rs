@@ -8,7 +8,7 @@ use trilogue_domain::TenantId;
 use trilogue_domain::error::{Code, Error};
 
 use super::queue::QueueEntry;
-use super::table::{Column, TableRow};
+use super::table::{Column, TableRow, columns};
 use crate::port::Change;
 use crate::record::{Frame, Record, without_checksum};
 use crate::rows::{ConfigurationRow, QueueItem, TokenRow};
@@ -199,21 +199,15 @@ impl StoreSums {
     }
 
     pub(crate) fn frame(&mut self, frame: &Frame) {
-        let number = |value: u64| Column::Integer(value.cast_signed());
-        let columns = [
-            Column::Integer(frame.thread().0),
-            Column::integer(frame.run().map(|run| run.0)),
-            number(frame.first()),
-            number(frame.last()),
-            number(frame.first_run()),
-        ];
+        let columns =
+            columns![frame.thread(), frame.run(), frame.first(), frame.last(), frame.first_run(),];
         self.add("frames", without_checksum(frame.bytes()), &columns);
     }
 
     pub(crate) fn entry(&mut self, entry: &QueueEntry) {
         let (item, next) = (entry.item.encode(), entry.next.as_ref().map(Record::encode));
         let mut columns = entry.state_columns().to_vec();
-        columns.push(next.as_deref().map_or(Column::Null, Column::Bytes));
+        columns.push(next.as_deref().into());
         self.add(QueueItem::TABLE, without_checksum(&item), &columns);
     }
 
@@ -264,11 +258,7 @@ impl StoreSums {
 
 impl BlobId {
     pub(crate) fn columns(&self) -> [Column<'_>; 3] {
-        [
-            Column::Text(self.tenant.as_str()),
-            Column::Bytes(&self.hash),
-            Column::Integer(self.length),
-        ]
+        columns![&self.tenant, self.hash.as_slice(), self.length]
     }
 }
 

@@ -7,7 +7,7 @@ use super::{SqlConnection, SqlError, one, select, take, write};
 use crate::core::already_exists;
 use crate::core::page::PageBuilder;
 use crate::core::search::{Candidates, matches};
-use crate::core::table::Column;
+use crate::core::table::columns;
 use crate::rows::{ConfigurationFilter, ConfigurationRow, Listing, Page};
 
 pub(crate) const CREATE: &str = concat!(
@@ -21,8 +21,7 @@ pub(crate) async fn create<C: SqlConnection>(
     row: &ConfigurationRow,
 ) -> Result<(), C::Error> {
     let sql = "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2 AND expires_at <= ?3";
-    let [tenant, id] = by_id(&row.tenant, &row.id);
-    conn.execute(sql, &[tenant, id, Column::Integer(row.created_at.as_micros())]).await?;
+    conn.execute(sql, &columns![&row.tenant, &row.id, row.created_at]).await?;
     if write(conn, CREATE, row, &[]).await? == 0 {
         return Err(already_exists("configuration", row.id.as_str()).into());
     }
@@ -68,9 +67,8 @@ pub(crate) async fn remove<C: SqlConnection>(
         "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2",
         " AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)"
     );
-    let [tenant, id] = by_id(&scope.tenant, id);
-    let owner = scope.owner.as_ref().map_or(Column::Null, |owner| Column::Text(owner.as_str()));
-    Ok(conn.execute(sql, &[tenant, id, owner]).await? > 0)
+    let values = columns![&scope.tenant, id, scope.owner.as_ref()];
+    Ok(conn.execute(sql, &values).await? > 0)
 }
 
 /// Removes the instances that have expired longest. Returns how many.
@@ -84,8 +82,8 @@ pub(crate) async fn expire<C: SqlConnection>(
         " (SELECT key FROM configurations WHERE expires_at <= ?1",
         " ORDER BY expires_at, key LIMIT ?2)"
     );
-    let values = [now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
-    let removed = conn.execute(sql, &values.map(Column::Integer)).await?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let removed = conn.execute(sql, &columns![now, limit]).await?;
     Ok(usize::try_from(removed).unwrap_or(usize::MAX))
 }
 
@@ -99,7 +97,7 @@ pub(crate) async fn list<C: SqlConnection>(
     let sql = select::<ConfigurationRow, C>(
         "WHERE tenant = ?1 AND agent = ?2 AND key < ?3 ORDER BY key DESC",
     );
-    let values = [Column::Text(scope.tenant.as_str()), Column::Text(filter.agent.as_str())];
+    let values = columns![&scope.tenant, &filter.agent];
     let (mut pages, mut candidates) = (PageBuilder::new(page), Candidates::default());
     let visit = |key, found: &C::Row<'_>| {
         // A damaged row is left out here. Looking it up reports the damage.
@@ -123,7 +121,7 @@ async fn visible<C: SqlConnection>(
     id: &ConfigurationId,
     now: Timestamp,
 ) -> Result<Option<ConfigurationRow>, C::Error> {
-    match one::<ConfigurationRow, _>(conn, rest, &by_id(&scope.tenant, id)).await {
+    match one::<ConfigurationRow, _>(conn, rest, &columns![&scope.tenant, id]).await {
         Ok(found) => Ok(found.filter(|row| row.is_seen(scope, now))),
         Err(fail) => {
             let (_, error) = fail.into_damage()?;
@@ -132,8 +130,4 @@ async fn visible<C: SqlConnection>(
             Err(Error::new(Code::Internal, message).hint("remove it and create it again").into())
         }
     }
-}
-
-fn by_id<'a>(tenant: &'a trilogue_domain::TenantId, id: &'a ConfigurationId) -> [Column<'a>; 2] {
-    [Column::Text(tenant.as_str()), Column::Text(id.as_str())]
 }

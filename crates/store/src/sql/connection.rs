@@ -93,7 +93,7 @@ pub(crate) async fn write<R: TableRow, C: SqlConnection>(
     let body = row.encode();
     let mut values = Vec::with_capacity(24);
     if R::THREAD != "NULL" {
-        values.push(Column::integer(row.thread().map(|key| key.0)));
+        values.push(row.thread().into());
     }
     values.extend(row.key().map(Column::Integer));
     values.extend_from_slice(row.columns().as_ref());

@@ -7,7 +7,7 @@ use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey};
 
 use super::{SqlConnection, SqlError, SqlRow};
-use crate::core::table::Column;
+use crate::core::table::columns;
 use crate::record::Frame;
 
 /// Reads a frame from `thread, run, first, last, first_run, body` and checks it.
@@ -42,7 +42,7 @@ pub(crate) async fn last_of_run<C: SqlConnection>(
         " WHERE run = ?1 ORDER BY first_run DESC LIMIT 1"
     );
     let read = |row: &C::Row<'_>| stored(row, thread, reader);
-    let newest = conn.first(sql, &[Column::Integer(run.0)], read).await?;
+    let newest = conn.first(sql, &columns![run], read).await?;
     Ok(newest.filter(|frame| frame.thread() == thread).map_or(0, |frame| frame.last_run()))
 }
 
@@ -57,8 +57,7 @@ pub(crate) async fn is_gap<C: SqlConnection>(
         "SELECT last FROM gaps WHERE thread = ?1 AND first <= ?2",
         " ORDER BY first DESC LIMIT 1"
     );
-    let values = [thread.0, first.cast_signed()].map(Column::Integer);
-    let gap = conn.first(sql, &values, |row| row.value::<i64>(0)).await?;
+    let gap = conn.first(sql, &columns![thread, first], |row| row.value::<i64>(0)).await?;
     Ok(gap.is_some_and(|gap| gap.cast_unsigned() >= last))
 }
 
@@ -78,7 +77,7 @@ pub(crate) async fn note_gaps<C: SqlConnection>(
         }
         Ok(())
     };
-    conn.rows(sql, &[run.0, thread.0].map(Column::Integer), join).await?;
+    conn.rows(sql, &columns![run, thread], join).await?;
     for (first, last) in gaps {
         write_gap(conn, thread.0, first, last).await?;
     }
@@ -95,11 +94,11 @@ async fn write_gap<C: SqlConnection>(
         "SELECT first, last FROM gaps WHERE thread = ?1 AND first < ?2",
         " ORDER BY first DESC LIMIT 1"
     );
-    let values = [thread, first].map(Column::Integer);
+    let values = columns![thread, first];
     let before: Option<(i64, i64)> =
         conn.first(sql, &values, |row| Ok((row.value(0)?, row.value(1)?))).await?;
     let sql = "DELETE FROM gaps WHERE thread = ?1 AND first = ?2 RETURNING last";
-    let values = [thread, last + 1].map(Column::Integer);
+    let values = columns![thread, last + 1];
     let behind: Option<i64> = conn.first(sql, &values, |row| row.value(0)).await?;
     let first = match before {
         Some((start, end)) if end + 1 == first => start,
@@ -109,7 +108,6 @@ async fn write_gap<C: SqlConnection>(
         "INSERT INTO gaps (thread, first, last) VALUES (?1, ?2, ?3)",
         " ON CONFLICT (thread, first) DO UPDATE SET last = ?3"
     );
-    let values = [thread, first, behind.unwrap_or(last)];
-    conn.execute(sql, &values.map(Column::Integer)).await?;
+    conn.execute(sql, &columns![thread, first, behind.unwrap_or(last)]).await?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::{SqlConnection, SqlError, frames, many, one};
 use crate::core::health::{Health, OwnedRow};
 use crate::core::no_thread;
 use crate::core::search::{Candidates, matches};
-use crate::core::table::{Column, TableRow};
+use crate::core::table::{TableRow, columns};
 use crate::port::OwnedThread;
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyKey, IdempotencyRow, MessageRow, RunRow, ThreadFilter,
@@ -48,7 +48,7 @@ pub(crate) async fn by_id<R: TableRow + OwnedRow, C: SqlConnection>(
     scope: &Scope,
     id: &str,
 ) -> Result<Option<R>, C::Error> {
-    let values = [Column::Text(scope.tenant.as_str()), Column::Text(id)];
+    let values = columns![&scope.tenant, id];
     let found = one(conn, "WHERE tenant = ?1 AND id = ?2", &values).await?;
     Ok(health.visible(scope, found)?)
 }
@@ -59,7 +59,7 @@ pub(crate) async fn by_key<R: TableRow + OwnedRow, C: SqlConnection>(
     scope: &Scope,
     key: i64,
 ) -> Result<Option<R>, C::Error> {
-    let found = one(conn, BY_KEY, &[Column::Integer(key)]).await?;
+    let found = one(conn, BY_KEY, &columns![key]).await?;
     Ok(health.visible(scope, found)?)
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn message<C: SqlConnection>(
     let tenant = Scope::of_tenant(&scope.tenant);
     let found = of_thread(conn, health, &tenant, thread, IN_THREAD, id.as_str()).await?;
     let Some(row): Option<MessageRow> = found else { return Ok(None) };
-    let run = one::<RunRow, _>(conn, BY_KEY, &[Column::Integer(row.run.0)]).await?;
+    let run = one::<RunRow, _>(conn, BY_KEY, &columns![row.run]).await?;
     if !run.is_some_and(|run| run.is_seen(scope)) {
         return Ok(None);
     }
@@ -115,7 +115,7 @@ async fn of_thread<R: TableRow, C: SqlConnection>(
 ) -> Result<Option<R>, C::Error> {
     let found = by_id::<ThreadRow, _>(conn, health, scope, thread.as_str()).await?;
     let Some(thread) = found else { return Ok(None) };
-    one(conn, rest, &[Column::Integer(thread.key.0), Column::Text(text)]).await
+    one(conn, rest, &columns![thread.key, text]).await
 }
 
 /// The use of an idempotency key that is not too old.
@@ -128,13 +128,8 @@ pub(crate) async fn idempotency<C: SqlConnection>(
         "WHERE tenant = ?1 AND principal = ?2 AND agent = ?3 AND text = ?4",
         " AND created_at >= ?5"
     );
-    let values = [
-        Column::Text(key.tenant.as_str()),
-        Column::Text(key.principal.as_str()),
-        Column::Text(key.agent.as_str()),
-        Column::Text(&key.text),
-        Column::Integer(now.before(IDEMPOTENCY_KEPT).as_micros()),
-    ];
+    let oldest = now.before(IDEMPOTENCY_KEPT);
+    let values = columns![&key.tenant, &key.principal, &key.agent, &key.text, oldest];
     one(conn, rest, &values).await
 }
 
@@ -146,7 +141,7 @@ pub(crate) async fn undamaged_runs<C: SqlConnection>(
 ) -> Result<Vec<RunRow>, C::Error> {
     let mut runs: Vec<RunRow> = Vec::with_capacity(keys.len());
     for key in keys {
-        match one(conn, BY_KEY, &[Column::Integer(key)]).await {
+        match one(conn, BY_KEY, &columns![key]).await {
             Ok(run) => runs.extend(run),
             Err(fail) => {
                 let fail: C::Error = fail;
@@ -168,7 +163,7 @@ pub(crate) async fn owned_thread<C: ThreadConnection>(
     thread: ThreadKey,
     last: u64,
 ) -> Result<OwnedThread, C::Error> {
-    let key = [Column::Integer(thread.0)];
+    let key = columns![thread];
     let row = one::<ThreadRow, _>(conn, BY_KEY, &key).await?;
     let row = row.ok_or_else(|| no_thread(thread))?;
     let mut open_runs: Vec<RunRow> = many(conn, C::OPEN_RUNS, &key).await?;
@@ -190,7 +185,7 @@ pub(crate) async fn activities<C: ThreadConnection>(
 ) -> Result<Vec<ThreadActivity>, C::Error> {
     let mut activities = Vec::with_capacity(threads.len());
     for key in threads {
-        let found = match one::<ThreadRow, _>(conn, BY_KEY, &[Column::Integer(key.0)]).await {
+        let found = match one::<ThreadRow, _>(conn, BY_KEY, &columns![*key]).await {
             Ok(found) => health.visible(scope, found).ok().flatten(),
             Err(fail) => fail.into_damage().map(|_| None)?,
         };
@@ -228,7 +223,7 @@ pub(crate) async fn fits<C: ThreadConnection>(
         // The bound also ends a circle of damaged links.
         candidates.add(1)?;
         let rest = "WHERE key = ?1 AND thread = ?2";
-        let values = [key.0, row.key.0].map(Column::Integer);
+        let values = columns![key, row.key];
         let found = one::<CheckpointRow, _>(conn, rest, &values).await?;
         let Some(checkpoint) = found else { break };
         if checkpoint.ends_state_search() {

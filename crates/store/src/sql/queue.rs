@@ -9,7 +9,7 @@ use trilogue_domain::{RunKey, Scope, ThreadKey, Timestamp};
 use super::{SqlConnection, SqlError, SqlRow, take, write};
 use crate::core::page::PageBuilder;
 use crate::core::queue::{BLOCKED, FinishOutcome, QueueEntry, settle_line};
-use crate::core::table::Column;
+use crate::core::table::{Column, columns};
 use crate::record::Record;
 use crate::rows::{Claim, DeadLetter, Listing, Page, QueueItem, QueueKind, RetryDecision};
 
@@ -56,11 +56,7 @@ pub(crate) async fn offer_callback<C: QueueConnection>(
 ) -> Result<(), C::Error> {
     let (_, line) = item.run_and_line();
     conn.lock_line(line.map(|(run, _)| run)).await?;
-    let values = [
-        Column::Text(item.kind.as_str()),
-        Column::Text(item.tenant.as_str()),
-        Column::Text(&item.key),
-    ];
+    let values = columns![item.kind, &item.tenant, &item.key];
     let old = load(conn, "WHERE kind = ?1 AND tenant = ?2 AND key = ?3", &values).await?;
     let before = old.as_ref().and_then(|entry| entry.line);
     store(conn, &QueueEntry::offer(old, item.clone()), before).await
@@ -77,7 +73,7 @@ pub(crate) async fn withdraw<C: QueueConnection>(
         "DELETE FROM queue WHERE kind = ?1 AND key = ?2",
         " AND tenant = (SELECT tenant FROM threads WHERE key = ?3) RETURNING run"
     );
-    let values = [Column::Text(kind.as_str()), Column::Text(key), Column::Integer(thread.0)];
+    let values = columns![kind, key, thread];
     remove_from_line(conn, sql, &values).await
 }
 
@@ -119,9 +115,7 @@ async fn claim_one<C: QueueConnection>(
     }
     let claim = entry.claim(id, lease_until);
     let sql = "UPDATE queue SET free_at = ?2, fence = ?3, attempts = ?4, held = TRUE WHERE id = ?1";
-    let fence = entry.fence.cast_signed();
-    let values = [id, lease_until.as_micros(), fence, i64::from(entry.attempts)];
-    conn.execute(sql, &values.map(Column::Integer)).await?;
+    conn.execute(sql, &columns![id, lease_until, entry.fence, entry.attempts]).await?;
     Ok(Some(claim))
 }
 
@@ -132,8 +126,7 @@ pub(crate) async fn extend<C: QueueConnection>(
     lease_until: Timestamp,
 ) -> Result<bool, C::Error> {
     let sql = "UPDATE queue SET free_at = ?3 WHERE id = ?1 AND fence = ?2 AND held AND NOT dead";
-    let values = [claim.id, claim.fence.cast_signed(), lease_until.as_micros()];
-    Ok(conn.execute(sql, &values.map(Column::Integer)).await? > 0)
+    Ok(conn.execute(sql, &columns![claim.id, claim.fence, lease_until]).await? > 0)
 }
 
 pub(crate) async fn finish<C: QueueConnection>(conn: &C, claim: &Claim) -> Result<bool, C::Error> {
@@ -142,7 +135,7 @@ pub(crate) async fn finish<C: QueueConnection>(conn: &C, claim: &Claim) -> Resul
     match entry.finish() {
         FinishOutcome::Replaced => store(conn, &entry, line).await?,
         FinishOutcome::Removed => {
-            conn.execute("DELETE FROM queue WHERE id = ?1", &[Column::Integer(claim.id)]).await?;
+            conn.execute("DELETE FROM queue WHERE id = ?1", &columns![claim.id]).await?;
             settle(conn, line.map(|(run, _)| run)).await?;
         }
     }
@@ -170,7 +163,7 @@ pub(crate) async fn revive<C: QueueConnection>(
     id: i64,
     now: Timestamp,
 ) -> Result<bool, C::Error> {
-    let values = [Column::Integer(id), Column::Text(scope.tenant.as_str())];
+    let values = columns![id, &scope.tenant];
     let found = load(conn, "WHERE id = ?1 AND tenant = ?2 AND dead", &values).await?;
     let is_seen = |entry: &QueueEntry| scope.sees(&entry.item.tenant, &entry.item.principal);
     let Some(mut entry) = found.filter(is_seen) else { return Ok(false) };
@@ -187,7 +180,7 @@ pub(crate) async fn dead_deliveries<C: QueueConnection>(
     page: &Page,
 ) -> Result<Listing<DeadLetter>, C::Error> {
     let mut pages = PageBuilder::new(page);
-    let values = [Column::Text(scope.tenant.as_str()), Column::Text(QueueKind::Callback.as_str())];
+    let values = columns![&scope.tenant, QueueKind::Callback];
     let visit = |_, row: &C::Row<'_>| {
         // A damaged item is left out, because its content is unknown.
         let Ok((id, QueueEntry { attempts, error, item, .. })) = entry(row) else {
@@ -240,7 +233,7 @@ pub(crate) async fn by_id<C: QueueConnection>(
     conn: &C,
     id: i64,
 ) -> Result<Option<QueueEntry>, C::Error> {
-    load(conn, "WHERE id = ?1", &[Column::Integer(id)]).await
+    load(conn, "WHERE id = ?1", &columns![id]).await
 }
 
 /// The entry of a claim, if the claim still holds it, with its line locked.
@@ -272,7 +265,7 @@ pub(crate) async fn store_settled<C: SqlConnection>(
 ) -> Result<(), C::Error> {
     let next = entry.next.as_ref().map(Record::encode);
     let mut others = entry.state_columns().to_vec();
-    others.push(next.as_deref().map_or(Column::Null, Column::Bytes));
+    others.push(next.as_deref().into());
     write(conn, STORE, &entry.item, &others).await?;
     Ok(())
 }
@@ -280,7 +273,7 @@ pub(crate) async fn store_settled<C: SqlConnection>(
 /// Frees the first item of a line, unless an item of the line is held.
 async fn settle<C: QueueConnection>(conn: &C, run: Option<RunKey>) -> Result<(), C::Error> {
     let Some(run) = run else { return Ok(()) };
-    let (statements, of_run) = (C::STATEMENTS, [Column::Integer(run.0)]);
+    let (statements, of_run) = (C::STATEMENTS, columns![run]);
     let free = conn
         .first(statements.free_in_line, &of_run, |row| Ok((row.value(0)?, row.value(1)?)))
         .await?;
@@ -288,11 +281,11 @@ async fn settle<C: QueueConnection>(conn: &C, run: Option<RunKey>) -> Result<(),
     let Some(change) = settle_line(free, first) else { return Ok(()) };
     if let Some(id) = change.blocked {
         let sql = "UPDATE queue SET free_at = ?2 WHERE id = ?1";
-        conn.execute(sql, &[id, BLOCKED].map(Column::Integer)).await?;
+        conn.execute(sql, &columns![id, BLOCKED]).await?;
     }
     if let Some(id) = change.freed {
         let sql = "UPDATE queue SET free_at = due WHERE id = ?1";
-        conn.execute(sql, &[Column::Integer(id)]).await?;
+        conn.execute(sql, &columns![id]).await?;
     }
     Ok(())
 }
@@ -301,7 +294,7 @@ async fn dead_letter<C: QueueConnection>(conn: &C, id: i64, why: &str) -> Result
     tracing::error!(id, why, "a queue item was given up");
     let sql =
         "UPDATE queue SET dead = TRUE, error = ?2, fence = fence + 1 WHERE id = ?1 RETURNING run";
-    remove_from_line(conn, sql, &[Column::Integer(id), Column::Text(why)]).await
+    remove_from_line(conn, sql, &columns![id, why]).await
 }
 
 /// Executes a statement that takes an item out of the line whose run it returns.

@@ -4,7 +4,7 @@ use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
 
 use super::{SqlConnection, SqlError, select, take, write};
 use crate::core::already_exists;
-use crate::core::table::Column;
+use crate::core::table::{Column, columns};
 use crate::rows::TokenRow;
 
 pub(crate) const PUT: &str = concat!(
@@ -24,7 +24,7 @@ pub(crate) async fn by_hash<C: SqlConnection>(
     hash: &[u8; 32],
 ) -> Result<Option<TokenRow>, C::Error> {
     let sql = select::<TokenRow, C>("WHERE hash = ?1");
-    Ok(readable(conn, &sql, &[Column::Bytes(hash)]).await?.pop())
+    Ok(readable(conn, &sql, &columns![hash.as_slice()]).await?.pop())
 }
 
 /// The tokens of a tenant, newest first.
@@ -33,7 +33,7 @@ pub(crate) async fn of_tenant<C: SqlConnection>(
     tenant: &TenantId,
 ) -> Result<Vec<TokenRow>, C::Error> {
     let sql = select::<TokenRow, C>("WHERE tenant = ?1 ORDER BY key DESC");
-    readable(conn, &sql, &[Column::Text(tenant.as_str())]).await
+    readable(conn, &sql, &columns![tenant]).await
 }
 
 /// Removes a token and returns it.
@@ -44,8 +44,7 @@ pub(crate) async fn revoke<C: SqlConnection>(
 ) -> Result<Option<TokenRow>, C::Error> {
     let columns = C::columns::<TokenRow>();
     let sql = format!("DELETE FROM tokens WHERE tenant = ?1 AND id = ?2 RETURNING {columns}");
-    let values = [Column::Text(tenant.as_str()), Column::Text(id.as_str())];
-    Ok(readable(conn, &sql, &values).await?.pop())
+    Ok(readable(conn, &sql, &columns![tenant, id]).await?.pop())
 }
 
 /// The rights of all valid tokens of a principal.
@@ -56,8 +55,7 @@ pub(crate) async fn rights_of<C: SqlConnection>(
     now: Timestamp,
 ) -> Result<Rights, C::Error> {
     let sql = select::<TokenRow, C>("WHERE tenant = ?1 AND principal = ?2");
-    let values = [Column::Text(tenant.as_str()), Column::Text(principal.as_str())];
-    let tokens = readable(conn, &sql, &values).await?;
+    let tokens = readable(conn, &sql, &columns![tenant, principal]).await?;
     let valid = tokens.iter().filter(|token| token.is_valid(now));
     Ok(valid.flat_map(|token| token.rights.iter()).collect())
 }
