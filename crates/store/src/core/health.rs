@@ -68,35 +68,20 @@ pub(crate) trait OwnedRow {
 
 // === impl OwnedRow ===
 
-impl OwnedRow for ThreadRow {
-    fn thread_key(&self) -> ThreadKey {
-        self.key
-    }
+macro_rules! owned_row {
+    ($($row:ty: $thread:ident of $owner:ident),+) => {$(
+        impl OwnedRow for $row {
+            fn thread_key(&self) -> ThreadKey {
+                self.$thread
+            }
 
-    fn is_seen(&self, scope: &Scope) -> bool {
-        scope.can_see(&self.tenant, &self.owner)
-    }
+            fn is_seen(&self, scope: &Scope) -> bool {
+                scope.can_see(&self.tenant, &self.$owner)
+            }
+        }
+    )+};
 }
-
-impl OwnedRow for RunRow {
-    fn thread_key(&self) -> ThreadKey {
-        self.thread
-    }
-
-    fn is_seen(&self, scope: &Scope) -> bool {
-        scope.can_see(&self.tenant, &self.principal)
-    }
-}
-
-impl OwnedRow for InterruptRow {
-    fn thread_key(&self) -> ThreadKey {
-        self.thread
-    }
-
-    fn is_seen(&self, scope: &Scope) -> bool {
-        scope.can_see(&self.tenant, &self.principal)
-    }
-}
+owned_row!(ThreadRow: key of owner, RunRow: thread of principal, InterruptRow: thread of principal);
 
 impl<R: OwnedRow> OwnedRow for Arc<R> {
     fn thread_key(&self) -> ThreadKey {

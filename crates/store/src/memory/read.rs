@@ -11,7 +11,9 @@ use trilogue_domain::{
 
 use super::MemoryStore;
 use super::listing::{MetadataFilter, ThreadFacts};
+use super::state::State;
 use super::thread::ThreadEntry;
+use crate::core::health::OwnedRow;
 use crate::core::page::PageBuilder;
 use crate::core::tail::bounded;
 use crate::port::{Range, Read, Tail};
@@ -26,21 +28,14 @@ use crate::rows::{
 #[async_trait]
 impl Read for MemoryStore {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
-        let state = self.open()?;
-        let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.threads.get(id));
-        let thread = key.and_then(|key| state.threads.get(key));
-        let found = thread.map(|thread| Arc::clone(&thread.row));
-        let found = state.quarantine.visible(scope, found)?;
-        drop(state);
-        Ok(found.map(Arc::unwrap_or_clone))
+        self.visible(scope, |state| {
+            let key = state.tenants.get(&scope.tenant)?.threads.get(id)?;
+            Some(Arc::clone(&state.threads.get(key)?.row))
+        })
     }
 
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
-        let state = self.open()?;
-        let found = state.threads.get(&key).map(|thread| Arc::clone(&thread.row));
-        let found = state.quarantine.visible(scope, found)?;
-        drop(state);
-        Ok(found.map(Arc::unwrap_or_clone))
+        self.visible(scope, |state| Some(Arc::clone(&state.threads.get(&key)?.row)))
     }
 
     async fn activities(
@@ -96,20 +91,14 @@ impl Read for MemoryStore {
     }
 
     async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
-        let state = self.open()?;
-        let found = state.runs.get(&key).map(|run| Arc::clone(&run.row));
-        let found = state.quarantine.visible(scope, found)?;
-        drop(state);
-        Ok(found.map(Arc::unwrap_or_clone))
+        self.visible(scope, |state| Some(Arc::clone(&state.runs.get(&key)?.row)))
     }
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
-        let state = self.open()?;
-        let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.runs.get(id));
-        let found = key.and_then(|key| state.runs.get(key)).map(|run| Arc::clone(&run.row));
-        let found = state.quarantine.visible(scope, found)?;
-        drop(state);
-        Ok(found.map(Arc::unwrap_or_clone))
+        self.visible(scope, |state| {
+            let key = state.tenants.get(&scope.tenant)?.runs.get(id)?;
+            Some(Arc::clone(&state.runs.get(key)?.row))
+        })
     }
 
     async fn runs(
@@ -155,12 +144,10 @@ impl Read for MemoryStore {
     }
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
-        let state = self.open()?;
-        let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.interrupts.get(id));
-        let found = key.and_then(|key| state.interrupts.get(key)).cloned();
-        let found = state.quarantine.visible(scope, found)?;
-        drop(state);
-        Ok(found.map(Arc::unwrap_or_clone))
+        self.visible(scope, |state| {
+            let key = state.tenants.get(&scope.tenant)?.interrupts.get(id)?;
+            state.interrupts.get(key).cloned()
+        })
     }
 
     async fn interrupts(
@@ -369,5 +356,19 @@ impl Read for MemoryStore {
             }
         }
         Ok(pages.finish())
+    }
+}
+
+impl MemoryStore {
+    /// The row that is found, if the scope sees it. It is copied without the lock.
+    fn visible<R: OwnedRow + Clone>(
+        &self,
+        scope: &Scope,
+        find: impl FnOnce(&State) -> Option<Arc<R>>,
+    ) -> Result<Option<R>> {
+        let state = self.open()?;
+        let found = state.quarantine.visible(scope, find(&state))?;
+        drop(state);
+        Ok(found.map(Arc::unwrap_or_clone))
     }
 }

@@ -13,7 +13,7 @@ use super::error::PostgresError;
 use super::row::{self, Param, bind, insert, refs};
 use super::{blob, queue, remove, search};
 use crate::core::already_exists;
-use crate::core::table::{Column, TableRow};
+use crate::core::table::{Column, TableRow, columns};
 use crate::port::{Batch, Change};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, QueueKind,
@@ -202,9 +202,8 @@ async fn write_alias(
     message: &MessageId,
     alias: &MessageId,
 ) -> Result<(), PostgresError> {
-    let rest = "WHERE thread = $1 AND id = $2";
-    let found = row::one::<MessageRow>(conn, rest, &[&thread.0, &message.as_str()]).await?;
-    let Some(row) = found else { return Ok(()) };
+    let found = sql::one(conn, sql::lookups::IN_THREAD, &columns![thread, message]).await?;
+    let Some(row): Option<MessageRow> = found else { return Ok(()) };
     let row = MessageRow { alias: Some(alias.clone()), ..row };
     let statement = RowStatement::row(&MESSAGE, &row, row.columns().as_ref(), WrittenRow::Other);
     statement.run(conn, &mut FollowedRows::default()).await

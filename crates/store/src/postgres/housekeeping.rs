@@ -6,11 +6,13 @@ use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, 
 use super::connection::Connection;
 use super::node::not_elsewhere;
 use super::{PostgresStore, remove, retention, row};
+use crate::core::table::columns;
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
 };
-use crate::sql::lookups;
+use crate::sql::lookups::{self, BY_KEY};
+use crate::sql::{many, one};
 
 /// The given threads that are ephemeral and have no open run. Their heads are locked, so that no run begins meanwhile.
 const ENDED: &str = concat!(
@@ -61,24 +63,20 @@ impl Housekeeping for PostgresStore {
 
     async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>> {
         self.database.health.quarantine.check(key)?;
-        self.database
-            .read(|conn| async move { row::one(&conn, "WHERE key = $1", &[&key.0]).await })
-            .await
+        self.database.read(|conn| async move { one(&conn, BY_KEY, &columns![key]).await }).await
     }
 
     async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>> {
-        let rest = "WHERE key = $1";
         let run = self
             .database
-            .read(|conn| async move { row::one::<RunRow>(&conn, rest, &[&key.0]).await });
+            .read(|conn| async move { one::<RunRow, _>(&conn, BY_KEY, &columns![key]).await });
         self.database.health.unless_quarantined(run.await?, |run| run.thread)
     }
 
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
-        let rest = "WHERE key = $1";
-        let found = self
-            .database
-            .read(|conn| async move { row::one::<CheckpointRow>(&conn, rest, &[&key.0]).await });
+        let found = self.database.read(|conn| async move {
+            one::<CheckpointRow, _>(&conn, BY_KEY, &columns![key]).await
+        });
         self.database.health.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
     }
 
@@ -97,9 +95,9 @@ impl Housekeeping for PostgresStore {
         thread: ThreadKey,
         run: &RunId,
     ) -> Result<Vec<IdempotencyRow>> {
-        let rest = "WHERE thread = $1 AND run = $2";
+        let rest = "WHERE thread = ?1 AND run = ?2";
         self.database
-            .read(|conn| async move { row::many(&conn, rest, &[&thread.0, &run.as_str()]).await })
+            .read(|conn| async move { many(&conn, rest, &columns![thread, run]).await })
             .await
     }
 

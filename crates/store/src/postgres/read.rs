@@ -11,9 +11,9 @@ use trilogue_domain::{
 
 use super::append::last_number;
 use super::lookups::path;
-use super::row::one;
-use super::short_id::statements_of;
+use super::short_id::STATEMENTS;
 use super::{PostgresStore, blob, frames, listing};
+use crate::core::table::columns;
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
@@ -21,7 +21,7 @@ use crate::rows::{
     Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
 use crate::sql::short_id::meant;
-use crate::sql::{lookups, queue};
+use crate::sql::{lookups, one, queue};
 
 #[async_trait]
 impl Read for PostgresStore {
@@ -117,9 +117,7 @@ impl Read for PostgresStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         self.database
-            .read(
-                |conn| async move { resolve(&conn, statements_of(kind), scope, short, limit).await },
-            )
+            .read(|conn| async move { resolve(&conn, STATEMENTS, scope, kind, short, limit).await })
             .await
     }
 
@@ -138,11 +136,11 @@ impl Read for PostgresStore {
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
         self.database.health.check_thread(thread)?;
         let rest = concat!(
-            "WHERE thread = $1 AND (id = $2 OR alias = $2)",
-            " ORDER BY (id = $2) DESC, key LIMIT 1"
+            "WHERE thread = ?1 AND (id = ?2 OR alias = ?2)",
+            " ORDER BY (id = ?2) DESC, key LIMIT 1"
         );
         self.database
-            .read(|conn| async move { one(&conn, rest, &[&thread.0, &id.as_str()]).await })
+            .read(|conn| async move { one(&conn, rest, &columns![thread, id]).await })
             .await
     }
 

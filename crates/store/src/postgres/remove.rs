@@ -5,8 +5,10 @@ use trilogue_domain::{RunKey, ThreadKey};
 use super::connection::Connection;
 use super::error::PostgresError;
 use super::{blob, change, row};
+use crate::core::table::columns;
 use crate::rows::CheckpointRow;
 use crate::sql::frames::note_gaps;
+use crate::sql::many;
 
 /// Deletes all rows of threads. Those of runs go after what is found by them, the heads last: an append to one waits for the end and fails then.
 const THREADS: [&str; 15] = [
@@ -83,8 +85,8 @@ async fn empty_checkpoints(
     thread: ThreadKey,
     run: RunKey,
 ) -> Result<(), PostgresError> {
-    let rest = "WHERE run = $1 AND thread = $2";
-    for mut checkpoint in row::many::<CheckpointRow>(conn, rest, &[&run.0, &thread.0]).await? {
+    let rest = "WHERE run = ?1 AND thread = ?2";
+    for mut checkpoint in many::<CheckpointRow, _>(conn, rest, &columns![run, thread]).await? {
         if checkpoint.value.take().is_some() {
             change::write_checkpoint(conn, &checkpoint).await?;
         }

@@ -71,29 +71,6 @@ pub(super) async fn exists(
     Ok(query_opt(conn, sql, params).await?.is_some())
 }
 
-/// Reads at most one row: `rest` follows `FROM table`.
-pub(super) async fn one<R: TableRow>(
-    conn: &Connection,
-    rest: &str,
-    params: &Params<'_>,
-) -> Result<Option<R>, PostgresError> {
-    query_opt(conn, &select::<R>(rest), params).await?.map(|row| take(&row)).transpose()
-}
-
-/// Reads rows: `rest` follows `FROM table`.
-pub(super) async fn many<R: TableRow>(
-    conn: &Connection,
-    rest: &str,
-    params: &Params<'_>,
-) -> Result<Vec<R>, PostgresError> {
-    query(conn, &select::<R>(rest), params).await?.iter().map(take).collect()
-}
-
-/// The statement that reads rows of this kind: the thread, the integer, the body, the columns.
-pub(super) fn select<R: TableRow>(rest: &str) -> String {
-    format!("SELECT {} FROM {} {rest}", columns::<R>(), R::TABLE)
-}
-
 pub(super) fn columns<R: TableRow>() -> String {
     let thread = if R::THREAD == "NULL" { "NULL::bigint" } else { R::THREAD };
     let table = R::TABLE;

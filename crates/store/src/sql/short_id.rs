@@ -4,22 +4,28 @@
 
 use std::collections::BTreeSet;
 
-use trilogue_domain::{PrincipalId, Scope, ShortId, limits};
+use trilogue_domain::{IdKind, Scope, ShortId, limits};
 
 use super::{SqlConnection, SqlRow};
-use crate::core::table::Column;
+use crate::core::table::columns;
 
 const CANDIDATES: i64 = limits::MAX_SHORT_ID_CANDIDATES as i64;
 
-/// The ids that a scope sees, found by two statements: by the beginning of the id, and by the beginning of its last group.
+/// The ids that a scope sees, found by two statements for each kind: by the beginning of the id, and by the beginning of its last group.
 /// Parameters: tenant, the first text, the exclusive upper bound of texts, owner or null, rows, candidates.
 pub(crate) async fn meant<C: SqlConnection>(
     conn: &C,
-    [by_beginning, by_last_group]: [&str; 2],
+    [threads, runs, interrupts]: [[&str; 2]; 3],
     scope: &Scope,
+    kind: IdKind,
     short: &ShortId,
     limit: usize,
 ) -> Result<Vec<String>, C::Error> {
+    let [by_beginning, by_last_group] = match kind {
+        IdKind::Thread => threads,
+        IdKind::Run => runs,
+        IdKind::Interrupt => interrupts,
+    };
     let found = find(conn, by_beginning, scope, short.as_str(), limit).await?;
     let mut ids: BTreeSet<_> = found.into_iter().collect();
     if let Some(whole) = ids.take(short.as_str()) {
@@ -37,15 +43,9 @@ async fn find<C: SqlConnection>(
     text: &str,
     limit: usize,
 ) -> Result<Vec<String>, C::Error> {
-    let owner = scope.owner.as_ref().map(PrincipalId::as_str);
     let behind = format!("{text}{}", char::MAX);
-    let values = [
-        Column::Text(scope.tenant.as_str()),
-        Column::Text(text),
-        Column::Text(&behind),
-        owner.map_or(Column::Null, Column::Text),
-        Column::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
-        Column::Integer(CANDIDATES),
-    ];
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let owner = scope.owner.as_ref();
+    let values = columns![&scope.tenant, text, &behind, owner, limit, CANDIDATES];
     conn.rows(sql, &values, |row| row.value(0)).await
 }

@@ -15,15 +15,15 @@ use crate::sql::configurations;
 impl Configurations for SqliteStore {
     async fn create_configuration(&self, row: ConfigurationRow) -> Result<()> {
         row.check()?;
-        self.write_kind(kind(&row), move |conn| run_to_end(configurations::create(conn, &row)))
+        self.write_kind(kind(&row), async move |conn| configurations::create(conn, &row).await)
             .await
     }
 
     async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool> {
         row.check()?;
         let scope = scope.clone();
-        self.write_kind(kind(&row), move |conn| {
-            run_to_end(configurations::update(conn, &scope, &row))
+        self.write_kind(kind(&row), async move |conn| {
+            configurations::update(conn, &scope, &row).await
         })
         .await
     }
@@ -35,7 +35,7 @@ impl Configurations for SqliteStore {
         now: Timestamp,
     ) -> Result<Option<ConfigurationRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, _| run_to_end(configurations::get(conn, &scope, &id, now))).await
+        self.look_up(async move |conn, _| configurations::get(conn, &scope, &id, now).await).await
     }
 
     async fn configurations(
@@ -46,8 +46,8 @@ impl Configurations for SqliteStore {
         now: Timestamp,
     ) -> Result<Listing<ConfigurationRow>> {
         let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
-        self.read(move |conn, _| {
-            run_to_end(configurations::list(conn, &scope, &filter, &page, now))
+        self.look_up(async move |conn, _| {
+            configurations::list(conn, &scope, &filter, &page, now).await
         })
         .await
     }

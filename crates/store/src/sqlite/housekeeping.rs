@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::OptionalExtension;
 use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
@@ -7,11 +7,12 @@ use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, 
 use super::job::{WorkKind, WriteContext};
 use super::row::run_to_end;
 use super::{SqliteStore, row, thread_removal};
+use crate::core::table::columns;
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
 };
-use crate::sql::lookups;
+use crate::sql::{lookups, many};
 
 #[async_trait]
 impl Housekeeping for SqliteStore {
@@ -50,7 +51,7 @@ impl Housekeeping for SqliteStore {
         now: Timestamp,
     ) -> Result<Option<IdempotencyRow>> {
         let key = key.clone();
-        let found = self.read(move |conn, _| run_to_end(lookups::idempotency(conn, &key, now)));
+        let found = self.look_up(async move |conn, _| lookups::idempotency(conn, &key, now).await);
         self.context.health.unless_quarantined(found.await?, |row| row.thread)
     }
 
@@ -60,10 +61,8 @@ impl Housekeeping for SqliteStore {
         run: &RunId,
     ) -> Result<Vec<IdempotencyRow>> {
         let run = run.clone();
-        self.read(move |conn, _| {
-            row::many(conn, "WHERE thread = ?1 AND run = ?2", params![thread.0, run.as_str()])
-        })
-        .await
+        let rest = "WHERE thread = ?1 AND run = ?2";
+        self.look_up(async move |conn, _| many(conn, rest, &columns![thread, &run]).await).await
     }
 
     async fn expired_runs(
@@ -82,8 +81,10 @@ impl Housekeeping for SqliteStore {
             .await?;
         if is_due {
             let sql = "DELETE FROM idempotency WHERE created_at < ?1";
-            self.write_vital(move |conn| Ok(conn.prepare_cached(sql)?.execute([forgotten])?))
-                .await?;
+            self.write_vital(async move |conn| {
+                Ok(conn.prepare_cached(sql)?.execute([forgotten])?)
+            })
+            .await?;
         }
         let policy = *policy;
         self.read(move |conn, context| {

@@ -91,6 +91,7 @@ use self::heads::DurableHeads;
 use self::job::{Job, QueuedJob, WorkKind, WriteContext, task};
 use self::known_losses::KnownLosses;
 use self::retention::RetentionBacklog;
+use self::row::run_to_end;
 use self::row_cache::RowCache;
 use crate::core::batch::PERMIT_BYTES;
 use crate::core::closed_error;
@@ -152,19 +153,19 @@ impl SqliteStore {
         self.outcome(value).await
     }
 
-    /// As [`Self::write`], for a change that needs only the writer's connection.
+    /// As [`Self::write`], for a change of [`crate::sql`] that needs only the writer's connection.
     async fn write_kind<T: Send + 'static>(
         &self,
         kind: WorkKind,
-        mut change: impl FnMut(&Connection) -> Result<T, SqliteError> + Send + 'static,
+        mut change: impl AsyncFnMut(&Connection) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
-        self.write(kind, move |writer: &mut WriteContext<'_>| change(writer.conn)).await
+        self.write(kind, move |writer: &mut WriteContext<'_>| run_to_end(change(writer.conn))).await
     }
 
     /// As [`Self::write_kind`], for a small change that is made even while the disk is full.
     async fn write_vital<T: Send + 'static>(
         &self,
-        change: impl FnMut(&Connection) -> Result<T, SqliteError> + Send + 'static,
+        change: impl AsyncFnMut(&Connection) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.write_kind(WorkKind::VITAL, change).await
     }
@@ -180,6 +181,14 @@ impl SqliteStore {
         look_up: impl FnOnce(&Connection, &Context) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.context.read(look_up).await
+    }
+
+    /// As [`Self::read`], for a look-up of [`crate::sql`].
+    async fn look_up<T: Send + 'static>(
+        &self,
+        look_up: impl AsyncFnOnce(&Connection, &Health) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T> {
+        self.read(move |conn, context| run_to_end(look_up(conn, &context.health))).await
     }
 
     /// Queues a job. Waits while the queue is full.

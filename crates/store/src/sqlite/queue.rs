@@ -64,18 +64,19 @@ impl Queue for SqliteStore {
             _ => return Ok(Vec::new()),
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.write_vital(move |conn| {
+        self.write_vital(async move |conn| {
             let values = params![kind.as_str(), now.as_micros(), limit];
             let due = row::integers(conn, CLAIMABLE, values)?;
-            run_to_end(queue::claim(conn, due, now, lease_until))
+            queue::claim(conn, due, now, lease_until).await
         })
         .await
     }
 
     async fn bring_forward(&self, by: Duration) -> Result<()> {
         let mut behind = 0;
-        let part =
-            async |behind: i64| self.write_vital(move |conn| bring_forward(conn, behind, by)).await;
+        let part = async |behind: i64| {
+            self.write_vital(async move |conn| bring_forward(conn, behind, by).await).await
+        };
         while let Some(last) = part(behind).await? {
             behind = last;
         }
@@ -84,20 +85,20 @@ impl Queue for SqliteStore {
 
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {
         let claim = claim.clone();
-        self.write_vital(move |conn| run_to_end(queue::extend(conn, &claim, lease_until))).await
+        self.write_vital(async move |conn| queue::extend(conn, &claim, lease_until).await).await
     }
 
     async fn finish(&self, claim: &Claim) -> Result<bool> {
         let claim = claim.clone();
-        self.write_vital(move |conn| run_to_end(queue::finish(conn, &claim))).await
+        self.write_vital(async move |conn| queue::finish(conn, &claim).await).await
     }
 
     async fn abandon(&self, claim: &Claim, how: RetryDecision, error: &str) -> Result<bool> {
         let (claim, error) = (claim.clone(), error.to_owned());
         let is_back = matches!(how, RetryDecision::RetryAt(_));
-        let abandon =
-            move |conn: &Connection| run_to_end(queue::abandon(conn, &claim, &how, &error));
-        let held = self.write_vital(abandon).await?;
+        let held = self
+            .write_vital(async move |conn| queue::abandon(conn, &claim, &how, &error).await)
+            .await?;
         if held && is_back {
             self.context.offered.wake();
         }
@@ -116,7 +117,7 @@ impl Queue for SqliteStore {
 
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool> {
         let scope = scope.clone();
-        let revive = move |conn: &Connection| run_to_end(queue::revive(conn, &scope, id, now));
+        let revive = async move |conn: &Connection| queue::revive(conn, &scope, id, now).await;
         let is_back = self.write_kind(WorkKind::USUAL, revive).await?;
         if is_back {
             self.context.offered.wake();
@@ -149,15 +150,19 @@ pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteErr
 }
 
 /// Makes some live items with a greater id due earlier by `by`. Returns the id of the last one.
-fn bring_forward(conn: &Connection, behind: i64, by: Duration) -> Result<Option<i64>, SqliteError> {
+async fn bring_forward(
+    conn: &Connection,
+    behind: i64,
+    by: Duration,
+) -> Result<Option<i64>, SqliteError> {
     let sql = "SELECT id FROM queue WHERE id > ?1 AND dead = 0 ORDER BY id LIMIT ?2";
     let ids = row::integers(conn, sql, params![behind, MAX_MOVED_AT_ONCE])?;
     for id in &ids {
-        match run_to_end(queue::by_id(conn, *id)) {
+        match queue::by_id(conn, *id).await {
             Ok(Some(mut entry)) => {
                 let line = entry.line;
                 entry.bring_forward(by);
-                run_to_end(queue::store(conn, &entry, line))?;
+                queue::store(conn, &entry, line).await?;
             }
             Ok(None) => {}
             // The damage is reported when the item is claimed.

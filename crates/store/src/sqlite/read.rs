@@ -30,8 +30,8 @@ impl Read for SqliteStore {
             return self.context.health.visible(scope, Some(row));
         }
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| {
-            run_to_end(lookups::by_id(conn, &context.health, &scope, id.as_str()))
+        self.look_up(async move |conn, health| {
+            lookups::by_id(conn, health, &scope, id.as_str()).await
         })
         .await
     }
@@ -51,10 +51,8 @@ impl Read for SqliteStore {
             return self.context.health.visible(scope, Some(row));
         }
         let scope = scope.clone();
-        self.read(move |conn, context| {
-            run_to_end(lookups::by_key(conn, &context.health, &scope, key.0))
-        })
-        .await
+        self.look_up(async move |conn, health| lookups::by_key(conn, health, &scope, key.0).await)
+            .await
     }
 
     async fn activities(
@@ -85,18 +83,16 @@ impl Read for SqliteStore {
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| {
-            run_to_end(lookups::by_id(conn, &context.health, &scope, id.as_str()))
+        self.look_up(async move |conn, health| {
+            lookups::by_id(conn, health, &scope, id.as_str()).await
         })
         .await
     }
 
     async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
         let scope = scope.clone();
-        self.read(move |conn, context| {
-            run_to_end(lookups::by_key(conn, &context.health, &scope, key.0))
-        })
-        .await
+        self.look_up(async move |conn, health| lookups::by_key(conn, health, &scope, key.0).await)
+            .await
     }
 
     async fn runs(
@@ -111,8 +107,8 @@ impl Read for SqliteStore {
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| {
-            run_to_end(lookups::by_id(conn, &context.health, &scope, id.as_str()))
+        self.look_up(async move |conn, health| {
+            lookups::by_id(conn, health, &scope, id.as_str()).await
         })
         .await
     }
@@ -136,8 +132,8 @@ impl Read for SqliteStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         let (scope, short) = (scope.clone(), short.clone());
-        self.read(move |conn, _| {
-            run_to_end(resolve(conn, short_id::statements_of(kind), &scope, &short, limit))
+        self.look_up(async move |conn, _| {
+            resolve(conn, short_id::STATEMENTS, &scope, kind, &short, limit).await
         })
         .await
     }
@@ -149,8 +145,8 @@ impl Read for SqliteStore {
         id: &MessageId,
     ) -> Result<Option<MessageRow>> {
         let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
-        self.read(move |conn, context| {
-            run_to_end(lookups::message(conn, &context.health, &scope, &thread, &id))
+        self.look_up(async move |conn, health| {
+            lookups::message(conn, health, &scope, &thread, &id).await
         })
         .await
     }
@@ -175,8 +171,8 @@ impl Read for SqliteStore {
         id: &CheckpointId,
     ) -> Result<Option<CheckpointRow>> {
         let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
-        self.read(move |conn, context| {
-            run_to_end(lookups::checkpoint(conn, &context.health, &scope, &thread, &id))
+        self.look_up(async move |conn, health| {
+            lookups::checkpoint(conn, health, &scope, &thread, &id).await
         })
         .await
     }
@@ -203,8 +199,8 @@ impl Read for SqliteStore {
             return Ok(self.context.health.visible(scope, Some(row))?.map(|_| binding));
         }
         let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
-        self.read(move |conn, context| {
-            run_to_end(lookups::binding(conn, &context.health, &scope, &thread, &agent))
+        self.look_up(async move |conn, health| {
+            lookups::binding(conn, health, &scope, &thread, &agent).await
         })
         .await
     }
@@ -275,6 +271,6 @@ impl Read for SqliteStore {
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
         let (scope, page) = (scope.clone(), page.clone());
-        self.read(move |conn, _| run_to_end(queue::dead_deliveries(conn, &scope, &page))).await
+        self.look_up(async move |conn, _| queue::dead_deliveries(conn, &scope, &page).await).await
     }
 }

@@ -3,9 +3,11 @@ use trilogue_domain::{RunKey, ThreadKey};
 
 use super::error::SqliteError;
 use super::row::run_to_end;
-use super::{apply, blob, row, search, thread_removal};
+use super::{apply, blob, search, thread_removal};
+use crate::core::table::columns;
 use crate::rows::CheckpointRow;
 use crate::sql::frames::note_gaps;
+use crate::sql::many;
 
 pub(super) const ABOUT_RUN: &str = "DELETE FROM queue WHERE about = ?2 AND thread = ?1";
 pub(super) const UNDER_ID: &str = "DELETE FROM queue WHERE thread = ?1 AND key = ?2";
@@ -152,8 +154,9 @@ pub(super) fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Resul
 
 /// Removes the values of the run's checkpoints. The checkpoints stay as links of the path.
 fn empty_checkpoints(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
-    let rest = "WHERE run = ?1 AND thread = ?2";
-    for mut checkpoint in row::many::<CheckpointRow>(conn, rest, [run.0, thread.0])? {
+    let of_run = columns![run, thread];
+    let found = many::<CheckpointRow, _>(conn, "WHERE run = ?1 AND thread = ?2", &of_run);
+    for mut checkpoint in run_to_end(found)? {
         if checkpoint.value.take().is_some() {
             apply::write_checkpoint(conn, &checkpoint)?;
         }

@@ -58,21 +58,6 @@ pub(super) fn one<R: TableRow>(
     statement.query_row(params, |row| Ok(take(row))).optional()?.transpose()
 }
 
-/// Reads rows: `rest` follows `FROM table`.
-pub(super) fn many<R: TableRow>(
-    conn: &Connection,
-    rest: &str,
-    params: impl Params,
-) -> Result<Vec<R>, SqliteError> {
-    let mut statement = conn.prepare_cached(&select::<R>(rest))?;
-    let mut rows = statement.query(params)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(take(row)?);
-    }
-    Ok(found)
-}
-
 /// Reads a whole table in the order of its integer: each row with its integer; a damaged row as an error.
 pub(super) fn each<R: TableRow>(
     conn: &Connection,

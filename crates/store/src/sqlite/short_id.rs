@@ -1,7 +1,5 @@
 //! The statements that find the ids that an abbreviation matches.
 
-use trilogue_domain::IdKind;
-
 /// The statements for a table and the column that names the owner, as [`crate::sql::short_id::meant`] uses them.
 macro_rules! statements {
     ($table:literal, $owner:literal) => {
@@ -37,14 +35,9 @@ macro_rules! statements {
     };
 }
 
-const THREADS: [&str; 2] = statements!("threads", "owner");
-const RUNS: [&str; 2] = statements!("runs", "principal");
-const INTERRUPTS: [&str; 2] = statements!("interrupts", "principal");
-
-pub(super) fn statements_of(kind: IdKind) -> [&'static str; 2] {
-    match kind {
-        IdKind::Thread => THREADS,
-        IdKind::Run => RUNS,
-        IdKind::Interrupt => INTERRUPTS,
-    }
-}
+/// For threads, runs and interrupts.
+pub(super) const STATEMENTS: [[&str; 2]; 3] = [
+    statements!("threads", "owner"),
+    statements!("runs", "principal"),
+    statements!("interrupts", "principal"),
+];

@@ -4,7 +4,6 @@ use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
 
 use super::SqliteStore;
 use super::job::WorkKind;
-use super::row::run_to_end;
 use crate::port::Tokens;
 use crate::rows::{SignInLinkRow, TokenRow};
 use crate::sql::tokens;
@@ -12,22 +11,22 @@ use crate::sql::tokens;
 #[async_trait]
 impl Tokens for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
-        self.write_kind(WorkKind::USUAL, move |conn| run_to_end(tokens::put(conn, &token))).await
+        self.write_kind(WorkKind::USUAL, async move |conn| tokens::put(conn, &token).await).await
     }
 
     async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
         let hash = *hash;
-        self.read(move |conn, _| run_to_end(tokens::by_hash(conn, &hash))).await
+        self.look_up(async move |conn, _| tokens::by_hash(conn, &hash).await).await
     }
 
     async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>> {
         let tenant = tenant.clone();
-        self.read(move |conn, _| run_to_end(tokens::of_tenant(conn, &tenant))).await
+        self.look_up(async move |conn, _| tokens::of_tenant(conn, &tenant).await).await
     }
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.write_vital(move |conn| run_to_end(tokens::revoke(conn, &tenant, &id))).await
+        self.write_vital(async move |conn| tokens::revoke(conn, &tenant, &id).await).await
     }
 
     async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
@@ -53,7 +52,7 @@ impl Tokens for SqliteStore {
         now: Timestamp,
     ) -> Result<Rights> {
         let (tenant, principal) = (tenant.clone(), principal.clone());
-        self.read(move |conn, _| run_to_end(tokens::rights_of(conn, &tenant, &principal, now)))
+        self.look_up(async move |conn, _| tokens::rights_of(conn, &tenant, &principal, now).await)
             .await
     }
 }

@@ -1,7 +1,7 @@
 //! The query plans of listings and of the queue: each uses an index, in the order of the results.
 
 use rusqlite::{Connection, params_from_iter};
-use trilogue_domain::{AgentName, IdKind, PrincipalId, RunStatus, Scope, ThreadKey};
+use trilogue_domain::{AgentName, PrincipalId, RunStatus, Scope, ThreadKey};
 
 use super::seed::{Folder, scope};
 use crate::rows::{RunRow, ThreadRow};
@@ -87,12 +87,10 @@ fn messages_are_found_by_an_index_in_the_order_of_their_age() {
 
 #[test]
 fn abbreviated_ids_are_found_in_the_index_of_ids() {
-    use crate::sqlite::short_id::statements_of;
+    use crate::sqlite::short_id::STATEMENTS;
     let (_folder, conn) = store();
-    for (kind, table) in
-        [(IdKind::Thread, "threads"), (IdKind::Run, "runs"), (IdKind::Interrupt, "interrupts")]
-    {
-        for sql in statements_of(kind) {
+    for (statements, table) in STATEMENTS.into_iter().zip(["threads", "runs", "interrupts"]) {
+        for sql in statements {
             let text = || "0199".to_owned().into();
             let values = [text(), text(), text(), text(), 1.into(), 1.into()];
             let plan = plan(&conn, sql, &values);
