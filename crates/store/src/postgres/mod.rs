@@ -8,12 +8,14 @@
 //! | `node`, `liveness`, `handover`, `agents`, `news`, `clock` | the nodes that share the store, which are alive, how threads move, what nodes publish, and the time they agree on |
 //! | `database` | the connections, the store's known state, look-ups and changes with retries |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
-//! | `remove`, `queue` | removing runs and threads, due work |
+//! | `remove` | removing runs and threads |
 //! | `blob`, `bucket` | large content, in the database or in a bucket |
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
 //! | `export`, `import` | copies from one store to another |
-//! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
+//! | `append`, `read`, `housekeeping`, `queue`, `tokens`, `configuration` | the ports |
 //! | `sign_in` | sign-in links |
+//!
+//! Steps that this engine and SQLite have in common are in [`crate::sql`].
 //!
 //! # Invariants
 //! - The statement that writes the frames also compares epoch and expected number: a replaced node can write nothing.

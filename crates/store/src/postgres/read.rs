@@ -20,7 +20,7 @@ use crate::rows::{
     BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
     Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
-use crate::sql::short_id::meant;
+use crate::sql::short_id::resolve;
 use crate::sql::{lookups, one, queue};
 
 #[async_trait]

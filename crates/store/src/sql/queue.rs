@@ -130,7 +130,7 @@ pub(crate) async fn extend<C: QueueConnection>(
 }
 
 pub(crate) async fn finish<C: QueueConnection>(conn: &C, claim: &Claim) -> Result<bool, C::Error> {
-    let Some(mut entry) = held(conn, claim).await? else { return Ok(false) };
+    let Some(mut entry) = held_entry(conn, claim).await? else { return Ok(false) };
     let line = entry.line;
     match entry.finish() {
         FinishOutcome::Replaced => store(conn, &entry, line).await?,
@@ -149,7 +149,7 @@ pub(crate) async fn abandon<C: QueueConnection>(
     how: &RetryDecision,
     error: &str,
 ) -> Result<bool, C::Error> {
-    let Some(mut entry) = held(conn, claim).await? else { return Ok(false) };
+    let Some(mut entry) = held_entry(conn, claim).await? else { return Ok(false) };
     let line = entry.line;
     entry.abandon(how, error);
     store(conn, &entry, line).await?;
@@ -237,7 +237,10 @@ pub(crate) async fn by_id<C: QueueConnection>(
 }
 
 /// The entry of a claim, if the claim still holds it, with its line locked.
-async fn held<C: QueueConnection>(conn: &C, claim: &Claim) -> Result<Option<QueueEntry>, C::Error> {
+async fn held_entry<C: QueueConnection>(
+    conn: &C,
+    claim: &Claim,
+) -> Result<Option<QueueEntry>, C::Error> {
     // Lock the line before the entry, in the same order as an offer, to avoid a deadlock.
     let (_, line) = claim.item.run_and_line();
     conn.lock_line(line.map(|(run, _)| run)).await?;

@@ -13,7 +13,7 @@ const CANDIDATES: i64 = limits::MAX_SHORT_ID_CANDIDATES as i64;
 
 /// The ids that a scope sees, found by two statements for each kind: by the beginning of the id, and by the beginning of its last group.
 /// Parameters: tenant, the first text, the exclusive upper bound of texts, owner or null, rows, candidates.
-pub(crate) async fn meant<C: SqlConnection>(
+pub(crate) async fn resolve<C: SqlConnection>(
     conn: &C,
     [threads, runs, interrupts]: [[&str; 2]; 3],
     scope: &Scope,

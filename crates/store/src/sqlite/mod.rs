@@ -4,15 +4,17 @@
 //! |---|---|
 //! | `schema`, `search`, `thread_agents` | the tables, their migrations, the search rows |
 //! | `open`, `connection`, `writer`, `job`, `job_queue` | opening, connections, the writer's thread and its queue |
-//! | `apply`, `heads`, `blob`, `queue` | the statements of the writer's transactions |
+//! | `apply`, `heads`, `blob` | the statements of the writer's transactions |
 //! | `remove`, `thread_removal` | removing runs and threads |
 //! | `checkpoint`, `log_upkeep`, `wal_file`, `disk_space`, `error`, `file` | the write-ahead log, the disk, failures, the files |
 //! | `commit_position`, `commit_record`, `log_scan`, `log_loss`, `known_losses` | finding acknowledged commits that a damaged log lost |
 //! | `inspect` | detecting damage in SQLite's own structures |
 //! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing`, `short_id` | look-ups on the readers' connections |
 //! | `row_cache` | look-ups without a connection |
-//! | `append`, `read`, `housekeeping`, `retention`, `tokens`, `configuration`, `admin` | the ports |
+//! | `append`, `read`, `housekeeping`, `retention`, `queue`, `tokens`, `configuration`, `admin` | the ports |
 //! | `backup`, `verify`, `export`, `import`, `scan` | backup, restore, verification, copies to and from another engine |
+//!
+//! Steps that this engine and PostgreSQL have in common are in [`crate::sql`].
 //!
 //! # Invariants
 //! - Only the writer's connection changes the database.

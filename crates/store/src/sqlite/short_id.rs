@@ -1,6 +1,6 @@
 //! The statements that find the ids that an abbreviation matches.
 
-/// The statements for a table and the column that names the owner, as [`crate::sql::short_id::meant`] uses them.
+/// The statements for a table and the column that names the owner, as [`crate::sql::short_id::resolve`] uses them.
 macro_rules! statements {
     ($table:literal, $owner:literal) => {
         [
