@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use tokio::sync::broadcast;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::Clock;
 use trilogue_domain::time::Timestamp;
 use trilogue_domain::{ThreadKey, lock};
 
+use super::news::News;
 use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
 use super::{PostgresStore, agents, row};
 use crate::core::health::StoreState;
+use crate::news::{Note, PeerNews, Peers};
 use crate::port::{Admin, NodeAddress, NodeAgent, NodeRow, Stats};
 
 /// The figures of `status`.
@@ -127,5 +130,21 @@ impl Admin for PostgresStore {
         self.database.room.close();
         self.database.pool.close();
         Ok(())
+    }
+}
+
+impl Peers for PostgresStore {
+    fn has_peers(&self) -> bool {
+        self.database.news.as_ref().is_some_and(News::is_connected)
+    }
+
+    fn tell(&self, note: Note) {
+        if let Some(news) = &self.database.news {
+            news.tell_note(note);
+        }
+    }
+
+    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
+        self.database.node.as_ref().map(|_| self.database.heard.subscribe())
     }
 }

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
 use super::row::{self, Param, bind, insert, refs};
-use super::{blob, queue, remove, search};
+use super::{blob, remove, search};
 use crate::core::already_exists;
 use crate::core::table::{Column, TableRow, columns};
 use crate::port::{Batch, Change};
@@ -109,6 +109,16 @@ static IDEMPOTENCY: LazyLock<String> = LazyLock::new(|| {
         ),
     )
 });
+
+/// Adds an item that is in no line, or replaces the old one.
+const OFFER: &str = concat!(
+    "INSERT INTO queue",
+    " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error, about)",
+    " VALUES ($1, $2, $3, $4, $5, $6, $5, 0, 0, FALSE, '', $7)",
+    " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = $1, due = $5, body = $6,",
+    " free_at = $5, fence = queue.fence + 1, attempts = 0, held = FALSE, dead = FALSE,",
+    " error = '', about = $7"
+);
 
 /// What followed the rows of a group so far.
 #[derive(Debug, Default)]
@@ -276,8 +286,7 @@ impl<'a> RowStatement<'a> {
 
     /// Only callbacks are in line. Any other item replaces the old one.
     fn offer(item: &'a QueueItem) -> Self {
-        let mut statement =
-            Self::row(queue::OFFER, item, item.columns().as_ref(), WrittenRow::Other);
+        let mut statement = Self::row(OFFER, item, item.columns().as_ref(), WrittenRow::Other);
         let (about, _) = item.run_and_line();
         statement.params.push(Param::Column(Column::integer(about.map(|run| run.0))));
         statement

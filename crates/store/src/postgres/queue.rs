@@ -21,15 +21,6 @@ use crate::record::Record;
 use crate::rows::{Claim, QueueKind, RetryDecision};
 use crate::sql::queue::{self, QueueConnection, QueueStatements, STORE};
 
-/// Adds an item that is in no line, or replaces the old one.
-pub(super) const OFFER: &str = concat!(
-    "INSERT INTO queue",
-    " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error, about)",
-    " VALUES ($1, $2, $3, $4, $5, $6, $5, 0, 0, FALSE, '', $7)",
-    " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = $1, due = $5, body = $6,",
-    " free_at = $5, fence = queue.fence + 1, attempts = 0, held = FALSE, dead = FALSE,",
-    " error = '', about = $7"
-);
 /// The condition that this node may work on an item because of its agents. It holds if no other live node has an agent that this node lacks, of the item's open runs or of the ended run that the item reports. It also holds if this node owns the thread. [`Database::ownership`] and [`Database::foreign_agents`] give the values.
 macro_rules! not_of_foreign_agent {
     ($me:literal, $foreign:literal) => {

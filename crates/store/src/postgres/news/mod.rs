@@ -22,9 +22,8 @@ use trilogue_domain::port::{Clock, ReadOriginal};
 use self::encryption::{ClusterKeys, Encryptor, SEAL_BYTES};
 pub(super) use self::message::{AppendNotice, LogRemoval};
 use self::message::{MAX_APPEND_BYTES, NewsWriter};
-use super::PostgresStore;
 use crate::core::tail::Tails;
-use crate::news::{PeerMessage, PeerNews, Peers};
+use crate::news::{PeerMessage, PeerNews};
 
 /// The most groups of appends and notes that wait to be sent. Further ones are lost.
 const MAX_WAITING: usize = 1_024;
@@ -65,24 +64,6 @@ struct NewsState {
 enum OutgoingNews {
     Appends(Vec<AppendNotice>),
     Message(PeerMessage),
-}
-
-// === impl PostgresStore ===
-
-impl Peers for PostgresStore {
-    fn has_peers(&self) -> bool {
-        self.database.news.as_ref().is_some_and(News::is_connected)
-    }
-
-    fn tell(&self, note: Note) {
-        if let Some(news) = &self.database.news {
-            news.tell_note(note);
-        }
-    }
-
-    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
-        self.database.node.as_ref().map(|_| self.database.heard.subscribe())
-    }
 }
 
 // === impl News ===
