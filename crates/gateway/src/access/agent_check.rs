@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{word:?}");
             // The next node decides the same, although a proxy in front of it names this node instead.
             let check = AgentCheck::new(Some((at(9), at(8))), &agents);
-            check.tell_next(&mut headers, true).await;
+            check.add_caller_header(&mut headers, true).await;
             headers.insert(PROXIED_CALLER, HeaderValue::from_static("10.0.0.1 5 10.0.0.2 6"));
             let next = AgentCheck::new(Some((at(7), at(8))), &agents);
             assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{word:?}");

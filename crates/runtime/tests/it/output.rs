@@ -100,7 +100,7 @@ async fn a_run_with_rules_that_was_queued_before_a_restart_waits_for_the_checker
     let server = server.crash_bare().await;
     let has_turn = || async { server.stored(&queued).await.status == RunStatus::Running };
     until("the queued run has its turn", has_turn).await;
-    assert_eq!(house.runtime.status().running, 0, "it is not at work yet");
+    assert_eq!(server.runtime.status().running, 0, "it is not at work yet");
     // These are many more reads of the store than the run needs to begin.
     for _ in 0..50 {
         assert_eq!(server.stored(&queued).await.status, RunStatus::Running);

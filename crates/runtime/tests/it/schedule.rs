@@ -68,25 +68,25 @@ async fn one_principal_has_a_limited_number_of_runs_that_have_not_ended() {
         local_principal: Some(alice().id),
         ..Default::default()
     };
-    let house = House::with(options).await;
+    let server = TestServer::with(options).await;
     let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
-    let thread = house.thread().await;
+    let thread = server.thread().await;
     let asks = || new_run("suspend:say:x", ThreadChoice::Existing(thread.clone()));
-    let waiting = house.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+    let waiting = server.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
     // It waits behind the first one.
-    house.runtime.submit(&alice(), asks()).await.unwrap();
+    server.runtime.submit(&alice(), asks()).await.unwrap();
     for choice in [ThreadChoice::Existing(thread.clone()), ThreadChoice::Stateless] {
-        let refused = house.runtime.submit(&alice(), new_run("say:x", choice)).await.unwrap_err();
+        let refused = server.runtime.submit(&alice(), new_run("say:x", choice)).await.unwrap_err();
         assert_eq!(refused.code(), Code::Overloaded);
         assert!(refused.hint_text().unwrap().contains("max_open_runs_per_principal"));
     }
-    house.runtime.submit(&bob, asks()).await.unwrap();
-    house.runtime.cancel(&alice(), &waiting.id).await.unwrap();
-    house.runtime.submit(&alice(), asks()).await.unwrap();
+    server.runtime.submit(&bob, asks()).await.unwrap();
+    server.runtime.cancel(&alice(), &waiting.id).await.unwrap();
+    server.runtime.submit(&alice(), asks()).await.unwrap();
     // An erased thread has no open runs.
-    house.runtime.erase_thread(&alice(), &thread).await.unwrap();
-    let next = house.run("say:next", ThreadChoice::Stateless).await;
-    assert_eq!(house.said(&next).await, "next");
+    server.runtime.erase_thread(&alice(), &thread).await.unwrap();
+    let next = server.run("say:next", ThreadChoice::Stateless).await;
+    assert_eq!(server.output_text(&next).await, "next");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
 use super::{PostgresStore, agents, row};
 use crate::core::health::StoreState;
-use crate::news::{Note, PeerNews, Peers};
+use crate::news::{PeerMessage, PeerNews, Peers};
 use crate::port::{Admin, NodeAddress, NodeAgent, NodeRow, Stats};
 
 /// The figures of `status`.
@@ -103,9 +103,9 @@ impl Admin for PostgresStore {
             .database
             .read(|conn| async move { row::query(&conn, OWNERS, &[keys]).await })
             .await?;
-        let named = found
-            .iter()
-            .filter_map(|row| Some((ThreadKey(row.get(0)), node.published_agents.node_name(row.get(1))?)));
+        let named = found.iter().filter_map(|row| {
+            Some((ThreadKey(row.get(0)), node.published_agents.node_name(row.get(1))?))
+        });
         Ok(named.collect())
     }
 
@@ -138,13 +138,13 @@ impl Peers for PostgresStore {
         self.database.news.as_ref().is_some_and(News::is_connected)
     }
 
-    fn tell(&self, note: Note) {
+    fn publish(&self, note: PeerMessage) {
         if let Some(news) = &self.database.news {
-            news.tell_note(note);
+            news.publish_message(note);
         }
     }
 
-    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
-        self.database.node.as_ref().map(|_| self.database.heard.subscribe())
+    fn subscribe(&self) -> Option<broadcast::Receiver<PeerNews>> {
+        self.database.node.as_ref().map(|_| self.database.peer_news.subscribe())
     }
 }

@@ -189,7 +189,7 @@ async fn take_over(
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
     let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
-    let live = other(conn, database, &owner, node).await?;
+    let live = other_live_owner(conn, database, &owner, node).await?;
     let mut taken = owned_thread(conn, &database.reader, thread, end.last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,

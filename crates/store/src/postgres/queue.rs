@@ -144,7 +144,7 @@ impl Queue for PostgresStore {
         Ok(is_back)
     }
 
-    fn offered(&self) -> Arc<Notify> {
+    fn offer_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.database.offered.0)
     }
 }

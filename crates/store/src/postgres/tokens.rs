@@ -3,7 +3,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
 
 use super::{PostgresStore, sign_in};
-use crate::news::{Note, Peers};
+use crate::news::{PeerMessage, Peers};
 use crate::port::Tokens;
 use crate::rows::{SignInLinkRow, TokenRow};
 use crate::sql::tokens;

@@ -165,7 +165,7 @@ pub(crate) async fn revive<C: QueueConnection>(
 ) -> Result<bool, C::Error> {
     let values = columns![id, &scope.tenant];
     let found = load(conn, "WHERE id = ?1 AND tenant = ?2 AND dead", &values).await?;
-    let is_seen = |entry: &QueueEntry| scope.sees(&entry.item.tenant, &entry.item.principal);
+    let is_seen = |entry: &QueueEntry| scope.can_see(&entry.item.tenant, &entry.item.principal);
     let Some(mut entry) = found.filter(is_seen) else { return Ok(false) };
     entry.revive(now);
     conn.lock_line(entry.line.map(|(run, _)| run)).await?;
@@ -186,7 +186,7 @@ pub(crate) async fn dead_deliveries<C: QueueConnection>(
         let Ok((id, QueueEntry { attempts, error, item, .. })) = entry(row) else {
             return Ok(true);
         };
-        let is_seen = scope.sees(&item.tenant, &item.principal);
+        let is_seen = scope.can_see(&item.tenant, &item.principal);
         Ok(!is_seen || pages.add(id, DeadLetter { id, attempts, error, item }))
     };
     conn.scan(&select::<C>(C::STATEMENTS.dead), &values, page.before(), visit).await?;

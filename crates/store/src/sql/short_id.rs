@@ -32,7 +32,7 @@ pub(crate) async fn resolve<C: SqlConnection>(
         return Ok(vec![whole]);
     }
     ids.extend(find(conn, by_last_group, scope, short.of_last_group(), limit).await?);
-    ids.retain(|id| short.means(id));
+    ids.retain(|id| short.matches(id));
     Ok(ids.into_iter().take(limit).collect())
 }
 

@@ -12,7 +12,7 @@ use super::job::{self, Job, WorkKind, WriteContext};
 use super::row::run_to_end;
 use super::{KeyCounters, SqliteStore, blob};
 use crate::core::batch::{Head, blob_ref};
-use crate::core::closed;
+use crate::core::closed_error;
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::news::Peers;
 use crate::port::{Append, Batch, Nodes, OwnedThread};

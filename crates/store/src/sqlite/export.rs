@@ -187,7 +187,7 @@ impl<'s> StoreExport<'s> {
             return Ok(());
         }
         self.is_refused = true;
-        Err(closed().into())
+        Err(closed_error().into())
     }
 }
 

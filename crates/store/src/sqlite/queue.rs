@@ -125,7 +125,7 @@ impl Queue for SqliteStore {
         Ok(is_back)
     }
 
-    fn offered(&self) -> Arc<Notify> {
+    fn offer_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.context.offered.0)
     }
 }

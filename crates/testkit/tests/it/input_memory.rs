@@ -5,7 +5,7 @@ use serde_json::json;
 use trilogue_testkit::payload_server::PayloadServer;
 use trilogue_testkit::{Client, Folder, Server, ServerOptions};
 
-use crate::bridge_communication::behind;
+use crate::bridge_communication::bridge_settings;
 use crate::long_thread::{forget_peak, memory};
 
 const MIB: usize = 1024 * 1024;
@@ -188,7 +188,7 @@ async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_siz
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to_their_size() {
     let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
-    let settings = behind("agent-communication", &far.url(), &["any"]);
+    let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let server = Server::start(dir.path(), &options).await.unwrap();
     let client = server.client();

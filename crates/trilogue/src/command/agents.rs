@@ -157,7 +157,7 @@ fn note_failures(agent: &Agent, globals: &Globals) {
     if let Some(failure) = &agent.last_failure {
         let (at, reason) = (safe::line(&failure.at), safe::block(&failure.reason));
         print::note(&format!("{name} failed at {at}: {reason}"));
-        let elsewhere = globals.elsewhere();
+        let elsewhere = globals.url_option();
         print::hint(&format!("correct it and run it again: `trilogue run {name}{elsewhere}`"));
     }
 }

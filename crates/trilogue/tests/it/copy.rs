@@ -68,7 +68,7 @@ fn a_copy_tells_of_cancelled_runs_only_if_there_were_some() {
     server.run(&["run", "echo", "ended", "--thread", "t"]).expect(0);
     let copied = home.run(&["copy", &from, &none]).expect(0);
     assert!(!copied.err.contains("cancelled"), "{}", copied.err);
-    waiting(&server);
+    start_waiting_run(&server);
     let copied = home.run(&["copy", &from, &one]).expect(0);
     assert!(copied.err.contains("had not ended: 1. Their open runs were cancelled"), "{copied:?}");
 }

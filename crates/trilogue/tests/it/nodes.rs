@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use serde_json::json;
 use trilogue_testkit::services::{new_schema, service};
 
-use crate::harness::{Ended, Home, Server, lasting_address, until};
+use crate::harness::{Home, ProgramOutput, Server, lasting_address, until};
 use crate::hosted::over_http;
 
 pub(crate) struct Nodes {
@@ -97,7 +97,7 @@ fn a_thread_names_the_server_to_which_it_was_handed_over() {
 }
 
 /// Runs a thread of `south` through `north`.
-fn forwarded(nodes: &Nodes) -> Ended {
+fn forwarded(nodes: &Nodes) -> ProgramOutput {
     let [first, second] = &nodes.servers[..] else { panic!("there are two servers") };
     second.run(&["run", "echo", "Hello", "--thread", "s"]).expect(0);
     first.run(&["run", "echo", "Hello", "--thread", "s"])

@@ -22,6 +22,7 @@ use trilogue_domain::port::{Clock, ReadOriginal};
 use self::encryption::{ClusterKeys, Encryptor, SEAL_BYTES};
 pub(super) use self::message::{AppendNotice, LogRemoval};
 use self::message::{MAX_APPEND_BYTES, NewsWriter};
+use self::subscriber::NewsSubscriber;
 use crate::core::tail::Tails;
 use crate::news::{PeerMessage, PeerNews};
 
