@@ -101,7 +101,8 @@ impl ConnectionServer {
             let (version, outgoing) = (request.version(), Arc::clone(&outgoing));
             is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
             let last_requests = self.last_requests.clone();
-            let answering = handle(request);
+            // Boxed, because the HTTP library moves this future several times for each request.
+            let answering = Box::pin(handle(request));
             async move {
                 let ServedResponse { mut response, is_authenticated } = answering.await;
                 if version != Version::HTTP_2 && last_requests.is_cancelled() {
