@@ -54,11 +54,16 @@ pub(crate) async fn execute(
             Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared, mode)).await
         }
     };
-    if let Ok(Turn::Start { .. }) = &prepared {
+    let is_start = matches!(&prepared, Ok(Turn::Start { .. }));
+    if is_start {
         shared.record_start();
+        // A run whose agent may answer at once gets one line, at its end, if it does.
+        if !mode.is_deferred {
+            shared.starting_run().log();
+        }
     }
     let ending = match prepared {
-        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, mode.is_deferred)
+        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, mode.is_deferred, is_start)
             .await
             .and_then(|ending| check(&shared, ending)),
         Err(failure) => Err(failure),
@@ -77,6 +82,7 @@ async fn drive(
     turn: Turn,
     shared: &Arc<SharedRun>,
     deferred: bool,
+    is_start: bool,
 ) -> Result<Ending, Failure> {
     let context = RunContext(Arc::clone(shared));
     let agent = AssertUnwindSafe(async move { backend.run(turn, context).await }).catch_unwind();
@@ -98,6 +104,9 @@ async fn drive(
             () = std::future::ready(()), if unannounced => {
                 // The agent did not answer at once, so the run's acceptance must become durable now.
                 unannounced = false;
+                if is_start {
+                    shared.starting_run().log();
+                }
                 drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
             }
             () = shared.wait_until_cancelled(), if grace.is_none() => {

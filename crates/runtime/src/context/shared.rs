@@ -281,18 +281,21 @@ impl SharedRun {
 
     /// Records that the agent now begins its first turn.
     pub(crate) fn record_start(&self) {
-        let (services, now) = (&self.services, self.clock.now());
-        let starting = StartingRun {
+        let monitor = &self.services.monitor;
+        monitor.record_start(&self.starting_run());
+        lock(&self.open_draft).first_output = FirstOutput::after(monitor.meters(&self.agent));
+    }
+
+    /// Returns the run as one whose agent begins now.
+    pub(crate) fn starting_run(&self) -> StartingRun<'_> {
+        StartingRun {
             run: &self.id,
             thread: &self.thread,
             tenant: &self.scope.tenant,
             agent: &self.agent,
             due: self.due,
-            now,
-        };
-        services.monitor.record_start(starting);
-        lock(&self.open_draft).first_output =
-            FirstOutput::after(services.monitor.meters(&self.agent));
+            now: self.clock.now(),
+        }
     }
 
     /// Resolves when an event was emitted.

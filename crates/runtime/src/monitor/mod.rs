@@ -69,6 +69,16 @@ pub(crate) struct StartingRun<'a> {
     pub(crate) now: Timestamp,
 }
 
+// === impl StartingRun ===
+
+impl StartingRun<'_> {
+    pub(crate) fn log(&self) {
+        let Self { run, thread, tenant, agent, due, now } = self;
+        let queue_ms = due.until(*now).as_millis() as u64;
+        tracing::info!(%run, %thread, %tenant, %agent, queue_ms, "run started");
+    }
+}
+
 // === impl RunMonitor ===
 
 impl RunMonitor {
@@ -168,12 +178,12 @@ impl RunMonitor {
         batch.record(events as f64);
         all_events.increment(events);
         all_bytes.increment(bytes);
-        self.open.change(thread, open, &removed, erases, &questions);
+        let was_open = self.open.change(thread, open, &removed, erases, &questions);
         for question in &questions {
             self.question(question);
         }
         for run in ended {
-            self.record_end(run);
+            self.record_end(run, was_open.contains(&run.key));
         }
     }
 
@@ -181,14 +191,10 @@ impl RunMonitor {
         counter!(metric_names::COMMIT_FAILURES, "code" => code.as_str()).increment(1);
     }
 
-    pub(crate) fn record_start(&self, starting: StartingRun<'_>) {
-        let StartingRun { run, thread, tenant, agent, due, now } = starting;
-        let waited = due.until(now);
-        let meters = self.meters(agent);
+    pub(crate) fn record_start(&self, starting: &StartingRun<'_>) {
+        let meters = self.meters(starting.agent);
         meters.started.increment(1);
-        meters.queue.record(waited.as_secs_f64());
-        let queue_ms = waited.as_millis() as u64;
-        tracing::info!(%run, %thread, %tenant, %agent, queue_ms, "run started");
+        meters.queue.record(starting.due.until(starting.now).as_secs_f64());
     }
 
     fn question(&self, row: &InterruptRow) {
@@ -210,7 +216,8 @@ impl RunMonitor {
         tracing::info!(%run, %thread, %tenant, %agent, %question, kind, how, waited_ms, "question ended");
     }
 
-    fn record_end(&self, row: &RunRow) {
+    /// A run that was never open has no line about its start: this line has the time in the queue too.
+    fn record_end(&self, row: &RunRow, was_open: bool) {
         let Some(outcome) = &row.outcome else { return };
         let meters = self.meters(&row.agent);
         let RunRow { id: run, thread_id: thread, tenant, agent, .. } = row;
@@ -221,6 +228,8 @@ impl RunMonitor {
             meters.run.record(took.as_secs_f64());
         }
         let duration_ms = took.unwrap_or_default().as_millis() as u64;
+        let queue = row.started_at.filter(|_| !was_open).map(|start| row.due().until(start));
+        let queue_ms = queue.map(|queue| queue.as_millis() as u64);
         match outcome {
             Outcome::Failed(failure) => {
                 let known = Code::from_text(&failure.code);
@@ -228,18 +237,18 @@ impl RunMonitor {
                 counter!(metric_names::RUN_FAILURES, "code" => label).increment(1);
                 // The agent's own code can be any text.
                 let (code, transient) = (safe::line(&failure.code), failure.transient);
-                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, code, transient, "run failed");
+                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, code, transient, "run failed");
             }
             Outcome::Cancelled { reason } => {
                 let code = reason.map(Code::as_str);
-                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, outcome = label, code, "run ended");
+                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, outcome = label, code, "run ended");
             }
             Outcome::TimedOut { reason } => {
                 let code = reason.as_str();
-                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, outcome = label, code, "run ended");
+                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, outcome = label, code, "run ended");
             }
             Outcome::Completed => {
-                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, outcome = label, "run ended");
+                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, outcome = label, "run ended");
             }
         }
         if let Some(export) = &self.export {

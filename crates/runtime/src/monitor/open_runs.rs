@@ -68,6 +68,7 @@ impl OpenRuns {
         lock(&self.0).replace(thread, runs);
     }
 
+    /// Applies an append. Returns the removed runs that were open before it.
     pub(super) fn change(
         &self,
         thread: ThreadKey,
@@ -75,18 +76,21 @@ impl OpenRuns {
         removed: &[RunKey],
         erases: bool,
         questions: &[InterruptRow],
-    ) {
+    ) -> Vec<RunKey> {
         if changed.is_empty() && removed.is_empty() && questions.is_empty() && !erases {
-            return;
+            return Vec::new();
         }
         let mut threads = lock(&self.0);
         if erases {
+            let open = threads.runs.get(&thread);
+            let is_open = |run: &&RunKey| open.is_some_and(|open| open.contains_key(*run));
+            let was_open = removed.iter().filter(is_open).copied().collect();
             threads.replace(thread, BTreeMap::new());
-            return;
+            return was_open;
         }
         if changed.is_empty() && !threads.runs.contains_key(&thread) {
             // A run that began and ended in one append was never open.
-            return;
+            return Vec::new();
         }
         let mut open = threads.runs.remove(&thread).unwrap_or_default();
         threads.count(&open, false);
@@ -102,10 +106,9 @@ impl OpenRuns {
                 };
             }
         }
-        for run in removed {
-            open.remove(run);
-        }
+        let was_open = removed.iter().filter(|run| open.remove(*run).is_some()).copied().collect();
         threads.replace(thread, open);
+        was_open
     }
 
     /// Returns how many runs of a principal have not ended.
