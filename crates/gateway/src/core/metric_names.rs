@@ -55,6 +55,8 @@ pub const STORE_RUNS: &str = "trilogue_store_runs";
 pub const QUARANTINED: &str = "trilogue_store_quarantined_threads";
 pub const LOST_COMMITS: &str = "trilogue_store_lost_commits";
 pub const TAIL_CACHE: &str = "trilogue_store_cache_bytes";
+/// Counted by the program.
+pub const LOG_LINES_LEFT_OUT: &str = "trilogue_log_lines_left_out_total";
 pub const OTLP_EXPORTED: &str = "trilogue_otlp_exported_total";
 pub const OTLP_DROPPED: &str = "trilogue_otlp_dropped_total";
 pub const RESIDENT_BYTES: &str = "process_resident_memory_bytes";
@@ -246,6 +248,11 @@ pub const METRICS: &[Metric] = &[
         POSTPONED_DELIVERIES,
         &["kind"],
         "Callbacks and notices that were put off because their target or principal has its share of deliveries",
+    ),
+    counter(
+        LOG_LINES_LEFT_OUT,
+        &[],
+        "Lines that are not in the log because they came faster than they could be written",
     ),
     counter(OTLP_EXPORTED, &[], "Runs whose spans the collector of traces took"),
     counter(

@@ -126,17 +126,18 @@ impl Overrides {
         let signals = Signals::listen()?;
         config::check(options)?;
         let ServerPlace { mut local_listener, log_file, any_port } = place;
-        match &log_file {
+        let _log = match &log_file {
             Some((file, log)) => {
                 let opened = file.open().map_err(|error| {
                     CliError::failure(format!("cannot write {}: {error}", file.path().display()))
                 })?;
-                trilogue::server::logging::start_with_file(&options.log, log, opened)?;
+                let guard = trilogue::server::logging::start_with_file(&options.log, log, opened)?;
                 local_listener.set_log(file.path());
                 tokio::spawn(file.clone().keep_bounded());
+                guard
             }
             None => trilogue::server::logging::start(&options.log)?,
-        }
+        };
         let listeners = bind(options, any_port).await?;
         for (address, why) in &listeners.left_out {
             match options.log.format.is_json() {

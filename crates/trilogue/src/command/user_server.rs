@@ -36,7 +36,7 @@ impl UserServer {
             local_listener.set_config(&file);
         }
         config::check(&options)?;
-        trilogue::server::logging::start(&options.log)?;
+        let _log = trilogue::server::logging::start(&options.log)?;
         let listeners = bind(&options, true).await?;
         // Its starter writes standard error there.
         local_listener.set_log(&dir.log());

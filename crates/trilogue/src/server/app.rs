@@ -82,7 +82,7 @@ pub async fn serve(agents: impl Into<Agents>, serve: impl Into<ServeOptions>) ->
     let ServeOptions { options } = serve.into();
     config::check(&options)
         .map_err(|error| Error::new(Code::InvalidRequest, error.to_string()).hint(error.hint))?;
-    logging::start(&options.log)?;
+    let _log = logging::start(&options.log)?;
     let listeners = Listeners::bind(&options.server).await?;
     let app = App::build(&options, agents.into(), listeners).await?;
     if let Some(why) = app.local_listener().explain() {

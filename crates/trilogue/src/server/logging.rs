@@ -1,7 +1,7 @@
-//! Logs go to standard error, in one of two forms.
+//! Logs go to standard error, in one of two forms. Audit lines are written at once, others through a queue.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::str::FromStr as _;
 use std::sync::Arc;
 
@@ -15,33 +15,65 @@ use trilogue_domain::{Code, Error};
 use trilogue_gateway::AUDIT_TARGET;
 
 use crate::config::{self, Log};
+use crate::server::log_queue::LogQueue;
 
-/// Starts logging, unless the process logs already.
+pub use crate::server::log_queue::LogGuard;
+
+/// Standard error, as a value that can be copied.
+#[derive(Clone, Copy, Debug)]
+struct StandardError;
+
+/// Starts logging, unless the process logs already. Keep the guard until the server has stopped.
 ///
 /// # Errors
-/// As [`check`].
-pub fn start(log: &Log) -> Result<(), Error> {
+/// As [`check`], or if the system refuses another thread.
+pub fn start(log: &Log) -> Result<LogGuard, Error> {
     let filter = filter(log, io::stderr().is_terminal())?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let (writer, guard) = LogQueue::start(StandardError).map_err(no_thread)?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     // A program that embeds the server may have its own subscriber, which is then used.
-    let _ = match log.format.is_json() {
+    let started = match log.format.is_json() {
         true => builder.json().flatten_event(true).try_init(),
         false => builder.with_ansi(false).try_init(),
     };
-    Ok(())
+    Ok(if started.is_ok() { guard } else { LogGuard::none() })
 }
 
 /// Starts logging to standard error, and with settings of its own to a file that is open for appending.
 ///
 /// # Errors
-/// As [`check`].
-pub fn start_with_file(log: &Log, file_log: &Log, file: File) -> Result<(), Error> {
+/// As [`start`].
+pub fn start_with_file(log: &Log, file_log: &Log, file: File) -> Result<LogGuard, Error> {
     let is_terminal = io::stderr().is_terminal();
-    let beside = layer(file_log, false, Arc::new(file))?;
-    let all = tracing_subscriber::registry().with(layer(log, is_terminal, io::stderr)?);
+    let (file, file_guard) = LogQueue::start(Arc::new(file)).map_err(no_thread)?;
+    let (stderr, guard) = LogQueue::start(StandardError).map_err(no_thread)?;
+    let all = tracing_subscriber::registry().with(layer(log, is_terminal, stderr)?);
     // As in `start`.
-    let _ = all.with(beside).try_init();
-    Ok(())
+    let started = all.with(layer(file_log, false, file)?).try_init();
+    Ok(if started.is_ok() { guard.and(file_guard) } else { LogGuard::none() })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+fn no_thread(error: io::Error) -> Error {
+    Error::new(Code::Internal, format!("the log cannot start: {error}"))
+        .hint("raise the limit of threads and processes of the server's user: ulimit -u")
+}
+
+// === impl StandardError ===
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stderr().write(bytes)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // One lock for all of it, so that another line cannot come in between.
+        io::stderr().lock().write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 fn layer<S, W>(

@@ -6,7 +6,7 @@
 //! | `serve` | the command line and the output of a program around the library |
 //! | `agents`, `descriptor` | the agents of the configuration and of the program, and their descriptors |
 //! | `listen` | binds the addresses |
-//! | `logging`, `otlp` | logs and traces |
+//! | `logging`, `log_queue`, `otlp` | logs and traces |
 //! | `notify` | notifies an address or a command of each question |
 //! | `callback_secret`, `first_token` | secrets that the server makes at its first start |
 
@@ -16,6 +16,7 @@ pub mod callback_secret;
 pub(crate) mod descriptor;
 pub(crate) mod first_token;
 pub(crate) mod listen;
+mod log_queue;
 pub mod logging;
 pub mod notify;
 pub(crate) mod otlp;
