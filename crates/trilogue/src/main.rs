@@ -12,6 +12,11 @@ use crate::command::arguments::{Arguments, CliCommand};
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
+/// Half of a run's processor time outside of the kernel is allocation with the allocator of the C library.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const THREADS: &str = "TOKIO_WORKER_THREADS";
 
 fn main() -> ExitCode {
