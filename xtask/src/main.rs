@@ -4,6 +4,7 @@
 //! cargo xtask tidy [--bless]    checks the rules of docs/ARCHITECTURE.md; --bless rewrites generated documents
 //! cargo xtask bench [NAMES…]    measures, in a release build
 //! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
+//! cargo xtask bench ledger [--bless]    counts what operations cost the server, and compares that with the committed counts, or records it
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
 //! cargo xtask soak --cluster [--kills N]    kills, stops, cuts off and skews servers that share a store, and restarts what they share, N times; compares the answers that clients got, and prints how long threads stopped
 //! cargo xtask soak --streams [--kills N]    parts clients from streams of every protocol by every fault, N times each; resumes the streams, and prints the matrix

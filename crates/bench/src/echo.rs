@@ -19,7 +19,7 @@ const DURABLE_REQUESTS: u64 = 5_000;
 /// The least share of the peer's requests.
 const SHARE: f64 = 0.4;
 /// The path that creates runs.
-const RUNS: &str = "/api/v1/runs";
+pub(crate) const RUNS: &str = "/api/v1/runs";
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 6.0;
 

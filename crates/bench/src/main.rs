@@ -3,6 +3,7 @@
 //! Started by `cargo xtask bench [NAMES…]`, which builds it and the server in release mode.
 //! With `peer NAME` it is itself the peer: a bare server in a process of its own, as ours is.
 //! With `agent` it is an agent on its standard streams.
+//! With `ledger [--bless]` it counts what operations cost, and compares that with the committed counts.
 //! With `ours ADDRESS` or `parts ADDRESS STORE` it is our server with an agent of its own.
 
 mod appends;
@@ -17,6 +18,7 @@ mod durable;
 mod echo;
 mod flow;
 mod hop;
+mod ledger;
 mod load;
 mod memory;
 mod peer;
@@ -82,6 +84,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
         [role, address, store] if role == "parts" => {
             return communication::serve(address, store).await.map(|()| true);
         }
+        [role, options @ ..] if role == "ledger" => return ledger::run(options).await,
         _ => {}
     }
     for name in arguments {

@@ -85,6 +85,9 @@ pub(crate) fn folder() -> PathBuf {
     std::env::var_os("TRILOGUE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
+/// The store with a disk.
+pub(crate) const DISK: &str = "sqlite:store/trilogue.db";
+
 /// Returns the options of the server in this program's folder.
 pub(crate) fn server_options(store: &str) -> Result<ServerOptions> {
     let me = std::env::current_exe()?;

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::server_session::ServerSession;
 use crate::cost;
-use crate::report::{Report, median};
+use crate::report::{DISK, Report, median};
 
 /// The number of updates of the first turn, which shows the allocations of a turn and of the start.
 const FEW: u64 = 2_000;
@@ -18,7 +18,7 @@ const PAUSE_MICROS: u64 = 1_000;
 const TARGET: f64 = 20.0;
 
 pub(super) async fn measure(report: &mut Report) -> Result<()> {
-    for store in ["memory:", super::DISK] {
+    for store in ["memory:", DISK] {
         let mut ours = ServerSession::start("trilogue-counted", store).await?;
         ours.editor.prompt(&format!("flood {MORE}"), false)?;
         let (mut together, mut alone) = (Vec::new(), Vec::new());

@@ -18,13 +18,13 @@ use tokio::task::block_in_place;
 
 use crate::cost;
 use crate::disk::{self, Commit};
-use crate::report::Report;
+use crate::report::{DISK, Report};
 use editor::Editor;
 use peers::Peer;
 use rates::{Ages, Rates, median_of};
-use server_session::ServerSession;
 
 pub(crate) use agent::serve as serve_agent;
+pub(crate) use server_session::ServerSession;
 
 /// How many updates one turn of a measurement has.
 const UPDATES: u64 = 200_000;
@@ -34,8 +34,6 @@ const DURABLE_UPDATES: u64 = 100_000;
 const TURNS: u64 = 5_000;
 /// How many with a disk.
 const DURABLE_TURNS: u64 = 1_000;
-/// The store with a disk.
-const DISK: &str = "sqlite:store/trilogue.db";
 /// The approximate bytes that one paced update appends.
 const FRAME_BYTES: usize = 512;
 /// The least updates a second with memory, in times of the official Rust library.

@@ -1,6 +1,6 @@
 //! Our server with the agent of this figure, and a client that reaches it as an editor does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,18 +15,28 @@ use crate::cost::{ProcessorTime, sibling_path};
 use crate::report;
 
 /// A server, and a session in it. The server is killed when this is dropped.
-pub(super) struct ServerSession {
-    pub(super) server: Server,
-    pub(super) editor: Editor,
-    dir: TempDir,
+pub(crate) struct ServerSession {
+    pub(crate) server: Server,
+    pub(crate) editor: Editor,
+    dir: PathBuf,
+    /// Removes the folder at the end, if it was made for this session.
+    _temporary: Option<TempDir>,
 }
 
-// === impl PartsServerProcess ===
+// === impl ServerSession ===
 
 impl ServerSession {
     /// Starts `program`, which is in this program's folder, with a store.
     pub(super) async fn start(program: &str, store: &str) -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
+        let binary = Some(sibling_path(program)?);
+        let options = ServerOptions { binary, ..report::server_options(store)? };
+        let session = Self::start_with(dir.path(), &options).await?;
+        Ok(Self { _temporary: Some(dir), ..session })
+    }
+
+    /// Starts a server with these options and the agents of this figure.
+    pub(crate) async fn start_with(dir: &Path, options: &ServerOptions) -> Result<Self> {
         let me = std::env::current_exe()?;
         let agent = |name: &str, program: &Path| {
             let program = program.display().to_string();
@@ -35,17 +45,15 @@ impl ServerSession {
             )
         };
         let settings = agent("flood", &me) + &agent("official", &peers::rust_program()?);
-        let binary = Some(sibling_path(program)?);
         // As many threads as a user's own server has, which is what editors reach.
         let cores = std::thread::available_parallelism()?.get();
         let threads = (cores - 1).max(1).to_string();
         let environment = vec![("TOKIO_WORKER_THREADS".to_owned(), threads.into())];
-        let options =
-            ServerOptions { settings, binary, environment, ..report::server_options(store)? };
-        let server = Home::new(dir.path(), &options)?.start().await?;
+        let options = ServerOptions { settings, environment, ..options.clone() };
+        let server = Home::new(dir, &options)?.start().await?;
         let mut connect = Command::new(sibling_path("trilogue")?);
-        let editor = Editor::launch(at(dir.path(), &mut connect).args(["connect", "flood"]))?;
-        Ok(Self { server, editor, dir })
+        let editor = Editor::launch(at(dir, &mut connect).args(["connect", "flood"]))?;
+        Ok(Self { server, editor, dir: dir.to_owned(), _temporary: None })
     }
 
     pub(super) fn rates(&mut self, updates: u64, turns: u64) -> Result<Rates> {
@@ -77,7 +85,7 @@ impl ServerSession {
     pub(super) fn official_rates(&self, official: &Peer) -> Result<Rates> {
         let connect = [sibling_path("trilogue")?.into(), "connect".into(), "official".into()];
         official.rates_with(&connect, |client| {
-            at(self.dir.path(), client);
+            at(&self.dir, client);
         })
     }
 
@@ -92,7 +100,7 @@ impl ServerSession {
         status["store"]["commits"].as_u64().context("no commits are counted")
     }
 
-    pub(super) async fn stop(self) -> Result<()> {
+    pub(crate) async fn stop(self) -> Result<()> {
         self.editor.close()?;
         self.server.stop().await?;
         Ok(())
