@@ -35,10 +35,6 @@ pub mod card;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "client")]
-pub mod communication;
-#[cfg(feature = "client")]
-pub mod connect;
-#[cfg(feature = "client")]
 pub mod content_type;
 pub mod context;
 pub mod error;
@@ -83,8 +79,8 @@ pub use trilogue_domain::{
 /// It contains the crate `schemars`, because `#[derive(JsonSchema)]` needs a crate with that name.
 pub mod prelude {
     pub use crate::{
-        Agent, AgentError, AgentFault, Answer, Card, Context, Input, Json, JsonSchema, Message,
-        Outcome, Part, Question, Source, Turn, agent_fn, async_trait, from_json, json, schema_of,
-        schemars, to_json,
+        Agent, AgentError, AgentFault, Answer, Card, Content, Context, Input, Json, JsonSchema,
+        Message, Outcome, Part, Question, Source, Turn, agent_fn, async_trait, from_json, json,
+        schema_of, schemars, to_json,
     };
 }

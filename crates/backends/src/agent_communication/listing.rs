@@ -7,7 +7,7 @@ use trilogue_domain::AgentName;
 use trilogue_domain::error::Result;
 use trilogue_runtime::Backend;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::communication::Client;
+use trilogue_sdk::client::communication::Client;
 use trilogue_wire::agent_communication::AgentManifest;
 
 use super::AgentCommunication;

@@ -16,7 +16,7 @@ use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Failure, InputKind, Json, lock};
 use trilogue_mapping::{communication, shape};
 use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunCaller, RunContext, Turn};
-use trilogue_sdk::communication::Client;
+use trilogue_sdk::client::communication::Client;
 use trilogue_wire::agent_communication::AgentManifest;
 
 use crate::permission::unattended;

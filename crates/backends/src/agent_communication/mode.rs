@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use trilogue_runtime::RunContext;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::communication::{NewRun, Resume, RunStream};
+use trilogue_sdk::client::communication::{NewRun, Resume, RunStream};
 use trilogue_wire::agent_communication::{RunMode, Uuid};
 
 use super::AgentCommunication;

@@ -13,7 +13,7 @@ use trilogue_mapping::fidelity::FidelityLoss;
 use trilogue_mapping::provenance::provenance_headers;
 use trilogue_runtime::RunContext;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::communication::{Client, NewRun, Resume, RunStream};
+use trilogue_sdk::client::communication::{Client, NewRun, Resume, RunStream};
 use trilogue_wire::agent_communication::{Event, EventKind, Message, Run, Uuid};
 
 use super::AgentCommunication;

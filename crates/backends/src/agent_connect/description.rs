@@ -9,7 +9,7 @@ use trilogue_mapping::connect::{OutputForm, remote_card, remote_input_kind};
 use trilogue_mapping::native::read_json;
 use trilogue_mapping::shape;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::connect::{Agent, AgentSearchRequest, Fault, StreamMode};
+use trilogue_sdk::client::connect::{Agent, AgentSearchRequest, Fault, StreamMode};
 use trilogue_wire::agent_connect::{Capabilities, Streaming};
 
 use super::AgentConnect;

@@ -7,7 +7,7 @@ use trilogue_domain::AgentName;
 use trilogue_domain::error::Result;
 use trilogue_runtime::Backend;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::connect::{Agent, Client};
+use trilogue_sdk::client::connect::{Agent, Client};
 
 use super::AgentConnect;
 use crate::remote::server::AgentServer;

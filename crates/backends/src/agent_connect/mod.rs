@@ -18,7 +18,7 @@ use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Answer, Failure, InputKind, Interrupt, Json};
 use trilogue_mapping::shape;
 use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunCaller, RunContext, Turn};
-use trilogue_sdk::connect::Client;
+use trilogue_sdk::client::connect::Client;
 
 pub use description::AgentDescription;
 use description::DescribedAgent;

@@ -3,7 +3,7 @@
 use trilogue_domain::{Code, Failure};
 use trilogue_mapping::connect::remote_failure;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::connect::Fault;
+use trilogue_sdk::client::connect::Fault;
 use trilogue_wire::agent_connect::RunError;
 
 use crate::remote::Remote;

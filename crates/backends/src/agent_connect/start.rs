@@ -12,7 +12,7 @@ use trilogue_mapping::fidelity::FidelityLoss;
 use trilogue_mapping::provenance::provenance_headers;
 use trilogue_runtime::RunContext;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::connect::{
+use trilogue_sdk::client::connect::{
     CancelAction, Client, IfExists, MultitaskStrategy, NewRun, Object, Resume, Run, RunAt,
     RunStream, ThreadCreate, ThreadPatch,
 };
@@ -233,7 +233,7 @@ impl RemoteBackend for AgentConnect {
         let metadata = extension_metadata(&json!({ RUN: context.run().as_str() }));
         let provenance = provenance_headers(context.forwarded_provenance());
         let mut new =
-            NewRun::of(&described.about.id).input(input).metadata(metadata).headers(provenance);
+            NewRun::new(&described.about.id, input).metadata(metadata).headers(provenance);
         if let Some(config) = context.config() {
             new = new.config(config.to_value());
         }

@@ -8,7 +8,7 @@ use trilogue_domain::{Failure, Interrupt, Json, RunId};
 use trilogue_mapping::connect::{RemoteOutput, remote_failure, remote_interrupt};
 use trilogue_mapping::native::read_json;
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::connect::{
+use trilogue_sdk::client::connect::{
     CancelAction, Client, RunAt, RunError, RunStatus, RunStream, StreamPayload,
 };
 

@@ -5,8 +5,8 @@ use trilogue_wire::agent_communication::{ErrorBody, ErrorCode};
 use trilogue_wire::native::Problem;
 
 use super::call::perhaps_elsewhere;
+use super::connect::Fault;
 use super::transport::TransportError;
-use crate::connect::Fault;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,9 @@ use super::resumable::{
 };
 use super::transport::{Method, Response};
 
+/// The role of the messages of an input.
+const USER: &str = "user";
+
 /// Events in order, each once. After a break the stream reconnects and continues after the last received event.
 ///
 /// The stream of a run ends after the run's last event; the stream of a thread does not end.
@@ -28,6 +31,8 @@ pub enum StreamItem {
         event: Box<Event>,
         /// The event as the server wrote it.
         json: String,
+        /// Whether the event is about a message of the run's input. A stream that begins inside such a message does not know.
+        is_input: bool,
     },
     /// Events were requested that the server no longer keeps.
     Gap(Gap),
@@ -50,6 +55,8 @@ struct NativeSource {
     cursor: Option<String>,
     /// Whether the connection has delivered an event.
     has_events: bool,
+    /// The id of the open message of the input. Such messages do not overlap.
+    input_message: Option<String>,
 }
 
 enum NativeReply {
@@ -59,12 +66,28 @@ enum NativeReply {
 
 impl_stream!(EventStream, StreamItem);
 
+// === impl StreamItem ===
+
+impl StreamItem {
+    /// Returns the next piece of the agent's text, if this is one. Artifacts and thoughts are not.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        let Self::Event { event, is_input: false, .. } = self else { return None };
+        match &event.body {
+            EventBody::MessageDelta(delta) => Some(&delta.text),
+            EventBody::MessagePart(whole) => whole.part.as_text(),
+            _ => None,
+        }
+    }
+}
+
 // === impl EventStream ===
 
 impl EventStream {
     pub(super) fn new(client: Client, scope: EventScope, after: Option<String>) -> Self {
         let options = client.options().clone();
-        let source = NativeSource { client, scope, cursor: after, has_events: false };
+        let source =
+            NativeSource { client, scope, cursor: after, has_events: false, input_message: None };
         Self { stream: Resumable::new(source, options) }
     }
 
@@ -143,7 +166,8 @@ impl StreamSource for NativeSource {
                     (&self.scope, &event.body),
                     (EventScope::Run(_), EventBody::RunEnded(_))
                 );
-                Ok(Some(StreamItem::Event { event: Box::new(event), json: data }))
+                let is_input = self.is_input(&event.body);
+                Ok(Some(StreamItem::Event { event: Box::new(event), json: data, is_input }))
             }
         }
     }
@@ -168,6 +192,24 @@ impl StreamSource for NativeSource {
 }
 
 impl NativeSource {
+    fn is_input(&mut self, body: &EventBody) -> bool {
+        if let EventBody::MessageStarted(started) = body
+            && started.role == USER
+        {
+            self.input_message = Some(started.message_id.clone());
+        }
+        let input = self.input_message.as_deref();
+        match body {
+            EventBody::MessageStarted(it) => input == Some(&it.message_id),
+            EventBody::MessageDelta(it) => input == Some(&it.message_id),
+            EventBody::MessagePart(it) => input == Some(&it.message_id),
+            EventBody::MessageCompleted(it) => {
+                input == Some(&it.message_id) && self.input_message.take().is_some()
+            }
+            _ => false,
+        }
+    }
+
     fn events_call(&self, segments: &[&str]) -> RequestBuilder {
         let call = self.client.call(Method::Get, segments).header("accept", EVENT_STREAM);
         match &self.cursor {

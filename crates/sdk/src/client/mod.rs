@@ -1,22 +1,23 @@
-//! A client of the native API, `/api/v1`, over HTTP or another [`Transport`].
+//! Clients over HTTP or another [`Transport`]: of the native API `/api/v1` here, and of two protocols in [`communication`] and [`connect`].
 //!
 //! Bodies are read up to a limit, and streams in chunks. A stream that breaks is resumed after the last received event.
 //!
 //! ```no_run
-//! use futures_util::StreamExt;
-//! use trilogue_sdk::client::{Client, ClientError, HttpTransport};
+//! use trilogue_sdk::client::{Client, ClientError, HttpTransport, NewRun};
 //!
-//! async fn follow(run: &str, token: &str) -> Result<(), ClientError> {
+//! async fn greet(token: &str) -> Result<(), ClientError> {
 //!     let server = HttpTransport::to("http://127.0.0.1:7878")?.token(token);
-//!     let mut events = Client::over(server).run_events(run, None);
-//!     while let Some(event) = StreamExt::next(&mut events).await {
-//!         println!("{:?}", event?);
+//!     let mut events = Client::from_http(server).stream_run(NewRun::new("echo", "Hello")).await?;
+//!     while let Some(item) = events.next().await? {
+//!         print!("{}", item.text().unwrap_or_default());
 //!     }
 //!     Ok(())
 //! }
 //! ```
 
 pub(crate) mod call;
+pub mod communication;
+pub mod connect;
 mod error;
 mod events;
 mod http;

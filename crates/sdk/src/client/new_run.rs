@@ -1,15 +1,16 @@
 //! The request for a new run, with its idempotency key.
 
+use serde::Serialize;
 use trilogue_domain::RunId;
-use trilogue_wire::native::{RunCreate, RunMode};
+use trilogue_wire::native::{RunCreate, RunInput, RunMode};
 
 use super::Client;
-use super::call::RequestBuilder;
+use super::call::{RequestBuilder, json};
 use super::error::ClientError;
 use super::resumable::EVENT_STREAM;
 use super::transport::Method;
 
-/// A new run. Made from a [`RunCreate`]; [`NewRun::idempotency_key`] adds an idempotency key.
+/// A new run. Other settings of its request are in [`NewRun::create`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewRun {
     /// The request.
@@ -21,6 +22,33 @@ pub struct NewRun {
 // === impl NewRun ===
 
 impl NewRun {
+    /// Returns a run of this agent with a text, messages or a value as its input. Without a thread, it gets one that is not listed.
+    #[must_use]
+    pub fn new(agent: impl Into<String>, input: impl Into<RunInput>) -> Self {
+        RunCreate::new(agent, input).into()
+    }
+
+    /// Runs on this thread.
+    #[must_use]
+    pub fn on_thread(mut self, thread: impl Into<String>) -> Self {
+        self.create.thread_id = Some(thread.into());
+        self
+    }
+
+    /// Runs on this thread, and creates the thread if it does not exist.
+    #[must_use]
+    pub fn on_new_thread(mut self, thread: impl Into<String>) -> Self {
+        self.create.create_thread = true;
+        self.on_thread(thread)
+    }
+
+    /// Sets the agent's configuration.
+    #[must_use]
+    pub fn config(mut self, config: impl Serialize) -> Self {
+        self.create.config = json(&config);
+        self
+    }
+
     /// Creates the run only once under this key of 1 to 256 ASCII characters. A repeated request returns the existing run.
     ///
     /// The server compares whole requests, so the rest of the request must stay the same, including the mode. Another request under the same key fails with `idempotency_mismatch`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trilogue_sdk::client::{
     Client, ClientError, Filter, NewRun, Options, Page, StreamItem, Transport, TransportError,
 };
-use trilogue_wire::native::{Gap, RunCreate, RunInput, RunStatus};
+use trilogue_wire::native::{Gap, RunStatus};
 
 use crate::script::{Script, events, header, json};
 
@@ -45,13 +45,13 @@ async fn a_torn_stream_is_resumed_after_the_last_event() {
             false,
         ),
     ]);
-    let new = RunCreate::new("echo", RunInput::Text("hi".to_owned()));
+    let new = NewRun::new("echo", "hi");
     let mut stream = client(&script).stream_run(new).await.unwrap();
     let mut numbers = Vec::new();
     let mut gaps = Vec::new();
     while let Some(item) = stream.next().await.unwrap() {
         match item {
-            StreamItem::Event { event, json } => {
+            StreamItem::Event { event, json, .. } => {
                 assert!(json.contains(event.body.name()));
                 numbers.push(event.number);
             }
@@ -81,9 +81,9 @@ async fn a_torn_stream_is_resumed_after_the_last_event() {
 async fn a_key_goes_with_every_way_to_create_a_run() {
     let script = Script::new(vec![json(200, RUN), json(202, RUN), json(200, RUN)]);
     let client = client(&script);
-    let new = || RunCreate::new("echo", RunInput::Text("hi".to_owned()));
-    client.run_and_wait(NewRun::from(new()).idempotency_key("order-7")).await.unwrap();
-    client.start_run(NewRun::from(new()).idempotency_key("order-8")).await.unwrap();
+    let new = || NewRun::new("echo", "hi");
+    client.run_and_wait(new().idempotency_key("order-7")).await.unwrap();
+    client.start_run(new().idempotency_key("order-8")).await.unwrap();
     client.start_run(new()).await.unwrap();
     let requests = script.requests();
     let keys: Vec<_> = requests.iter().map(|it| header(it, "idempotency-key")).collect();
@@ -97,8 +97,7 @@ async fn a_stream_under_a_key_asks_with_the_same_request_until_it_knows_its_run(
         events(&delta(1), true),
         events(&run_ended(2), false),
     ]);
-    let new =
-        NewRun::from(RunCreate::new("echo", RunInput::Text("hi".to_owned()))).idempotency_key("k");
+    let new = NewRun::new("echo", "hi").idempotency_key("k");
     let mut stream = client(&script).stream_run(new).await.unwrap();
     let mut numbers = Vec::new();
     while let Some(StreamItem::Event { event, .. }) = stream.next().await.unwrap() {
@@ -197,4 +196,37 @@ async fn responses_are_read_up_to_a_limit() {
     assert!(matches!(small.run("r").await, Err(ClientError::Unexpected(_))));
     let error = small.run("r").await.unwrap_err();
     assert!(error.to_string().contains("502"), "{error}");
+}
+
+#[tokio::test]
+async fn the_text_of_a_stream_is_the_agents_without_the_input_and_artifacts() {
+    let message = |number, id: &str, role: &str, parts: &[&str]| {
+        let started = format!(",\"message_id\":\"{id}\",\"role\":\"{role}\"");
+        let mut all = event(number, "message.started", &started);
+        for part in parts {
+            let members = format!(",\"message_id\":\"{id}\",\"part\":{part}");
+            all.push_str(&event(number, "message.part", &members));
+        }
+        all + &event(number, "message.completed", &format!(",\"message_id\":\"{id}\""))
+    };
+    let text = r#"{"content_type":"text/plain","content":"Hi"}"#;
+    let artifact = r#"{"content_type":"text/plain","content":"file","name":"a.txt"}"#;
+    let stream = [
+        message(1, "i", "user", &[text]),
+        message(2, "o", "agent/echo", &[text, artifact]),
+        delta(3),
+        run_ended(4),
+    ];
+    let script = Script::new(vec![events(&stream.concat(), false)]);
+    let new = NewRun::new("echo", "Hi").on_new_thread("t").config(serde_json::json!({ "a": 1 }));
+    let mut events = client(&script).stream_run(new).await.unwrap();
+    let mut texts = Vec::new();
+    while let Some(item) = events.next().await.unwrap() {
+        texts.extend(item.text().map(str::to_owned));
+    }
+    assert_eq!(texts, ["Hi", "x"]);
+    let sent: serde_json::Value = serde_json::from_slice(&script.requests()[0].body).unwrap();
+    assert_eq!(sent["input"], "Hi");
+    assert_eq!((&sent["thread_id"], &sent["create_thread"]), (&"t".into(), &true.into()));
+    assert_eq!(sent["config"], serde_json::json!({ "a": 1 }));
 }

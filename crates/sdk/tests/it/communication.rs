@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json as value};
+use trilogue_sdk::client::communication::{Client, Filter, NewRun, RunStream, Session};
 use trilogue_sdk::client::{ClientError, Method, Options, Request, Transport, TransportError};
-use trilogue_sdk::communication::{Client, Filter, NewRun, RunStream, Session};
 use trilogue_wire::agent_communication::{
     Event, EventKind, Message, MessagePart, RunStatus, Session as Descriptor, Uuid,
 };
@@ -129,7 +129,7 @@ async fn every_call_asks_what_the_protocol_says() {
     client.run_sync(new.idempotency_key("order-7")).await.unwrap();
     client.run_async(NewRun::new("echo", [MessagePart::text("hi")])).await.unwrap();
     client.resume_sync(run_id(), "Bob").await.unwrap();
-    let answer = trilogue_sdk::communication::Resume::from(Message::user(Vec::new()));
+    let answer = trilogue_sdk::client::communication::Resume::from(Message::user(Vec::new()));
     client.resume_async(run_id(), answer.for_interrupt("i-7")).await.unwrap();
     assert_eq!(client.cancel(run_id()).await.unwrap().status, RunStatus::Cancelling);
     client.run(run_id()).await.unwrap();
@@ -539,4 +539,24 @@ async fn a_session_whose_last_server_fails_is_not_continued_blindly() {
     let error = session().run_sync(&client(&a), NewRun::new("echo", "hi")).await.unwrap_err();
     assert_eq!(error.code(), Some("server_error"));
     assert_eq!(a.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_text_of_a_run_and_of_its_stream_leaves_artifacts_out() {
+    let artifact = part("file").replace(r#""name":null"#, r#""name":"a.txt""#);
+    let output = [part("Hi"), artifact.clone(), part("!")]
+        .map(|event| value!(event.parse::<Value>().unwrap()["part"]));
+    let mut ended: Value = run("completed").parse().unwrap();
+    ended["output"] = value!([{ "role": "agent", "parts": output }]);
+    let stream = [created(), part("Hi"), artifact, part("!"), completed()];
+    let script = Script::new(vec![json(200, &ended.to_string()), events(&bare(&stream), false)]);
+    let client = client(&script);
+    let run = client.run_sync(NewRun::new("echo", "Hi!")).await.unwrap();
+    assert_eq!(run.text(), "Hi!");
+    let mut stream = client.run_stream(NewRun::new("echo", "Hi!")).await.unwrap();
+    let mut texts = Vec::new();
+    while let Some(event) = stream.next().await.unwrap() {
+        texts.extend(event.text().map(str::to_owned));
+    }
+    assert_eq!(texts, ["Hi", "!"]);
 }

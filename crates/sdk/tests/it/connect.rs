@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json as value};
-use trilogue_sdk::client::{ClientError, Options, Request, Transport, TransportError};
-use trilogue_sdk::connect::{
+use trilogue_sdk::client::connect::{
     AgentSearchRequest, CancelAction, Client, ConfigurationCreate, ConfigurationPatch,
     ConfigurationSearchRequest, NewRun, Resume, RunAt, RunOutput, RunSearchRequest, RunStatus,
     StreamMode, ThreadCreate, ThreadPatch, ThreadSearchRequest, ThreadStatus,
 };
+use trilogue_sdk::client::{ClientError, Options, Request, Transport, TransportError};
 use trilogue_wire::native::Json;
 
 use crate::script::{Script, Scripted, header, json};
@@ -202,7 +202,7 @@ async fn runs_are_asked_for_with_a_thread_and_without() {
         json(204, ""),
     ]);
     let client = client(&script);
-    let new = NewRun::of("echo").input(value!({ "message": "hi" })).metadata(value!({ "k": 1 }));
+    let new = NewRun::new("echo", value!({ "message": "hi" })).metadata(value!({ "k": 1 }));
     let streamed = new.clone().config(value!({ "style": "formal" })).idempotency_key("order-7");
     client.create_run(streamed.streaming([StreamMode::Values])).await.unwrap();
     let waited = client.run_and_wait(new.clone()).await.unwrap();
@@ -215,7 +215,7 @@ async fn runs_are_asked_for_with_a_thread_and_without() {
     client.delete_run(RUN).await.unwrap();
     let failed = RunSearchRequest { status: Some(RunStatus::Error), ..Default::default() };
     assert_eq!(client.search_runs(&failed).await.unwrap()[0].status, RunStatus::Error);
-    let on_thread = NewRun::of("echo").on_new_thread("t").input(value!(7));
+    let on_thread = NewRun::new("echo", 7).on_new_thread("t");
     client.create_run(on_thread.clone()).await.unwrap();
     client.run_and_wait(on_thread).await.unwrap();
     let at = RunAt::on_thread("t", "r");
@@ -345,7 +345,7 @@ async fn what_the_reference_server_cannot_read_is_left_out() {
     let client = client(&script);
     let runs = client.thread_runs("t", Some(1), Some(1)).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.status).collect::<Vec<_>>(), [RunStatus::Error]);
-    let new = NewRun::of("x").streaming([StreamMode::Values, StreamMode::Custom]);
+    let new = NewRun::new("x", "hi").streaming([StreamMode::Values, StreamMode::Custom]);
     client.create_run(new).await.unwrap();
     let error = client.agents().await.unwrap_err();
     assert!(error.hint().unwrap().contains("only by their names"), "{error}");
@@ -354,7 +354,7 @@ async fn what_the_reference_server_cannot_read_is_left_out() {
         ["GET /threads/t/runs?limit=1&offset=1", "GET /threads/t/runs"]
     );
     assert_eq!(body(&script.requests()[2])["stream_mode"], value!(["values", "custom"]));
-    assert_eq!(body(&script.requests()[3]), value!({ "agent_id": "x" }));
+    assert_eq!(body(&script.requests()[3]), value!({ "agent_id": "x", "input": "hi" }));
 }
 
 #[tokio::test]

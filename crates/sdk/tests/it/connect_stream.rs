@@ -1,9 +1,9 @@
 //! The streams of the Agent Connect Protocol: breaks, repeated events, and servers that end streams in unusual ways.
 
-use trilogue_sdk::client::{ClientError, TransportError};
-use trilogue_sdk::connect::{
+use trilogue_sdk::client::connect::{
     NewRun, Resume, RunAt, RunStatus, RunStream, StreamMode, StreamPayload,
 };
+use trilogue_sdk::client::{ClientError, TransportError};
 
 use crate::connect::{Answered, RUN, body, client, paths, run, waited};
 use crate::script::{Script, events, header, json, of_run};
@@ -60,7 +60,7 @@ fn success() -> Answered {
 }
 
 fn new() -> NewRun {
-    NewRun::of("echo")
+    NewRun::new("echo", "hi")
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,4 +320,30 @@ async fn attempts_are_bounded_and_a_run_that_is_gone_is_told() {
     let mut stream = client(&script).run_stream(new()).await.unwrap();
     assert!(matches!(stream.next().await, Err(ClientError::Unexpected(_))));
     assert_eq!(RunStatus::ALL.len(), 5, "the protocol has no other words for it");
+}
+
+#[tokio::test]
+async fn the_text_of_a_result_is_its_messages_or_else_its_message() {
+    let messages = r#""values":{"message":"b"},"messages":[{"role":"assistant","content":"a"},{"role":"assistant","content":[{"type":"text","text":"b"}]}]"#;
+    let without = r#""values":{"count":1}"#;
+    let script = Script::new(vec![
+        json(200, &waited_body(messages)),
+        json(200, &waited_body(r#""values":{"message":"done"}"#)),
+        json(200, &waited_body(without)),
+        events(&sse(&[("1", values("pending", "a")), ("2", values("success", "ab"))]), false),
+    ]);
+    let client = client(&script);
+    for text in ["ab", "done", ""] {
+        assert_eq!(client.run_and_wait(new()).await.unwrap().text(), text);
+    }
+    let mut stream = client.run_stream(new()).await.unwrap();
+    let mut texts = Vec::new();
+    while let Some(event) = stream.next().await.unwrap() {
+        texts.extend(event.text());
+    }
+    assert_eq!(texts, ["a", "ab"]);
+}
+
+fn waited_body(result: &str) -> String {
+    format!(r#"{{"run":{},"output":{{"type":"result",{result}}}}}"#, run("success"))
 }

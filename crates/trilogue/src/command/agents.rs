@@ -6,7 +6,7 @@ mod known_agents;
 mod login;
 
 use clap::{Args, Subcommand};
-use trilogue_sdk::connect;
+use trilogue_sdk::client::connect;
 use trilogue_wire::native::{Agent, AgentInputKind};
 
 use super::PageArguments;

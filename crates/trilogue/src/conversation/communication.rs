@@ -3,8 +3,8 @@
 mod events;
 
 use serde::Serialize;
+use trilogue_sdk::client::communication::{Client, NewRun, Resume, RunStream};
 use trilogue_sdk::client::{ClientError, ResponseBody};
-use trilogue_sdk::communication::{Client, NewRun, Resume, RunStream};
 use trilogue_wire::agent_communication::{
     AwaitRequest, ContentEncoding as Encoding, Message, MessagePart, RunStatus, Uuid,
 };

@@ -6,11 +6,11 @@ mod output_diff;
 mod question;
 
 use serde::Serialize;
-use trilogue_sdk::client::{ClientError, ResponseBody};
-use trilogue_sdk::connect::{
+use trilogue_sdk::client::connect::{
     CancelAction, Client, Descriptor, IfExists, NewRun, Resume, RunInterrupt, RunStream,
     StreamMode, StreamPayload, ThreadCreate,
 };
+use trilogue_sdk::client::{ClientError, ResponseBody};
 use trilogue_wire::agent_communication::Uuid;
 use trilogue_wire::agent_connect::RunStatus;
 use trilogue_wire::native::{AnswerCreate, EventBody, Interrupt, Json, Part, RunInput};
@@ -48,8 +48,7 @@ pub(crate) struct ConnectRunReader {
 impl ConnectAgent {
     async fn request(&self, input: RunInput) -> Result<NewRun> {
         let schema = self.descriptor.as_ref().map(|descriptor| descriptor.specs.input.to_value());
-        let mut new = NewRun::of(&self.id);
-        new.request.input = Some(input::by_schema(input, schema.as_ref())?);
+        let mut new = NewRun::new(&self.id, input::by_schema(input, schema.as_ref())?);
         new.request.config.clone_from(&self.config);
         let Some(thread) = &self.thread else { return Ok(new) };
         let missing = ThreadCreate {

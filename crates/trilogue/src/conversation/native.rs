@@ -93,7 +93,7 @@ impl RemoteAgent for NativeAgent {
 impl RunReader for NativeRunReader {
     async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         Ok(self.stream.next().await?.map(|item| match item {
-            StreamItem::Event { event, json } => {
+            StreamItem::Event { event, json, .. } => {
                 RunItem::Events { json: Some(json), events: vec![*event] }
             }
             StreamItem::Gap(gap) => RunItem::Gap { first: gap.first },

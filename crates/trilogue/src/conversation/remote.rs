@@ -8,12 +8,13 @@ use clap::ValueEnum;
 use trilogue::local::token_file;
 use trilogue_domain::Code;
 use trilogue_mapping::linked_conversation;
+use trilogue_sdk::async_trait;
+use trilogue_sdk::client::communication;
+use trilogue_sdk::client::connect::{self, AgentSearchRequest};
 use trilogue_sdk::client::{
     Client, ClientError, HttpTransport, Method, Options, Refusal, Request, Response, Transport,
     TransportError,
 };
-use trilogue_sdk::connect::{self, AgentSearchRequest};
-use trilogue_sdk::{async_trait, communication};
 use trilogue_wire::native::Part;
 use url::{Host, Url};
 

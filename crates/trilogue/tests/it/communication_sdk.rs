@@ -6,7 +6,7 @@ use std::time::Duration;
 use trilogue::Agents;
 use trilogue::sdk::prelude::*;
 use trilogue_sdk::client;
-use trilogue_sdk::communication::{Client, Filter, NewRun, RunStream, Session};
+use trilogue_sdk::client::communication::{Client, Filter, NewRun, RunStream, Session};
 use trilogue_wire::agent_communication::{
     ErrorCode, Event, Message, MessagePart, Role, RunStatus, Time,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trilogue::Agents;
 use trilogue::sdk::prelude::*;
 use trilogue_sdk::client;
-use trilogue_sdk::connect::{
+use trilogue_sdk::client::connect::{
     AgentSearchRequest, CancelAction, Client, ConfigurationCreate, ConfigurationPatch,
     ConfigurationSearchRequest, NewRun, Object, Resume, RunAt, RunOutput, RunSearchRequest,
     RunStatus, RunStream, StreamMode, StreamPayload, ThreadCheckpoint, ThreadCreate, ThreadPatch,
@@ -86,7 +86,7 @@ fn torn_client(server: &Server, bytes: usize) -> (Client, Arc<TearingTransport>)
 }
 
 fn count(number: &str) -> NewRun {
-    NewRun::of("counts").input(json!({ "message": number }))
+    NewRun::new("counts", json!({ "message": number }))
 }
 
 fn object(json: &str) -> Option<Object> {
@@ -144,7 +144,7 @@ async fn configured_instances_are_run() {
     let made = client.create_configuration("counts", &new).await.unwrap();
     let id = made.configuration_id.as_str();
     assert_eq!(client.configuration("counts", id).await.unwrap(), made);
-    let run = NewRun::of(id).input(json!({ "message": "2" }));
+    let run = NewRun::new(id, json!({ "message": "2" }));
     let run = client.run_and_wait(run).await.unwrap().run.unwrap();
     assert_eq!(run.configuration_id.as_deref(), Some(id));
     let patch = ConfigurationPatch { config: config(r#"{"slow":true}"#), ..Default::default() };
@@ -170,7 +170,7 @@ async fn runs_are_created_waited_for_found_and_removed() {
     let run = waited.run.unwrap();
     assert_eq!(client.run(run.run_id.as_str()).await.unwrap().status, RunStatus::Success);
     let found = RunSearchRequest { metadata: object(r#"{"k":"v"}"#), ..Default::default() };
-    let ids = |runs: Vec<trilogue_sdk::connect::Run>| {
+    let ids = |runs: Vec<trilogue_sdk::client::connect::Run>| {
         runs.into_iter().map(|run| run.run_id).collect::<Vec<_>>()
     };
     assert_eq!(ids(client.search_runs(&found).await.unwrap()), [run.run_id.as_str()]);
@@ -204,7 +204,7 @@ async fn runs_are_created_waited_for_found_and_removed() {
 async fn a_run_that_asks_is_resumed_in_every_form() {
     let server = start().await;
     let client = client_of(&server);
-    let waited = client.run_and_wait(NewRun::of("asks").input(json!({}))).await.unwrap();
+    let waited = client.run_and_wait(NewRun::new("asks", json!({}))).await.unwrap();
     let run = waited.run.unwrap().run_id;
     let Some(RunOutput::Interrupt(asked)) = waited.output else { panic!("it asks") };
     assert_eq!(asked.interrupt.to_value(), json!({ "approval": { "number": 1 } }));
@@ -224,7 +224,7 @@ async fn a_run_that_asks_is_resumed_in_every_form() {
     let late = client.resume(run.as_str(), yes()).await.unwrap_err();
     assert_eq!(late.code(), Some("run_not_interrupted"));
 
-    let mut stream = client.run_stream(NewRun::of("asks").input(json!({}))).await.unwrap();
+    let mut stream = client.run_stream(NewRun::new("asks", json!({}))).await.unwrap();
     for _ in 0..2 {
         assert_eq!(updates_of(&mut stream).await.2, RunStatus::Interrupted);
         stream.resume(yes()).await.unwrap();

@@ -107,6 +107,11 @@ impl MessagePart {
         .flatten()
     }
 
+    /// Returns the [plain text](Self::plain_text) of a part that is not an artifact.
+    pub fn as_text(&self) -> Option<&str> {
+        self.plain_text().filter(|_| self.name.is_none())
+    }
+
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
         check(self, &Path::root(rules, Style::Exact))
     }

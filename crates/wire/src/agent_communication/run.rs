@@ -1,6 +1,6 @@
 use super::object::object;
 use super::time::{short, short_or_null};
-use super::{AwaitRequest, ErrorBody, Message, Time, Uuid};
+use super::{AwaitRequest, ErrorBody, Message, MessagePart, Time, Uuid};
 use crate::json::member::{defaulted, optional, required};
 use crate::json::words::words;
 
@@ -47,6 +47,12 @@ words! {
 // === impl Run ===
 
 impl Run {
+    /// Returns the plain text of the agent's messages, without artifacts.
+    pub fn text(&self) -> String {
+        let parts = self.output.iter().flat_map(|message| &message.parts);
+        parts.filter_map(MessagePart::as_text).collect()
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }

@@ -65,6 +65,15 @@ record! {
     }
 }
 
+// === impl RunResult ===
+
+impl RunResult {
+    /// Returns the text of the agent's messages, otherwise the `message` of its output; empty if it has neither.
+    pub fn text(&self) -> String {
+        text_of(self.messages.as_deref(), self.values.as_ref())
+    }
+}
+
 // === impl RunOutput ===
 
 impl<'de> Deserialize<'de> for RunOutput {
@@ -81,6 +90,23 @@ impl<'de> Deserialize<'de> for RunOutput {
         }
         .map_err(de::Error::custom)
     }
+}
+
+/// Returns the text of these messages, otherwise the `message` of these values.
+pub(super) fn text_of(messages: Option<&[Message]>, values: Option<&Json>) -> String {
+    match (messages, values) {
+        (Some(messages), _) => messages.iter().map(|message| message.content.to_text()).collect(),
+        (None, Some(values)) => {
+            values.read::<MessageValue>().map_or_else(|_| String::new(), |it| it.message)
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// The text in the values of an agent without messages.
+#[derive(Deserialize)]
+struct MessageValue {
+    message: String,
 }
 
 /// The type of a variant. A variant can contain JSON that must stay as it was written, which the reader of a tagged enum cannot do.

@@ -71,3 +71,15 @@ record! {
         description?: String,
     }
 }
+
+// === impl RunWaitResponse ===
+
+impl RunWaitResponse {
+    /// Returns the text of the [result](RunResult::text); empty if the run has none.
+    pub fn text(&self) -> String {
+        match &self.output {
+            Some(RunOutput::Result(result)) => result.text(),
+            _ => String::new(),
+        }
+    }
+}

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::output::Kind;
+use super::output::{Kind, text_of};
 use super::{
     Json, Message, Object, OutputSchema, RunError, RunInterrupt, RunStatus, StreamUpdateSchema,
 };
@@ -88,6 +88,15 @@ pub struct ErrorUpdate {
     /// The error.
     #[serde(flatten)]
     pub error: RunError,
+}
+
+// === impl ValuesUpdate ===
+
+impl ValuesUpdate {
+    /// Returns the text so far, like [`RunResult::text`](super::RunResult::text).
+    pub fn text(&self) -> String {
+        text_of(self.messages.as_deref(), Some(&self.values))
+    }
 }
 
 // === impl StreamPayload ===

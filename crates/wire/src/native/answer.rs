@@ -37,3 +37,22 @@ record! {
         message?: Vec<Part>,
     }
 }
+
+// === impl AnswerCreate ===
+
+impl AnswerCreate {
+    /// Returns an answer that chooses this option of a permission.
+    pub fn option(id: impl Into<String>) -> Self {
+        Self { option: Some(id.into()), ..Self::default() }
+    }
+
+    /// Returns an answer in plain text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// Returns an answer in JSON.
+    pub fn value(value: Json) -> Self {
+        Self { value: Some(value), ..Self::default() }
+    }
+}

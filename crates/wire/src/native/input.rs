@@ -60,6 +60,30 @@ impl InputPart {
 
 // === impl RunInput ===
 
+impl From<&str> for RunInput {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for RunInput {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<InputMessage>> for RunInput {
+    fn from(messages: Vec<InputMessage>) -> Self {
+        Self::Messages(messages)
+    }
+}
+
+impl From<Json> for RunInput {
+    fn from(value: Json) -> Self {
+        Self::Value(value)
+    }
+}
+
 impl Serialize for RunInput {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -107,3 +107,12 @@ pub enum ResolutionKind {
     /// The interrupt ended together with its agent.
     Withdrawn,
 }
+
+// === impl Interrupt ===
+
+impl Interrupt {
+    /// Returns the text of the question.
+    pub fn text(&self) -> String {
+        self.prompt.iter().filter_map(Part::as_text).collect()
+    }
+}

@@ -180,14 +180,23 @@ pub enum WhenWaiting {
     Refuse,
 }
 
+// === impl Run ===
+
+impl Run {
+    /// Returns the text of the agent's messages; empty in lists, which leave out the output.
+    pub fn text(&self) -> String {
+        self.output.iter().flatten().map(Message::text).collect()
+    }
+}
+
 // === impl RunCreate ===
 
 impl RunCreate {
     /// Returns a request to run this agent with this input and default values.
-    pub fn new(agent: impl Into<String>, input: RunInput) -> Self {
+    pub fn new(agent: impl Into<String>, input: impl Into<RunInput>) -> Self {
         Self {
             agent: agent.into(),
-            input,
+            input: input.into(),
             thread_id: None,
             create_thread: false,
             thread_metadata: None,

@@ -1,7 +1,7 @@
 //! The agent's messages in an output.
 
 use serde_json::{Map, Value};
-use trilogue_sdk::connect::Message;
+use trilogue_sdk::client::connect::Message;
 use trilogue_wire::agent_connect::{Block, MessageContent};
 use trilogue_wire::native::{Citation, ContentEncoding, Json, Part, PartMetadata, Trajectory};
 

@@ -2,7 +2,7 @@
 //! time.
 
 use serde_json::{Map, Value};
-use trilogue_sdk::connect::{RunError, RunStatus as UpdateStatus, StreamPayload};
+use trilogue_sdk::client::connect::{RunError, RunStatus as UpdateStatus, StreamPayload};
 use trilogue_wire::native::{
     Event, EventBody, Json, MessageCompleted, MessageDelta, MessagePart, MessageStarted, Outcome,
     Part, RunEnded, RunError as Failure, RunResult, RunStatus, StateCustom,

@@ -1,7 +1,7 @@
 //! Translates questions of the Agent Connect Protocol into those that the terminal asks.
 
 use serde_json::{Map, Value};
-use trilogue_sdk::connect::{Descriptor, RunInterrupt};
+use trilogue_sdk::client::connect::{Descriptor, RunInterrupt};
 use trilogue_wire::native::{Effect, Interrupt, Json, Part, PermissionOption};
 
 use super::super::plain_interrupt;

@@ -4,18 +4,17 @@
 //!
 //! ```no_run
 //! use trilogue_sdk::client::ClientError;
-//! use trilogue_sdk::connect::{Client, NewRun, RunOutput};
+//! use trilogue_sdk::client::connect::{Client, NewRun};
 //! use trilogue_sdk::json;
 //!
 //! async fn greet() -> Result<(), ClientError> {
 //!     let client = Client::at("http://127.0.0.1:7878/connect")?;
-//!     let new = NewRun::of("echo").input(json!({ "message": "Howdy!" }));
-//!     let waited = client.run_and_wait(new.clone()).await?;
-//!     assert!(matches!(waited.output, Some(RunOutput::Result(_))));
+//!     let new = NewRun::new("echo", json!({ "message": "Howdy!" }));
+//!     println!("{}", client.run_and_wait(new.clone()).await?.text());
 //!
 //!     let mut stream = client.run_stream(new).await?;
 //!     while let Some(event) = stream.next().await? {
-//!         let _ = event.json;
+//!         println!("so far: {}", event.text().unwrap_or_default());
 //!     }
 //!     Ok(())
 //! }
@@ -53,7 +52,7 @@ pub use wire::{
     CallbackEvent, CallbackTo, CancelAction, Configuration, ConfigurationCreate,
     ConfigurationPatch, ConfigurationSearchRequest, Descriptor, ErrorDefinition, IfExists,
     IfNotExists, Limit, Message, MultitaskStrategy, Object, Offset, OnCompletion, OnDisconnect,
-    Run, RunError, RunInterrupt, RunOutput, RunResult, RunSearchRequest, RunStatus,
+    Run, RunCreate, RunError, RunInterrupt, RunOutput, RunResult, RunSearchRequest, RunStatus,
     RunWaitResponse, StreamMode, StreamModes, StreamPayload, Thread, ThreadCheckpoint,
     ThreadCreate, ThreadPatch, ThreadSearchRequest, ThreadState, ThreadStatus,
 };

@@ -4,12 +4,12 @@
 //!
 //! ```no_run
 //! use trilogue_sdk::client::ClientError;
-//! use trilogue_sdk::communication::{Client, NewRun, Session};
+//! use trilogue_sdk::client::communication::{Client, NewRun, Session};
 //!
 //! async fn greet() -> Result<(), ClientError> {
 //!     let one = Client::at("http://127.0.0.1:7878/communication")?;
 //!     let run = one.run_sync(NewRun::new("echo", "Howdy!")).await?;
-//!     assert_eq!(run.output[0].plain_text(), "Howdy!");
+//!     assert_eq!(run.text(), "Howdy!");
 //!
 //!     // A conversation that continues on another server.
 //!     let other = Client::at("http://127.0.0.1:8000")?;
@@ -28,10 +28,8 @@ mod stream;
 
 use std::sync::Arc;
 
-use trilogue_wire::agent_communication::{
-    self as wire, AgentManifest, AgentsList, EventsList, Message, Read, Rules, Run, RunMode,
-    RunsList,
-};
+use trilogue_wire::agent_communication as wire;
+use trilogue_wire::agent_communication::{Read, Rules};
 
 use crate::client::call::{Endpoint, RequestBuilder, impl_client};
 use crate::client::{
@@ -43,6 +41,10 @@ pub use new_run::NewRun;
 pub use resume::Resume;
 pub use session::Session;
 pub use stream::{RunStream, StreamedEvent};
+pub use wire::{
+    AgentManifest, AgentsList, AwaitRequest, ErrorBody, ErrorCode, Event, EventKind, EventsList,
+    Message, MessagePart, Role, Run, RunCreateRequest, RunMode, RunStatus, RunsList, Uuid,
+};
 
 /// A client of one server. Cheap to clone.
 ///

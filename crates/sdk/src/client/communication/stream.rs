@@ -27,6 +27,19 @@ pub struct StreamedEvent {
     pub json: String,
 }
 
+// === impl StreamedEvent ===
+
+impl StreamedEvent {
+    /// Returns the next piece of the agent's text, if this is one. Artifacts are not.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match &self.event {
+            Event::MessagePart { part } => part.as_text(),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct RunSource {
     client: Client,

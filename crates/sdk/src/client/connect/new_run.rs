@@ -30,17 +30,11 @@ pub(super) enum Mode {
 // === impl NewRun ===
 
 impl NewRun {
-    /// Returns a stateless run of the agent or configured instance with this id.
+    /// Returns a stateless run of the agent or configured instance with this id. The input fits the agent's schema; agents that take messages on Trilogue servers also accept a text.
     #[must_use]
-    pub fn of(agent: impl Into<String>) -> Self {
-        RunCreate { agent_id: Some(agent.into()), ..RunCreate::default() }.into()
-    }
-
-    /// Sets the input.
-    #[must_use]
-    pub fn input(mut self, input: impl Serialize) -> Self {
-        self.request.input = json(&input);
-        self
+    pub fn new(agent: impl Into<String>, input: impl Serialize) -> Self {
+        let (agent_id, input) = (Some(agent.into()), json(&input));
+        RunCreate { agent_id, input, ..RunCreate::default() }.into()
     }
 
     /// Sets the configuration.

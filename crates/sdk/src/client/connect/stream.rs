@@ -39,6 +39,19 @@ pub struct StreamedEvent {
     pub json: String,
 }
 
+// === impl StreamedEvent ===
+
+impl StreamedEvent {
+    /// Returns the agent's text so far, if the event has values. It replaces the text of the previous event.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        match &self.event {
+            StreamPayload::Values(update) => Some(update.text()),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct RunSource {
     client: Client,
