@@ -192,23 +192,27 @@ async fn stopping() {
     assert_eq!(texts(&recorder), ["Stopped."]);
 }
 
-/// Every Rust block of the guide is an exact part of one of the files that are compiled here.
+/// Every Rust block of the guides is an exact part of one of the files that are compiled here.
 #[test]
-fn the_guide_shows_what_is_compiled() {
+fn the_guides_show_what_is_compiled() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = std::fs::read_to_string(here.join("ten_line_echo.rs")).unwrap();
     sources.push_str(&std::fs::read_to_string(here.join("stdio_echo.rs")).unwrap());
-    for file in std::fs::read_dir(here.join("guide")).unwrap() {
-        sources.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+    for folder in ["guide", "callers"] {
+        for file in std::fs::read_dir(here.join(folder)).unwrap() {
+            sources.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+        }
     }
-    let guide = std::fs::read_to_string(here.join("../docs/agents.md")).unwrap();
-    let blocks: Vec<&str> = guide
-        .split("```rust\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap_or_default())
-        .collect();
-    assert!(blocks.len() >= 6, "the guide has {} blocks", blocks.len());
-    for block in blocks {
-        assert!(sources.contains(block), "no source has this block of the guide:\n{block}");
+    for page in ["agents.md", "call-agents-from-rust.md"] {
+        let guide = std::fs::read_to_string(here.join("../docs").join(page)).unwrap();
+        let blocks: Vec<&str> = guide
+            .split("```rust\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap_or_default())
+            .collect();
+        assert!(blocks.len() >= 6, "{page} has {} blocks", blocks.len());
+        for block in blocks {
+            assert!(sources.contains(block), "no source has this block of {page}:\n{block}");
+        }
     }
 }

@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
-use trilogue_sdk::client::wire::{AnswerCreate, Json, Run, RunCreate, RunInput, RunStatus};
-use trilogue_sdk::client::{Client, HttpTransport};
+use trilogue_sdk::client::wire::{AnswerCreate, Json, Run, RunStatus};
+use trilogue_sdk::client::{Client, HttpTransport, NewRun};
 use trilogue_testkit::{Editor, Folder};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The programs that other tests run: with editors and clients, and with the command line between them.
 const RUN_ELSEWHERE: [&str; 3] = ["agent_client_agent", "agent_client_client", "callback_receiver"];
-const SERVERS: [&str; 10] = [
+const SERVERS: [&str; 11] = [
+    "agents_to_call",
     "asking",
     "calling",
     "linter",
@@ -27,12 +28,15 @@ const SERVERS: [&str; 10] = [
     "trait_agent",
     "typed",
 ];
-const OTHERS: [&str; 2] = ["prompting", "stdio_echo"];
+const OTHERS: [&str; 5] =
+    ["call_communication", "call_connect", "call_native", "prompting", "stdio_echo"];
 
 /// A program that serves its agent. Killed when dropped.
 struct RunningProgram {
     child: Child,
     client: Client,
+    url: String,
+    token: String,
     _state: Folder,
 }
 
@@ -56,12 +60,14 @@ impl RunningProgram {
         let url = line.strip_prefix("listening: ").unwrap();
         let file = url.strip_prefix("http://").unwrap().replace(':', "-");
         let token = std::fs::read_to_string(state.path().join("trilogue/tokens").join(file));
-        let server = HttpTransport::to(url).unwrap().token(token.unwrap().trim());
-        Self { child, client: Client::from_http(server), _state: state }
+        let token = token.unwrap().trim().to_owned();
+        let server = HttpTransport::to(url).unwrap().token(token.as_str());
+        let client = Client::from_http(server);
+        Self { child, client, url: url.to_owned(), token, _state: state }
     }
 
     async fn run(&self, agent: &str, input: Value) -> Run {
-        let new = RunCreate::new(agent, RunInput::Value(Json::from_value(&input)));
+        let new = NewRun::new(agent, Json::from_value(&input));
         self.client.run_and_wait(new).await.unwrap()
     }
 
@@ -88,7 +94,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 
 fn output_text(run: &Run) -> String {
     assert_eq!(run.status, RunStatus::Completed, "{run:?}");
-    run.output.iter().flatten().map(|message| message.text()).collect()
+    run.text()
 }
 
 fn result(run: &Run) -> Value {
@@ -116,14 +122,14 @@ async fn programs_that_say_something_say_it() {
 async fn programs_that_ask_go_on_with_the_answer() {
     let served = RunningProgram::start("asking").await;
     let run = served.run("cleaner", json!("Clean up!")).await;
-    let allow = AnswerCreate { option: Some("allow".to_owned()), ..AnswerCreate::default() };
+    let allow = AnswerCreate::option("allow");
     assert_eq!(output_text(&served.answer(&run, allow).await), "Removed.");
     served.stop().await;
 
     let served = RunningProgram::start("suspending").await;
     let run = served.run("buyer", json!({ "item": "a boat" })).await;
-    let value = Some(Json::from_value(&json!({ "approved": true })));
-    let run = served.answer(&run, AnswerCreate { value, ..AnswerCreate::default() }).await;
+    let approval = Json::from_value(&json!({ "approved": true }));
+    let run = served.answer(&run, AnswerCreate::value(approval)).await;
     assert_eq!(result(&run), json!({ "bought": true, "item": "a boat" }));
     served.stop().await;
 }
@@ -133,7 +139,7 @@ async fn the_calling_program_passes_a_question_up() {
     let served = RunningProgram::start("calling").await;
     let run = served.run("editor", json!("ferries")).await;
     assert_eq!(run.status, RunStatus::Interrupted, "{run:?}");
-    let allow = AnswerCreate { option: Some("allow".to_owned()), ..AnswerCreate::default() };
+    let allow = AnswerCreate::option("allow");
     let run = served.answer(&run, allow).await;
     assert_eq!(output_text(&run), "Printed.");
     assert!(format!("{:?}", run.output).contains("About ferries"), "{run:?}");
@@ -151,11 +157,35 @@ async fn the_typed_program_gives_its_result() {
 #[tokio::test]
 async fn the_waiting_program_hears_a_cancellation() {
     let served = RunningProgram::start("stopping").await;
-    let new = RunCreate::new("waiter", RunInput::Text("Wait!".to_owned()));
-    let run = served.client.start_run(new).await.unwrap();
+    let run = served.client.start_run(NewRun::new("waiter", "Wait!")).await.unwrap();
     served.client.cancel_run(&run.id).await.unwrap();
     let run = served.client.wait_for_run(&run.id).await.unwrap();
     assert_eq!(run.status, RunStatus::Cancelled);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_calling_programs_start_stream_answer_and_continue() {
+    let served = RunningProgram::start("agents_to_call").await;
+    let permission = r#"{"permission":{"#;
+    for (name, question) in [
+        ("call_native", "Remove 3 old files?"),
+        ("call_communication", "Remove 3 old files?"),
+        ("call_connect", permission),
+    ] {
+        let mut command = Command::new(program(name));
+        command.args([&served.url, &served.token]).kill_on_drop(true);
+        let output = timeout(LIMIT, command.output()).await.unwrap().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = printed.lines().collect();
+        let [started, streamed, asked @ .., answered, continued] = lines.as_slice() else {
+            panic!("{name}: {printed} {}", String::from_utf8_lossy(&output.stderr));
+        };
+        assert_eq!([*started, *streamed], ["Turn 1 after 0 messages."; 2], "{name}");
+        assert!(asked.concat().contains(question), "{name}: {asked:?}");
+        assert_eq!([*answered, *continued], ["Removed.", "Turn 2 after 2 messages."], "{name}");
+        assert!(output.status.success(), "{name}");
+    }
     served.stop().await;
 }
 
