@@ -1,7 +1,7 @@
 //! `trilogue new`.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -12,10 +12,16 @@ use crate::terminal::{print, safe};
 
 /// The placeholder of the agent's name in a template.
 const PLACEHOLDER: &str = "NAME";
+/// The placeholder of the folder of the SDK, as a string of TOML.
+const SDK_PLACEHOLDER: &str = "SDK_FOLDER";
+/// The folder of the SDK in a checkout of this repository.
+const SDK_IN_CHECKOUT: &str = "crates/sdk";
+/// The longest manifest of a folder that can be the SDK's, in bytes.
+const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
 /// The suffix of a template's files that would otherwise make it a package of this workspace.
 const SUFFIX: &str = ".template";
-/// The longest name, in bytes.
-const MAX_NAME_BYTES: usize = 64;
+/// The longest name, in bytes: that of an agent.
+const MAX_NAME_BYTES: usize = trilogue_domain::limits::MAX_AGENT_NAME_BYTES;
 
 /// Start something new from a template. Needs no server.
 #[derive(Args, Debug)]
@@ -29,7 +35,7 @@ enum NewSubject {
     Agent(NewAgent),
 }
 
-/// Write an agent that runs, on the official library of the Agent Client Protocol.
+/// Write an agent that runs: in Rust on this project's SDK, in Python and TypeScript on the official libraries of the Agent Client Protocol.
 #[derive(Args, Debug)]
 struct NewAgent {
     /// The agent's name, and that of its folder.
@@ -40,6 +46,9 @@ struct NewAgent {
     /// The folder to write to. By default one with the agent's name.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// For Rust: the folder of the SDK, `crates/sdk` of a checkout. By default that of the checkout around the current folder or around this program.
+    #[arg(long, value_name = "FOLDER")]
+    sdk: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,10 +93,12 @@ impl NewAgent {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(unusable(&folder, &error)),
         }
+        let sdk = self.sdk_folder()?;
         for (path, text) in self.language.files() {
             let path = path.trim_end_matches(SUFFIX);
             let file = folder.join(path);
             let text = text.replace(PLACEHOLDER, &self.name);
+            let text = sdk.iter().fold(text, |text, sdk| text.replace(SDK_PLACEHOLDER, sdk));
             let written = match file.parent() {
                 Some(parent) => fs::create_dir_all(parent).and_then(|()| fs::write(&file, text)),
                 None => fs::write(&file, text),
@@ -103,6 +114,36 @@ impl NewAgent {
         }
         print::hint(&format!("{shown}/README.md says how to run it"));
         Ok(())
+    }
+
+    /// Returns the folder of the SDK as a string of TOML; `None` for languages that do not use it.
+    fn sdk_folder(&self) -> Result<Option<String>> {
+        if self.language != Language::Rust {
+            return match self.sdk {
+                Some(_) => Err(CliError::usage("--sdk is only for --language rust")),
+                None => Ok(None),
+            };
+        }
+        let found = match &self.sdk {
+            Some(folder) => Some(folder.clone()).filter(|folder| is_sdk(folder)),
+            None => sdk_around_here(),
+        };
+        let found = found.and_then(|folder| folder.canonicalize().ok());
+        // A string of JSON is a string of TOML.
+        match found.as_deref().and_then(Path::to_str) {
+            Some(folder) => Ok(Some(serde_json::json!(folder).to_string())),
+            None => {
+                let message = match &self.sdk {
+                    Some(folder) => {
+                        let folder = safe::visible(&folder.display().to_string());
+                        format!("{folder} is not the folder of trilogue-sdk")
+                    }
+                    None => "there is no checkout of Trilogue around here".to_owned(),
+                };
+                Err(CliError::usage(message)
+                    .hint("clone the repository, and name its folder crates/sdk with --sdk"))
+            }
+        }
     }
 
     fn paths(&self) -> impl Iterator<Item = &'static str> {
@@ -124,6 +165,21 @@ impl Language {
             Self::Rust => template!("rust": "src/main.rs", "Cargo.toml.template", "README.md"),
         }
     }
+}
+
+/// Returns the folder of the SDK in the checkout around the current folder, or around this program.
+fn sdk_around_here() -> Option<PathBuf> {
+    let starts = [std::env::current_dir(), std::env::current_exe()];
+    let starts: Vec<PathBuf> = starts.into_iter().flatten().collect();
+    let folders = starts.iter().flat_map(|start| start.ancestors());
+    folders.map(|folder| folder.join(SDK_IN_CHECKOUT)).find(|folder| is_sdk(folder))
+}
+
+fn is_sdk(folder: &Path) -> bool {
+    let Ok(file) = fs::File::open(folder.join("Cargo.toml")) else { return false };
+    let mut manifest = String::new();
+    let read = file.take(MAX_MANIFEST_BYTES).read_to_string(&mut manifest);
+    read.is_ok() && manifest.lines().any(|line| line == r#"name = "trilogue-sdk""#)
 }
 
 /// A name that every language takes for a package.

@@ -1,4 +1,4 @@
-//! Agents from templates, on the official libraries of the Agent Client Protocol.
+//! Agents from templates: in Rust on this checkout, in other languages on the official libraries of the Agent Client Protocol.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -78,17 +78,54 @@ fn the_typescript_template_compiles_and_answers() {
     }
 }
 
+/// Builds the generated project as it is, offline, with the versions of this checkout.
 #[test]
-fn the_rust_template_answers() {
+fn the_rust_template_builds_and_answers() {
     let home = Home::new();
     let _demand = OnDemand::unconfigured(&home);
-    let folder = new_agent(&home, "rust");
-    let main = std::fs::read_to_string(folder.join("src/main.rs")).unwrap();
-    assert!(main.contains(".name(\"my-agent\")"), "{main}");
-    assert!(folder.join("Cargo.toml").exists());
-    let agent = foreign("rust/debug/official-template");
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let sdk = checkout.join("crates/sdk");
+    let arguments = ["new", "agent", "--language", "rust", "my-agent", "--sdk"];
+    home.run(&[&arguments[..], &[sdk.to_str().unwrap()]].concat()).expect(0);
+    let folder = home.work().join("my-agent");
+    std::fs::copy(checkout.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    // What is built stays there, so that only the first build takes long.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust-template");
+    let mut build = Command::new(env!("CARGO"));
+    build.current_dir(&folder).args(["build", "--offline", "--quiet"]);
+    build.env("CARGO_TARGET_DIR", &target).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    build.env("CARGO_INCREMENTAL", "0");
+    let built = build.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let agent = target.join("debug/my-agent");
     let ran = run(&home, &[agent.to_str().unwrap()], &[]).expect(0);
     assert!(ran.out.contains("You said: Hello"), "{}", ran.out);
+}
+
+#[test]
+fn a_rust_agent_needs_a_checkout_of_the_sdk() {
+    let home = Home::new();
+    let elsewhere = home.work().join("bin");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let program = elsewhere.join("trilogue");
+    std::fs::copy(BINARY, &program).unwrap();
+    let new = |arguments: &[&str]| {
+        let mut command = home.program(&program);
+        command.args(["new", "agent", "my-agent", "--language"]).args(arguments);
+        finish(command, "")
+    };
+    new(&["rust"]).complains(2, "--sdk");
+    new(&["rust", "--sdk", "bin"]).complains(2, "bin is not the folder of trilogue-sdk");
+    new(&["python", "--sdk", "bin"]).complains(2, "only for --language rust");
+    assert!(!home.work().join("my-agent").exists());
+
+    let sdk = home.work().join("crates/sdk");
+    std::fs::create_dir_all(&sdk).unwrap();
+    std::fs::write(sdk.join("Cargo.toml"), "name = \"trilogue-sdk\"\n").unwrap();
+    new(&["rust"]).expect(0);
+    let manifest = std::fs::read_to_string(home.work().join("my-agent/Cargo.toml")).unwrap();
+    let line = format!("path = {:?}", sdk.canonicalize().unwrap());
+    assert!(manifest.contains(&line), "{manifest}");
 }
 
 #[test]
