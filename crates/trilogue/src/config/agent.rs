@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{self, MapDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use trilogue_backends::agent_client::{
@@ -13,6 +14,7 @@ use trilogue_backends::agent_client::{
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
+use super::agent_settings::{self, AgentKind};
 use super::list::List;
 use super::mcp_server::McpServer;
 use super::quantity::{Size, Span};
@@ -22,10 +24,11 @@ use super::token_as::TokenAs;
 /// An agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = agent_settings::add_notes)]
 pub struct Agent {
     /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output; `agent-communication` is behind a server of the Agent Communication Protocol; `agent-connect` is behind a server of the Agent Connect Protocol.
     pub kind: AgentKind,
-    /// `builtin` only: `echo`, `mailcomposer`, `researcher` or `greeter`. Not set: the one with the agent's name.
+    /// `echo`, `mailcomposer`, `researcher` or `greeter`. Not set: the one with the agent's name.
     #[serde(default)]
     pub builtin: Option<String>,
     /// The ways in which callers may authenticate: `api-key` (the header `x-api-key`), `bearer`, `basic` (the token as the password), or `none`, which also accepts callers without a token. Callers without a token are one principal, which can list nothing. Not set: `api-key` and `bearer`.
@@ -40,137 +43,123 @@ pub struct Agent {
     /// The program and its arguments. The server uses no shell. `agent-client`, required: the agent, such as `["some-agent", "--acp"]`. `agent-communication` and `agent-connect`: the agent's server, such as `["python", "serve.py", "{port}"]`, which this server starts, watches and starts again. `{port}` is a free port, also in `env` and in the variable `PORT`. Agents with the same command and variables share one process.
     #[serde(default)]
     pub command: List<String>,
-    /// `agent-communication` and `agent-connect` only: the address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. Required without `command`; with it, `http://127.0.0.1:{port}` if not set. The server reaches it wherever it is; redirects are not followed.
+    /// The address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. Required without `command`; with it, `http://127.0.0.1:{port}` if not set. The server reaches it wherever it is; redirects are not followed.
     #[serde(default)]
     pub url: Option<String>,
-    /// `agent-communication` only: the agent's name at its server. Not set: its name here.
+    /// The agent's name at its server. Not set: its name here.
     #[serde(default)]
     pub name: Option<String>,
-    /// `agent-connect` only: the agent at its server, by its id or by the name of its descriptor, such as `org.agntcy.mailcomposer`. Not set: its name here.
+    /// The agent at its server, by its id or by the name of its descriptor, such as `org.agntcy.mailcomposer`. Not set: its name here.
     #[serde(default)]
     pub agent: Option<String>,
-    /// `agent-connect` only: the version of the agent, where its server has several under one name. Not set: the first that the server finds.
+    /// The version of the agent, where its server has several under one name. Not set: the first that the server finds.
     #[serde(default)]
     pub version: Option<String>,
-    /// `agent-communication` and `agent-connect` only: with `"*"`, all agents of the server are served, each under its name there. Other characters than letters, digits, `_` and `-` become `-`. Agents that another entry names for the same server are left out.
+    /// With `"*"`, all agents of the server are served, each under its name there. Other characters than letters, digits, `_` and `-` become `-`. Agents that another entry names for the same server are left out.
     #[serde(default)]
     pub agents: Option<AllAgents>,
-    /// `agents = "*"` only: what the name and the title of each agent begin with here, such as `"far-"`.
+    /// What the name and the title of each agent begin with here, such as `"far-"`.
     #[serde(default)]
     pub prefix: String,
-    /// `agent-communication`, and `agent-connect` with `agents = "*"`: how often the server is asked what its agents are.
+    /// How often the server is asked what its agents are.
     #[serde(default = "refresh")]
     pub refresh: Span,
-    /// `agent-communication` and `agent-connect` only: the environment variable with the token that the agent's server wants. Only that server gets it.
+    /// The environment variable with the token that the agent's server wants. Only that server gets it.
     #[serde(default)]
     pub token_env: Option<String>,
-    /// `agent-communication` and `agent-connect` only: the file with the token, in place of `token_env`.
+    /// The file with the token, in place of `token_env`.
     #[serde(default)]
     pub token_file: Option<String>,
-    /// `agent-communication` and `agent-connect` only: how the token is sent: `bearer` (the header `authorization`), `api-key` (the header `x-api-key`) or `header:NAME` (the header with this name).
+    /// How the token is sent: `bearer` (the header `authorization`), `api-key` (the header `x-api-key`) or `header:NAME` (the header with this name).
     #[serde(default)]
     pub token_as: TokenAs,
-    /// `agent-client`, `agent-communication` and `agent-connect` only: a description of the agent for people.
+    /// A description of the agent for people.
     #[serde(default)]
     pub description: Option<String>,
-    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: the working directory. `agent-client` only: with `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client of an `agent-client` names, or else the server's.
+    /// The working directory. `agent-client` only: with `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client of an `agent-client` names, or else the server's.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// `agent-client` only: where the agent's processes start. `session`: in the folder in which they work. `empty`: in an empty folder of the server, so that no file of a working folder changes how the program starts; the agent learns from the protocol where it works. Not set: `empty` for the agents of `trilogue agents known` that take their folder from the protocol, else `session`.
+    /// Where the agent's processes start. `session`: in the folder in which they work. `empty`: in an empty folder of the server, so that no file of a working folder changes how the program starts; the agent learns from the protocol where it works. Not set: `empty` for the agents of `trilogue agents known` that take their folder from the protocol, else `session`.
     #[serde(default)]
     pub start_in: Option<StartIn>,
-    /// `agent-client` only: the folders below which a request over the network may choose the folder of its session, if the agent has no `cwd`. Links are resolved first. A relative path starts at the server's working directory. Not set: the server's working directory, unless it is `/` or a folder of the server itself. Programs of the server's user on the same machine may choose any other folder too. The server's state folder is never allowed.
+    /// The folders below which a request over the network may choose the folder of its session, if the agent has no `cwd`. Links are resolved first. A relative path starts at the server's working directory. Not set: the server's working directory, unless it is `/` or a folder of the server itself. Programs of the server's user on the same machine may choose any other folder too. The server's state folder is never allowed.
     #[serde(default)]
     pub roots: Option<List<String>>,
-    /// `agent-client` only: further modes and values of options, by id or name, with which the agent acts without asking. A run may choose such a mode or value, like `bypassPermissions` or `yolo`, only if its token has the right `answer`.
+    /// Further modes and values of options, by id or name, with which the agent acts without asking. A run may choose such a mode or value, like `bypassPermissions` or `yolo`, only if its token has the right `answer`.
     #[serde(default)]
     pub unattended: List<String>,
-    /// `agent-client` only: a git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
+    /// A git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
-    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: environment variables for the program. The server never shows their values.
+    /// Environment variables for the program. The server never shows their values.
     #[serde(default)]
     pub env: IndexMap<String, RedactedText>,
-    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: names of more variables that the program inherits from the server. It always inherits `PATH`, `HOME` and a few others for folders and language.
+    /// Names of more variables that the program inherits from the server. It always inherits `PATH`, `HOME` and a few others for folders and language.
     #[serde(default)]
     pub inherit: List<String>,
-    /// `agent-client` only: one process per thread, or one for all threads whose clients have the same capabilities.
+    /// One process per thread, or one for all threads whose clients have the same capabilities.
     #[serde(default)]
     pub processes: Processes,
-    /// `agent-client` only: the maximum number of processes. One principal has at most three quarters of them, rounded up.
+    /// The maximum number of processes. One principal has at most three quarters of them, rounded up.
     #[serde(default = "max_processes")]
     pub max_processes: usize,
-    /// `agent-client` only: the maximum number of open sessions in a shared process. Above it, the server closes the least recently used session, and opens it again when a run needs it.
+    /// The maximum number of open sessions in a shared process. Above it, the server closes the least recently used session, and opens it again when a run needs it.
     #[serde(default = "max_sessions")]
     pub max_sessions: usize,
-    /// `agent-client` only: how long the server keeps an idle process. An agent that cannot open its sessions again gets the conversation as text afterwards. `0s` keeps it forever.
+    /// How long the server keeps an idle process. An agent that cannot open its sessions again gets the conversation as text afterwards. `0s` keeps it forever.
     #[serde(default = "idle_stop")]
     pub idle_stop: Span,
-    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: how long the program may take for its first response.
+    /// How long the program may take for its first response.
     #[serde(default = "start_timeout")]
     pub start_timeout: Span,
-    /// `agent-client` only: how long the agent may take to open a session.
+    /// How long the agent may take to open a session.
     #[serde(default = "open_timeout")]
     pub open_timeout: Span,
-    /// `agent-client` only: the longest line that the server accepts from the agent.
+    /// The longest line that the server accepts from the agent.
     #[serde(default = "max_line")]
     pub max_line: Size,
-    /// `agent-client` only: what the agent may do through the server with files in its working directory. It can never reach files outside of it this way.
+    /// What the agent may do through the server with files in its working directory. It can never reach files outside of it this way.
     #[serde(default)]
     pub files: Files,
-    /// `agent-client` only: whether the agent may run commands in its working directory through the server.
+    /// Whether the agent may run commands in its working directory through the server.
     #[serde(default)]
     pub terminals: bool,
-    /// `agent-client` only: with `"forward"`, the agent uses the client's files and terminals in place of the server's, if the client has them. The client is the one that prompted last, or the one that opened the session if no client has prompted yet. This also holds for a turn that another protocol started.
+    /// With `"forward"`, the agent uses the client's files and terminals in place of the server's, if the client has them. The client is the one that prompted last, or the one that opened the session if no client has prompted yet. This also holds for a turn that another protocol started.
     #[serde(default)]
     pub client_tools: ClientTools,
-    /// `agent-client` only: the agent's authentication method to use when it asks for one. Not set: the method of an earlier sign-in, or one whose key is in a variable that the agent gets. Otherwise runs fail and say how to sign in.
+    /// The agent's authentication method to use when it asks for one. Not set: the method of an earlier sign-in, or one whose key is in a variable that the agent gets. Otherwise runs fail and say how to sign in.
     #[serde(default)]
     pub auth_method: Option<String>,
-    /// `agent-client` only: whether the agent's questions wait forever. Otherwise `runtime.interrupt_deadline` applies while no client that can answer is connected.
+    /// Whether the agent's questions wait forever. Otherwise `runtime.interrupt_deadline` applies while no client that can answer is connected.
     #[serde(default)]
     pub hold: bool,
-    /// `agent-client` only: what happens when a thread goes back to an earlier point than the agent knows: `refuse` refuses the run; `prime` starts the agent again and gives it the conversation up to that point.
+    /// What happens when a thread goes back to an earlier point than the agent knows: `refuse` refuses the run; `prime` starts the agent again and gives it the conversation up to that point.
     #[serde(default)]
     pub on_rewind: OnRewind,
-    /// `agent-client` only: whether the server gives an id to message chunks that come without one.
+    /// Whether the server gives an id to message chunks that come without one.
     #[serde(default = "default_true")]
     pub assign_message_ids: bool,
-    /// `agent-client` only: whether prompts carry the id of the user's message.
+    /// Whether prompts carry the id of the user's message.
     #[serde(default = "default_true")]
     pub send_message_id: bool,
-    /// `agent-client` only: whether the agent gets the member `_meta` of the client's messages. Some agents read members of it as their own arguments: the server never passes those. `"drop"` removes every `_meta` at every depth of requests, notifications and responses.
+    /// Whether the agent gets the member `_meta` of the client's messages. Some agents read members of it as their own arguments: the server never passes those. `"drop"` removes every `_meta` at every depth of requests, notifications and responses.
     #[serde(default)]
     pub client_meta: ClientMeta,
-    /// `agent-client` only: how the agent gets the citations of a prompt: `text` writes them as a list of sources behind the message; `meta` puts each as `trilogue.citation` into the `_meta` of its content block, for agents that read it. With `client_meta = "drop"` they are text.
+    /// How the agent gets the citations of a prompt: `text` writes them as a list of sources behind the message; `meta` puts each as `trilogue.citation` into the `_meta` of its content block, for agents that read it. With `client_meta = "drop"` they are text.
     #[serde(default)]
     pub citations: PromptCitations,
-    /// `agent-client` only: the mode that sessions begin with, by its id or name. From a list, the first that the agent offers. A session fails if it offers none of them. Not set: the agent's own.
+    /// The mode that sessions begin with, by its id or name. From a list, the first that the agent offers. A session fails if it offers none of them. Not set: the agent's own.
     #[serde(default)]
     pub mode: List<String>,
-    /// `agent-client` only: the model that sessions begin with, by its id or name.
+    /// The model that sessions begin with, by its id or name.
     #[serde(default)]
     pub model: Option<String>,
-    /// `agent-client` only: values of the agent's options that sessions begin with, by the option's id or name, such as `{ effort = "high" }`.
+    /// Values of the agent's options that sessions begin with, by the option's id or name, such as `{ effort = "high" }`.
     #[serde(default)]
     pub options: IndexMap<String, Value>,
-    /// `agent-client` only: servers of the Model Context Protocol that every session of the agent gets, beside those of its client.
+    /// Servers of the Model Context Protocol that every session of the agent gets, beside those of its client.
     #[serde(default)]
     pub mcp_servers: IndexMap<String, McpServer>,
-}
-
-/// A kind of agent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentKind {
-    /// An agent that comes with the server.
-    Builtin,
-    /// A program that speaks the Agent Client Protocol.
-    AgentClient,
-    /// An agent behind a server of the Agent Communication Protocol.
-    AgentCommunication,
-    /// An agent behind a server of the Agent Connect Protocol.
-    AgentConnect,
 }
 
 /// Where the processes of an agent start.
@@ -252,167 +241,17 @@ fn launch() -> Launch {
     Launch::of::<String>([])
 }
 
-// === impl AgentKind ===
-
-impl AgentKind {
-    /// The kinds that there are, by name.
-    pub const NAMES: [&'static str; 4] =
-        ["builtin", "agent-client", "agent-communication", "agent-connect"];
-
-    /// Whether agents of this kind are behind another server.
-    pub(crate) fn is_elsewhere(self) -> bool {
-        matches!(self, Self::AgentCommunication | Self::AgentConnect)
-    }
-
-    /// Whether agents of this kind have this setting where `command` starts their server.
-    pub(crate) fn takes_with_command(self, key: &str) -> bool {
-        self.is_elsewhere() && matches!(key, "cwd" | "env" | "inherit" | "start_timeout")
-    }
-
-    /// The other kind that has this setting, where this kind does not.
-    pub(crate) fn of_setting(self, key: &str) -> &'static str {
-        match key {
-            "builtin" => "builtin",
-            "agent" | "version" => "agent-connect",
-            "url" | "name" | "agents" | "prefix" | "refresh" | "token_env" | "token_file"
-            | "token_as" => "agent-communication",
-            _ if self == Self::AgentClient => "builtin",
-            _ => "agent-client",
-        }
-    }
-}
-
 // === impl Agent ===
 
 impl Agent {
     /// An agent of a kind with nothing else set.
     #[must_use]
     pub fn of(kind: AgentKind) -> Self {
-        Self {
-            kind,
-            builtin: None,
-            authentication: None,
-            descriptor: None,
-            permissions: Vec::new(),
-            command: List::default(),
-            url: None,
-            name: None,
-            agent: None,
-            version: None,
-            agents: None,
-            prefix: String::new(),
-            refresh: refresh(),
-            token_env: None,
-            token_file: None,
-            token_as: TokenAs::default(),
-            description: None,
-            cwd: None,
-            start_in: None,
-            roots: None,
-            unattended: List::default(),
-            worktree: None,
-            env: IndexMap::new(),
-            inherit: List::default(),
-            processes: Processes::default(),
-            max_processes: max_processes(),
-            max_sessions: max_sessions(),
-            idle_stop: idle_stop(),
-            start_timeout: start_timeout(),
-            open_timeout: open_timeout(),
-            max_line: max_line(),
-            files: Files::default(),
-            terminals: false,
-            client_tools: ClientTools::default(),
-            auth_method: None,
-            hold: false,
-            on_rewind: OnRewind::default(),
-            assign_message_ids: true,
-            send_message_id: true,
-            client_meta: ClientMeta::default(),
-            citations: PromptCitations::default(),
-            mode: List::default(),
-            model: None,
-            options: IndexMap::new(),
-            mcp_servers: IndexMap::new(),
-        }
-    }
-
-    /// The first key that is set and means nothing for this kind.
-    pub(crate) fn misplaced_key(&self) -> Option<String> {
-        let mut plain = Self {
-            authentication: self.authentication.clone(),
-            permissions: self.permissions.clone(),
-            ..Self::of(self.kind)
-        };
-        match self.kind {
-            AgentKind::Builtin => {
-                plain.builtin.clone_from(&self.builtin);
-                plain.descriptor.clone_from(&self.descriptor);
-            }
-            AgentKind::AgentClient => {
-                plain = Self {
-                    builtin: None,
-                    url: None,
-                    name: None,
-                    agent: None,
-                    version: None,
-                    agents: None,
-                    prefix: String::new(),
-                    refresh: refresh(),
-                    token_env: None,
-                    token_file: None,
-                    token_as: TokenAs::default(),
-                    ..self.clone()
-                };
-            }
-            AgentKind::AgentCommunication | AgentKind::AgentConnect => {
-                plain.permissions.clear();
-                plain = Self {
-                    descriptor: self.descriptor.clone(),
-                    url: self.url.clone(),
-                    token_env: self.token_env.clone(),
-                    token_file: self.token_file.clone(),
-                    token_as: self.token_as.clone(),
-                    description: self.description.clone(),
-                    command: self.command.clone(),
-                    ..plain
-                };
-                match self.kind {
-                    AgentKind::AgentConnect => {
-                        plain.agent.clone_from(&self.agent);
-                        plain.version.clone_from(&self.version);
-                    }
-                    _ => {
-                        plain.name.clone_from(&self.name);
-                        plain.refresh = self.refresh;
-                    }
-                }
-                if self.agents.is_some() {
-                    plain.agents = self.agents;
-                    plain.refresh = self.refresh;
-                    // They are about one agent.
-                    plain.authentication = None;
-                    plain.descriptor = None;
-                    plain.name = None;
-                    plain.agent = None;
-                    plain.version = None;
-                    plain.description = None;
-                    plain.prefix.clone_from(&self.prefix);
-                }
-                if !self.command.0.is_empty() {
-                    plain.cwd.clone_from(&self.cwd);
-                    plain.env.clone_from(&self.env);
-                    plain.inherit.clone_from(&self.inherit);
-                    plain.start_timeout = self.start_timeout;
-                }
-            }
-        }
-        let (Ok(Value::Object(plain)), Ok(Value::Object(own))) =
-            (serde_json::to_value(&plain), serde_json::to_value(self))
-        else {
-            return None;
-        };
-        own.into_iter().find(|(key, value)| plain.get(key) != Some(value)).map(|(key, _)| key)
+        #[expect(clippy::expect_used, reason = "the kind is the only required setting")]
+        Self::deserialize(MapDeserializer::<_, value::Error>::new(
+            [("kind", kind.as_str())].into_iter(),
+        ))
+        .expect("every other setting has a default")
     }
 
     /// How long its processes are kept without work.

@@ -3,6 +3,7 @@
 //! `docs/reference/configuration.md` is generated from the doc comments of these types.
 
 mod agent;
+mod agent_settings;
 mod client;
 mod cluster;
 mod explain;
@@ -43,7 +44,8 @@ pub use trilogue_backends::agent_client::{
 pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
-pub use agent::{Agent, AgentKind, AllAgents, Permission, RedactedText, StartIn};
+pub use agent::{Agent, AllAgents, Permission, RedactedText, StartIn};
+pub use agent_settings::AgentKind;
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use cluster::{Cluster, is_local};
 pub use explain::{Origin, Setting, settings};

@@ -98,7 +98,7 @@ pub(crate) fn build_agents_with(
     let mut told = Vec::new();
     let mut origins = HashMap::new();
     for (name, agent) in &options.agents {
-        check_settings(name, agent)?;
+        agent.check_settings(&AgentName::parse(name)?)?;
         let (entry, schedule) = match agent.agents {
             Some(AllAgents::All) => (elsewhere.agents_of_entry(name), None),
             None => {
@@ -174,33 +174,6 @@ fn is_reference_taken(agents: &[Arc<dyn Backend>], place: usize) -> bool {
 fn reference(agent: &dyn Backend) -> (String, String) {
     let card = agent.card();
     (connect::name(card).to_owned(), card.version.clone())
-}
-
-/// Refuses settings that do not apply to this agent.
-fn check_settings(name: &str, agent: &config::Agent) -> Result<()> {
-    let name = AgentName::parse(name)?;
-    if let Some(key) = agent.misplaced_key() {
-        if agent.agents.is_some() {
-            let message = format!("`agents.{name}.{key}` is not for all agents of a server");
-            return Err(Error::new(Code::InvalidRequest, message)
-                .hint("remove the setting, or name the agents one by one"));
-        }
-        if key == "prefix" {
-            let message = format!("`agents.{name}.prefix` is for all agents of a server");
-            return Err(Error::new(Code::InvalidRequest, message)
-                .hint("set agents = \"*\" too, or remove the setting"));
-        }
-        if agent.kind.takes_with_command(&key) {
-            let message = format!("`agents.{name}.{key}` is for a server that `command` starts");
-            return Err(Error::new(Code::InvalidRequest, message)
-                .hint("set `command` too, or remove the setting"));
-        }
-        let kind = agent.kind.of_setting(&key);
-        let message = format!("`agents.{name}.{key}` is for agents of kind \"{kind}\"");
-        return Err(Error::new(Code::InvalidRequest, message)
-            .hint("remove the setting, or change the agent's kind"));
-    }
-    Ok(())
 }
 
 fn build_agent(
