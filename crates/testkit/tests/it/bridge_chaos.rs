@@ -9,7 +9,7 @@ use trilogue_testkit::faulty_server::{FaultyServer, ServerFault};
 use trilogue_testkit::foreign::ForeignServer;
 use trilogue_testkit::{Client, Folder, Server, until};
 
-use crate::bridge_communication::{bridge_settings, start_with};
+use crate::bridge::{bridge_settings, start_with};
 use crate::kill_rounds::stop;
 use crate::{events, run_of};
 

@@ -1,60 +1,18 @@
 //! Agents behind another server of the Agent Connect Protocol, used through this server's interfaces.
 
 use serde_json::{Value, json};
-use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
 use trilogue_testkit::refusing_server::RefusingServer;
 use trilogue_testkit::wait_only_server::WaitOnlyServer;
-use trilogue_testkit::{Client, Folder, Server, until};
+use trilogue_testkit::{Client, Folder, until};
 
-use crate::bridge_communication::{
-    LIMIT, bridge_settings, cancel_both, communicate, message, start_with, status_of, texts,
+use crate::bridge::{
+    Bridge, LIMIT, answer, bridge_settings, communicate, message, run, start_with, wait_for_end,
 };
 use crate::kill_rounds::stop;
 use crate::remote_servers::lost_concepts;
 use crate::{echo, events, run_of};
 
-/// Starts a server in front of agents that the official suites expect.
-async fn start_bridge(dir: &Folder, far: &Conformance) -> Server {
-    let agents = [
-        "echo",
-        "slow_echo",
-        "awaiter",
-        "mime_types",
-        "failer",
-        "history_echo",
-        "counter",
-        "org.agntcy.echo",
-    ];
-    start_with(dir, bridge_settings("agent-connect", &far.url(), &agents)).await
-}
-
-async fn start_remote(dir: &Folder) -> Conformance {
-    Conformance::start(dir.path(), ConformanceOptions::connect("memory:", "/connect"))
-        .await
-        .unwrap()
-}
-
-async fn run(client: &Client, agent: &str, thread: &str, input: Value) -> Value {
-    let body = run_of(agent, thread, &input, "wait");
-    client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap()
-}
-
-async fn wait_for_end(client: &Client, run: &str) -> Value {
-    until("the run to end", LIMIT, || async {
-        let run = client.get(&format!("/api/v1/runs/{run}")).await.unwrap().ok().unwrap();
-        (run["ended_at"] != Value::Null).then_some(run)
-    })
-    .await
-    .unwrap()
-}
-
-/// Answers the pending question.
-async fn answer(client: &Client, answer: &Value) {
-    let pending = client.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
-    let question = pending["items"][0]["id"].as_str().unwrap();
-    let path = format!("/api/v1/interrupts/{question}/answer");
-    client.post(&path, answer).await.unwrap().ok().unwrap();
-}
+const KIND: &str = "agent-connect";
 
 async fn of_type(client: &Client, thread: &str, kind: &str) -> Vec<Value> {
     let all = events(client, thread).await.unwrap();
@@ -62,67 +20,49 @@ async fn of_type(client: &Client, thread: &str, kind: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_elsewhere_answers_as_if_it_were_here() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let server = start_bridge(&here, &far).await;
-    let client = server.client();
-
-    let run = communicate(&client, "far_echo", json!([message("Howdy!")])).await;
-    assert_eq!(
-        (run["status"].as_str(), texts(&run)),
-        (Some("completed"), vec!["Howdy!".to_owned()])
-    );
-    assert_eq!(run["output"][0]["role"], "agent/far_echo");
-
-    let body = json!({ "agent_id": "far_echo", "input": { "message": "Hello" } });
-    let waited = client.post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
-    assert_eq!(waited["output"]["values"]["message"], "Hello", "{waited}");
-
-    let input = json!({ "message": "x" });
-    let body = |agent: &str| json!({ "agent_id": agent, "input": input });
-    let direct = far.client().post("/connect/runs/wait", &body("mime_types")).await.unwrap();
-    let direct = direct.ok().unwrap();
-    let waited = client.post("/connect/runs/wait", &body("far_mime_types")).await.unwrap();
-    let waited = waited.ok().unwrap();
-    let content = |waited: &Value| waited["output"]["messages"][0]["content"].clone();
-    assert!(content(&direct).as_array().is_some_and(|blocks| blocks.len() > 1), "{direct}");
-    assert_eq!(content(&waited), content(&direct));
-
-    let run = communicate(&client, "far_failer", json!([message("x")])).await;
-    assert_eq!(run["status"], "failed");
-    let manifest = client.get("/communication/agents/far_echo").await.unwrap().ok().unwrap();
+async fn an_agent_elsewhere_has_its_content_blocks_and_its_description_here() {
+    let bridge = Bridge::start(KIND).await;
+    let waited = async |client: Client, agent: &str| {
+        let body = json!({ "agent_id": agent, "input": { "message": "x" } });
+        let waited = client.post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
+        waited["output"]["messages"][0]["content"].clone()
+    };
+    let direct = waited(bridge.far.client(), "mime_types").await;
+    assert!(direct.as_array().is_some_and(|blocks| blocks.len() > 1), "{direct}");
+    assert_eq!(waited(bridge.client(), "far_mime_types").await, direct);
+    let path = "/communication/agents/far_echo";
+    let manifest = bridge.client().get(path).await.unwrap().ok().unwrap();
     assert!(manifest["description"].as_str().is_some_and(|it| !it.is_empty()), "{manifest}");
-    stop(server).await;
+    bridge.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_elsewhere_goes_on_with_its_thread() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let server = start_bridge(&here, &far).await;
-    let client = server.client();
-    // A local agent began the thread: its messages are passed to the other one.
-    run(&client, "echo", "talk", json!("one")).await;
-    run(&client, "far_history_echo", "talk", json!("two")).await;
-    let third = run(&client, "far_history_echo", "talk", json!("three")).await;
-    let said = third.to_string();
-    for text in ["one", "two", "three"] {
-        assert!(said.contains(text), "{text}: {said}");
-    }
-    let runs = far.client().get("/api/v1/runs").await.unwrap().ok().unwrap();
-    let threads: Vec<_> =
-        runs["items"].as_array().unwrap().iter().map(|it| &it["thread_id"]).collect();
-    assert_eq!((threads.len(), threads[0]), (2, threads[1]), "{runs}");
-    stop(server).await;
+async fn the_steps_of_a_run_elsewhere_outlive_the_server_here() {
+    let bridge = Bridge::start(KIND).await;
+    let client = bridge.client();
+    let counting = run_of("far_counter", "sum", &json!({ "count": 12, "pause_ms": 200 }), "async");
+    let counting = client.post("/api/v1/runs", &counting).await.unwrap().ok().unwrap();
+    until("steps to come", LIMIT, || async {
+        (of_type(&client, "sum", "state.custom").await.len() >= 2).then_some(())
+    })
+    .await
+    .unwrap();
+    let bridge = bridge.restart().await;
+    let client = bridge.client();
+    let counted = wait_for_end(&client, counting["id"].as_str().unwrap()).await;
+    assert_eq!(counted["result"], json!({ "count": 12 }), "{counted}");
+    let steps = of_type(&client, "sum", "state.custom").await;
+    let steps: Vec<_> = steps.iter().filter_map(|step| step["data"]["step"].as_u64()).collect();
+    assert_eq!(steps, (1..=12).collect::<Vec<_>>());
+    let runs = bridge.far_runs("").await;
+    assert_eq!(runs.len(), 1, "the run was begun twice: {runs:?}");
+    bridge.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_with_schemas_has_its_values_updates_state_and_configuration_here() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let server = start_bridge(&here, &far).await;
-    let client = server.client();
+    let bridge = Bridge::start(KIND).await;
+    let client = bridge.client();
     for (count, total) in [(3, 3), (2, 5)] {
         let counted = run(&client, "far_counter", "sum", json!({ "count": count })).await;
         assert_eq!(counted["result"], json!({ "count": count }), "{counted}");
@@ -149,7 +89,7 @@ async fn an_agent_with_schemas_has_its_values_updates_state_and_configuration_he
     });
     let waited = client.post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
     assert_eq!(waited["output"]["values"]["messages"][1]["content"], "HI", "{waited}");
-    stop(server).await;
+    bridge.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,8 +101,7 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     let url = format!("http://{}/connect", far.home().address());
     let settings = format!(
         "{}token_file = {token:?}\n",
-        bridge_settings("agent-connect", &url, &["org.agntcy.mailcomposer"]).trim_end().to_owned()
-            + "\n",
+        bridge_settings(KIND, &url, &["org.agntcy.mailcomposer"]).trim_end().to_owned() + "\n",
     );
     let server = start_with(&here, settings).await;
     let mail = json!({ "message": "Write to bob@example.com about lunch" });
@@ -192,99 +131,12 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     stop(far).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_asked_for_and_given_and_the_conversation_goes_on() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let server = start_bridge(&here, &far).await;
-    let waiting = communicate(&server.client(), "far_awaiter", json!([message("x")])).await;
-    assert_eq!(waiting["status"], "awaiting", "{waiting}");
-    let server = server.kill().await.unwrap().start().await.unwrap();
-    let client = server.client();
-    answer(&client, &json!({ "text": "go on" })).await;
-    let run = waiting["run_id"].as_str().unwrap();
-    wait_for_end(&client, run).await;
-    assert!(!texts(&status_of(&client, run).await).is_empty());
-    // The agent has seen that run, which continued after the restart, so it does not get it again.
-    let body = json!({
-        "agent_name": "far_awaiter", "session_id": waiting["session_id"], "input": [message("y")],
-        "mode": "sync",
-    });
-    client.post("/communication/runs", &body).await.unwrap().ok().unwrap();
-    let runs = far.client().get("/api/v1/runs").await.unwrap().ok().unwrap();
-    let threads: Vec<_> =
-        runs["items"].as_array().unwrap().iter().map(|it| &it["thread_id"]).collect();
-    assert_eq!((threads.len(), threads[0]), (2, threads[1]), "{runs}");
-    let heard = events(&far.client(), threads[0].as_str().unwrap()).await.unwrap();
-    let heard = heard.iter().filter(|event| event["part"]["content"] == "x").count();
-    assert_eq!(heard, 1, "the agent was told again what it knows");
-    stop(server).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_cancels_here_cancels_there() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let server = start_bridge(&here, &far).await;
-    let client = server.client();
-    cancel_both(&client, async |is_at_work| {
-        let far = far.client();
-        let count = async |status: &str| {
-            let path = format!("/api/v1/runs?status={status}");
-            let list = far.get(&path).await.unwrap().ok().unwrap();
-            list["items"].as_array().map_or(0, Vec::len)
-        };
-        match is_at_work {
-            true => (count("interrupted").await, count("running").await) == (1, 1),
-            false => count("cancelled").await == 2,
-        }
-    })
-    .await;
-    stop(server).await;
-}
-
-/// The server is killed while agents work elsewhere: it finds their runs again, and no event is lost, doubled or reordered.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_elsewhere_outlive_the_server_here() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let server = start_bridge(&here, &far).await;
-    let client = server.client();
-    let said: Vec<String> = (0..6).map(|number| format!("word {number}")).collect();
-    let input: Vec<Value> = said.iter().map(|text| message(text)).collect();
-    let body = json!({ "agent_name": "far_slow_echo", "input": input, "mode": "async" });
-    let talking = client.post("/communication/runs", &body).await.unwrap().ok().unwrap();
-    let counting = run_of("far_counter", "sum", &json!({ "count": 12, "pause_ms": 200 }), "async");
-    let counting = client.post("/api/v1/runs", &counting).await.unwrap().ok().unwrap();
-    let talking = talking["run_id"].as_str().unwrap().to_owned();
-    until("words and steps to come", LIMIT, || async {
-        let words = texts(&status_of(&client, &talking).await).len();
-        (words >= 2 && of_type(&client, "sum", "state.custom").await.len() >= 2).then_some(())
-    })
-    .await
-    .unwrap();
-    let server = server.kill().await.unwrap().start().await.unwrap();
-    let client = server.client();
-    wait_for_end(&client, &talking).await;
-    let run = status_of(&client, &talking).await;
-    assert_eq!((run["status"].as_str(), texts(&run)), (Some("completed"), said), "{run}");
-    let counted = wait_for_end(&client, counting["id"].as_str().unwrap()).await;
-    assert_eq!(counted["result"], json!({ "count": 12 }), "{counted}");
-    let steps = of_type(&client, "sum", "state.custom").await;
-    let steps: Vec<_> = steps.iter().filter_map(|step| step["data"]["step"].as_u64()).collect();
-    assert_eq!(steps, (1..=12).collect::<Vec<_>>());
-    let list = far.client().get("/api/v1/runs").await.unwrap().ok().unwrap();
-    assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "a run was begun twice: {list}");
-    stop(server).await;
-}
-
 /// An old server without threads and streams, with its own forms of questions. This server still finds its runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_only_waits_is_enough() {
     let here = Folder::new().unwrap();
     let far = WaitOnlyServer::start().await.unwrap();
-    let server =
-        start_with(&here, bridge_settings("agent-connect", &far.url(), &["org.example.old"])).await;
+    let server = start_with(&here, bridge_settings(KIND, &far.url(), &["org.example.old"])).await;
     let (client, agent) = (server.client(), "far_org_example_old");
     let spoken = communicate(&client, agent, json!([message("hi")])).await;
     assert_eq!(spoken["output"][0]["parts"][0]["content"], "echo: hi", "{spoken}");
@@ -327,7 +179,7 @@ async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
         let here = Folder::new().unwrap();
         let far = WaitOnlyServer::start().await.unwrap();
         far.refuse_descriptor(Some(status));
-        let settings = bridge_settings("agent-connect", &far.url(), &["org.example.old"]);
+        let settings = bridge_settings(KIND, &far.url(), &["org.example.old"]);
         let server = start_with(&here, settings).await;
         let (client, agent) = (server.client(), "far_org_example_old");
         let refused = run(&client, agent, "refused", json!("hi")).await;
@@ -350,7 +202,7 @@ async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
         let here = Folder::new().unwrap();
         let far = WaitOnlyServer::start().await.unwrap();
         far.refuse_descriptor(Some(status));
-        let settings = bridge_settings("agent-connect", &far.url(), &["org.example.old"]);
+        let settings = bridge_settings(KIND, &far.url(), &["org.example.old"]);
         let server = start_with(&here, settings).await;
         run(&server.client(), "far_org_example_old", "t", json!("hi")).await;
         assert_eq!(far.runs(), 1, "{status}: an agent without a descriptor is run all the same");
@@ -359,27 +211,11 @@ async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_out_of_reach_or_unknown_fails_its_runs_and_no_others() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_remote(&there).await;
-    let settings = bridge_settings("agent-connect", "http://127.0.0.1:9", &["echo"])
-        + &bridge_settings("agent-connect", &far.url(), &["nobody"]);
-    let server = start_with(&here, settings).await;
-    let client = server.client();
-    for (agent, code) in [("far_echo", "peer_unavailable"), ("far_nobody", "agent_not_found")] {
-        let failed = run(&client, agent, agent, json!("x")).await;
-        assert_eq!(failed["outcome"]["error"]["code"], code, "{failed}");
-    }
-    assert_eq!(run(&client, "echo", "near", json!("x")).await["status"], "completed");
-    stop(server).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_without_a_code_says_whether_another_try_can_succeed() {
     let dir = Folder::new().unwrap();
     let far = RefusingServer::start().await.unwrap();
     let agents = ["plain", "threaded"];
-    let server = start_with(&dir, bridge_settings("agent-connect", &far.url(), &agents)).await;
+    let server = start_with(&dir, bridge_settings(KIND, &far.url(), &agents)).await;
     let client = server.client();
     for (agent, status, code, is_transient) in [
         ("far_plain", "501", "agent_failed", false),
@@ -404,7 +240,7 @@ async fn a_refusal_without_a_code_says_whether_another_try_can_succeed() {
 async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
     let dir = Folder::new().unwrap();
     let far = RefusingServer::start().await.unwrap();
-    let server = start_with(&dir, bridge_settings("agent-connect", &far.url(), &["plain"])).await;
+    let server = start_with(&dir, bridge_settings(KIND, &far.url(), &["plain"])).await;
     let client = server.client();
     for number in 0..10 {
         echo(&client, "big", &format!("{number}{}", "x".repeat(900_000))).await.ok().unwrap();

@@ -5,7 +5,7 @@ use trilogue_testkit::editor::Editor;
 use trilogue_testkit::foreign::{Foreign, ForeignServer};
 use trilogue_testkit::{Folder, Server, ServerOptions, reserve_address};
 
-use crate::bridge_communication::{bridge_settings, message, start_with};
+use crate::bridge::{bridge_settings, message, start_with};
 use crate::events;
 use crate::kill_rounds::stop;
 

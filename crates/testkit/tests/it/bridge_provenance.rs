@@ -8,7 +8,7 @@ use serde_json::json;
 use trilogue_testkit::limited_server::{LimitedFeatures, LimitedServer};
 use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions};
 
-use crate::bridge_communication::{bridge_settings, communicate, message, start_with};
+use crate::bridge::{bridge_settings, communicate, message, start_with};
 use crate::kill_rounds::stop;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Folder, Server};
 
-use crate::bridge_communication::{bridge_settings, start_with};
+use crate::bridge::{bridge_settings, start_with};
 use crate::kill_rounds::stop;
 use crate::run_of;
 

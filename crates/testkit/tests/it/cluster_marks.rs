@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use trilogue_testkit::wait_only_server::WaitOnlyServer;
 use trilogue_testkit::{Client, Seed, until};
 
-use crate::bridge_communication::bridge_settings;
+use crate::bridge::bridge_settings;
 use crate::kill_rounds::{SETTLE_LIMIT, Scenario};
 
 const FAR_AGENT: &str = "org.example.old";

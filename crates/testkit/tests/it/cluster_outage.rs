@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use trilogue_testkit::{Client, DatabaseStop, Editor, Folder, Seed, until};
 
-use crate::bridge_communication::message;
+use crate::bridge::message;
 use crate::client_official::{hosted, scripted};
 use crate::cluster::{Cluster, Outage, USUAL};
 use crate::kill_rounds::announced_seed;

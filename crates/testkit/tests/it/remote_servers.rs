@@ -8,7 +8,7 @@ use trilogue_testkit::foreign::conformance_agents;
 use trilogue_testkit::limited_server::{LimitedFeatures, LimitedServer};
 use trilogue_testkit::{Client, Folder, Server, ServerOptions, reserve_address, until};
 
-use crate::bridge_communication::{LIMIT, communicate, message, start_with, status_of, texts};
+use crate::bridge::{LIMIT, communicate, message, start_with, status_of, texts};
 use crate::kill_rounds::stop;
 use crate::{echo, events, run_of};
 

@@ -10,7 +10,7 @@ use trilogue_testkit::foreign::ForeignServer;
 use trilogue_testkit::official::scripted_agent;
 use trilogue_testkit::{Client, Folder, Server, reserve_address, until};
 
-use crate::bridge_communication::start_with;
+use crate::bridge::start_with;
 use crate::kill_rounds::stop;
 
 const LIMIT: Duration = Duration::from_secs(30);
