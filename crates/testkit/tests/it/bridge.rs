@@ -1,4 +1,4 @@
-//! A server in front of agents behind another server, and the tests of what holds whichever protocol that server speaks.
+//! A server in front of agents behind another server, and the tests that hold for every protocol of that server.
 
 use std::time::Duration;
 

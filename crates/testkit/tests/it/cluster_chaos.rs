@@ -43,7 +43,7 @@ pub(crate) struct ChaosPlan {
 #[derive(Debug)]
 struct AllClients {
     native: native_kill::Clients,
-    communication: communication_kill::CaseCounts,
+    communication: communication_kill::Clients,
     connect: connect_kill::Clients,
     histories: Histories,
     marks: Marks,
@@ -70,7 +70,7 @@ pub(crate) async fn survive(plan: ChaosPlan) {
     let mut cluster = Cluster::start(&settings).await.unwrap();
     let mut everyone = AllClients {
         native: native_kill::Clients::on("thread".to_owned()),
-        communication: communication_kill::CaseCounts::default(),
+        communication: communication_kill::Clients::default(),
         connect: connect_kill::Clients::with(receiver),
         histories: Histories::default(),
         marks,
@@ -174,7 +174,7 @@ impl AllClients {
             eprintln!("{}", self.pauses.lines());
         }
         let answers = self.native.ledger.check(&client).await.unwrap().answers;
-        let (communication, connect) = (&self.communication, &self.connect.seen);
+        let (communication, connect) = (&self.communication.seen, &self.connect.seen.runs);
         assert!(answers > 0 && communication.answered > 0 && connect.answered > 0);
         assert!(communication.missed > 0 && connect.missed > 0, "no stream was resumed");
         assert!(take_overs > 0, "no node took over what another had");

@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
-use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use trilogue_testkit::callback::{Delivery, Receiver};
 use trilogue_testkit::client::ServerSent;
 use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
 
-use crate::kill_rounds::{
-    KillPlan, SETTLE_LIMIT, Scenario, ensure_whole, kill_rounds, rest, stop, until_cut,
-};
+use crate::kill_rounds::{KillPlan, SETTLE_LIMIT, Scenario, kill_rounds, stop};
+use crate::kill_runs::{self, RunCounts, RunProtocol, RunRecord, approval, data, id_of};
 
 const PLAN: KillPlan =
     KillPlan { clients: 2, rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
@@ -24,17 +21,14 @@ const BASE: &str = "/connect";
 /// The settings with which a server may call the receiver.
 pub(crate) const SETTINGS: &str = "[egress]\nallow = [\"127.0.0.1/32\"]\n";
 
+/// The Agent Connect Protocol.
+#[derive(Debug)]
+struct Connect;
+
 /// What a client received before the server was killed.
 #[derive(Default, Debug)]
 pub(crate) struct ClientRecord {
-    /// The events of each stream.
-    streams: Vec<Vec<ServerSent>>,
-    /// Complete responses to waits.
-    done: Vec<Value>,
-    /// Accepted runs whose further state is unknown.
-    accepted: Vec<Value>,
-    /// Responses to waits for runs that still wait for an answer.
-    waiting: Vec<Value>,
+    runs: RunRecord,
     /// Runs whose end must be delivered.
     called: Vec<Value>,
     /// Configured instances.
@@ -45,11 +39,7 @@ pub(crate) struct ClientRecord {
 
 #[derive(Default, Debug)]
 pub(crate) struct CaseCounts {
-    pub(crate) resumed: usize,
-    pub(crate) missed: usize,
-    pub(crate) done: usize,
-    pub(crate) accepted: usize,
-    pub(crate) answered: usize,
+    pub(crate) runs: RunCounts,
     pub(crate) delivered: usize,
     pub(crate) instances: usize,
     pub(crate) states: usize,
@@ -67,6 +57,64 @@ struct Player {
     client: Client,
     receiver: Arc<Receiver>,
     seed: Seed,
+}
+
+// === impl Connect ===
+
+impl RunProtocol for Connect {
+    const RUNS: &'static str = "/connect/runs";
+    const STATE: &'static str = "/wait";
+    const EVENTS: &'static str = "/stream";
+    const START: Option<&'static str> = Some("0");
+    const COMPLETED: &'static str = "success";
+    const WAITING: &'static str = "interrupted";
+    const CREATION: &'static str = "creation";
+
+    fn streamed_request() -> (String, Value) {
+        let mut body = run_of("researcher", "what is a log?");
+        body["stream_mode"] = json!("custom");
+        (format!("{BASE}/runs/stream"), body)
+    }
+
+    fn asking_request() -> (String, Value) {
+        (format!("{BASE}/runs/wait"), letter())
+    }
+
+    fn run_in(answer: &Value) -> &Value {
+        &answer["run"]
+    }
+
+    fn run_of_event(event: &ServerSent) -> Option<String> {
+        data(event)["run_id"].as_str().map(str::to_owned)
+    }
+
+    fn is_lost(answer: &Value) -> bool {
+        let output = &answer["output"];
+        let is_lost = output["errcode"] == 7 || output["data"]["reason"] == "store_unavailable";
+        answer["run"]["status"] == "error" && is_lost
+    }
+
+    async fn wait_for_end(client: &Client, run: &str) -> Result<Value> {
+        let answer = client.get(&format!("{BASE}/runs/{run}/wait?timeout=60")).await?;
+        ensure!(answer.status == 200, "the run {run} did not end: {}", answer.status);
+        Ok(answer.json())
+    }
+
+    async fn answer(client: &Client, run: &str, accepted: &mut Vec<Value>) -> Option<Value> {
+        let path = format!("{BASE}/runs/{run}");
+        let run = client.post(&path, &approval()).await.ok()?.ok().unwrap();
+        let Ok(reply) = client.get(&format!("{path}/wait")).await else {
+            accepted.push(run);
+            return None;
+        };
+        Some(reply.ok().unwrap())
+    }
+
+    async fn check_whole_stream(_: &Client, run: &str, events: &[ServerSent]) -> Result<()> {
+        let ends = events.iter().filter(|event| data(event)["status"] != "pending").count();
+        ensure!(ends == 1, "{ends} events end the stream of {run}: {events:#?}");
+        Ok(())
+    }
 }
 
 // === impl Clients ===
@@ -113,10 +161,10 @@ impl Scenario for Clients {
                 receiver: Arc::clone(&self.receiver),
                 seed: seed.fork(),
             };
-            players.spawn(player(seed).stream());
+            players.spawn(of_runs(kill_runs::stream::<Connect>(client.clone())));
             players.spawn(player(seed).wait());
             players.spawn(player(seed).converse());
-            players.spawn(player(seed).ask());
+            players.spawn(of_runs(kill_runs::ask::<Connect>(client.clone(), seed.fork())));
             players.spawn(player(seed).be_called());
             players.spawn(player(seed).configure());
         }
@@ -137,22 +185,15 @@ impl Scenario for Clients {
     async fn resume(&mut self, client: &Client, told: Vec<ClientRecord>) -> Result<()> {
         for mut told in told {
             self.called.append(&mut told.called);
-            for answer in told.waiting {
-                let path = format!("{BASE}/runs/{}", id_of(&answer["run"])?);
-                client.post(&path, &approval()).await?.ok()?;
-                let answer = client.get(&format!("{path}/wait")).await?.ok()?;
-                ensure!(answer["run"]["status"] == "success", "the answered run is {answer}");
-                self.seen.answered += 1;
-            }
+            kill_runs::resume::<Connect>(client, &told.runs, &mut self.seen.runs).await?;
         }
         Ok(())
     }
 
     /// Deliveries are only checked at the end.
     fn has_seen_enough(&self) -> bool {
-        let CaseCounts { resumed, missed, done, answered, instances, states, .. } = self.seen;
-        let counts = [resumed, missed, done, answered, instances, states, self.called.len()];
-        counts.iter().all(|&count| count > 0)
+        let counts = [self.seen.instances, self.seen.states, self.called.len()];
+        self.seen.runs.has_seen_enough() && counts.iter().all(|&count| count > 0)
     }
 }
 
@@ -168,8 +209,7 @@ async fn what_clients_were_told_survives_kill_9() {
     clients.check_calls(&server.client()).await.unwrap();
     clients.check_deliveries();
     let seen = clients.seen;
-    assert!(seen.resumed > 0 && seen.missed > 0, "no stream was resumed: {seen:?}");
-    assert!(seen.done > 0 && seen.answered > 0, "the clients were told nothing: {seen:?}");
+    seen.runs.assert_enough();
     assert!(seen.delivered > 0 && seen.instances > 0 && seen.states > 0, "{seen:?}");
     stop(server).await;
 }
@@ -183,39 +223,14 @@ fn letter() -> Value {
     run_of("mailcomposer", "Write to ada@example.com about the report: it is ready.")
 }
 
-fn approval() -> Value {
-    json!({"approved": true, "reason": "fine"})
-}
-
-fn data(event: &ServerSent) -> Value {
-    serde_json::from_str(&event.data).unwrap()
-}
-
-fn id_of(run: &Value) -> Result<&str> {
-    run["run_id"].as_str().with_context(|| format!("a run without an id: {run}"))
+/// The record of a client that only uses runs.
+async fn of_runs(playing: impl Future<Output = RunRecord>) -> ClientRecord {
+    ClientRecord { runs: playing.await, ..ClientRecord::default() }
 }
 
 // === impl Player ===
 
 impl Player {
-    async fn stream(self) -> ClientRecord {
-        let mut told = ClientRecord::default();
-        let mut body = run_of("researcher", "what is a log?");
-        body["stream_mode"] = json!("custom");
-        let body = Bytes::from(body.to_string());
-        let path = format!("{BASE}/runs/stream");
-        loop {
-            let headers = [("accept", "text/event-stream")];
-            let opening = self.client.stream_of(Method::POST, &path, &headers, body.clone());
-            let Ok(mut stream) = opening.await else { return told };
-            let (events, cut) = until_cut(&mut stream).await;
-            told.streams.push(events);
-            if cut {
-                return told;
-            }
-        }
-    }
-
     /// Requests runs, and waits for the end of some of them; some start later.
     async fn wait(mut self) -> ClientRecord {
         let mut told = ClientRecord::default();
@@ -228,7 +243,7 @@ impl Player {
                     let Ok(reply) = self.client.post(&format!("{BASE}/runs"), &body).await else {
                         return told;
                     };
-                    told.accepted.push(reply.ok().unwrap());
+                    told.runs.accepted.push(reply.ok().unwrap());
                 }
                 _ => {
                     let path = format!("{BASE}/runs/wait");
@@ -236,8 +251,8 @@ impl Player {
                     let answer = reply.ok().unwrap();
                     let has_text = answer["output"]["values"].to_string().contains(&text);
                     let is_fine = answer["run"]["status"] == "success" && has_text;
-                    assert!(is_fine || is_lost(&answer), "{answer}");
-                    told.done.push(answer);
+                    assert!(is_fine || Connect::is_lost(&answer), "{answer}");
+                    told.runs.done.push(answer);
                 }
             }
         }
@@ -257,9 +272,9 @@ impl Player {
             };
             let run = reply.ok().unwrap();
             let last = format!("{path}/runs/{}/wait", id_of(&run).unwrap());
-            told.accepted.push(run);
+            told.runs.accepted.push(run);
             // Only a limited number of runs may wait for their turn on a thread.
-            if told.accepted.len().is_multiple_of(WAITED_FOR)
+            if told.runs.accepted.len().is_multiple_of(WAITED_FOR)
                 && self.client.get(&last).await.is_err()
             {
                 return told;
@@ -273,34 +288,6 @@ impl Player {
                 told.states.extend(states.into_iter().map(|state| (thread.clone(), state)));
             }
         }
-    }
-
-    /// Requests runs that ask a question. Answers some, and leaves others waiting.
-    async fn ask(mut self) -> ClientRecord {
-        let mut told = ClientRecord::default();
-        while let Ok(reply) = self.client.post(&format!("{BASE}/runs/wait"), &letter()).await {
-            let answer = reply.ok().unwrap();
-            if is_lost(&answer) {
-                told.done.push(answer);
-                continue;
-            }
-            assert_eq!(answer["run"]["status"], "interrupted", "{answer}");
-            if self.seed.below(2) == 0 {
-                told.waiting.push(answer);
-                continue;
-            }
-            let path = format!("{BASE}/runs/{}", id_of(&answer["run"]).unwrap());
-            let Ok(reply) = self.client.post(&path, &approval()).await else { break };
-            let run = reply.ok().unwrap();
-            let Ok(reply) = self.client.get(&format!("{path}/wait")).await else {
-                told.accepted.push(run);
-                break;
-            };
-            let answer = reply.ok().unwrap();
-            assert!(answer["run"]["status"] == "success" || is_lost(&answer), "{answer}");
-            told.done.push(answer);
-        }
-        told
     }
 
     /// Requests runs whose end is delivered.
@@ -344,30 +331,7 @@ async fn check(
     seed: &mut Seed,
     seen: &mut CaseCounts,
 ) -> Result<()> {
-    for events in &told.streams {
-        // A reader may have stored less than it received.
-        let kept = seed.below(events.len() as u64 + 1) as usize;
-        check_stream(client, events.get(..kept).unwrap_or_default(), seen).await?;
-        check_stream(client, events, seen).await?;
-    }
-    for answer in &told.done {
-        let path = format!("{BASE}/runs/{}/wait", id_of(&answer["run"])?);
-        let now = client.get(&path).await?.ok()?;
-        ensure!(now == *answer, "the answer was {answer} and is {now}");
-        seen.done += 1;
-    }
-    for run in &told.accepted {
-        let answer = wait_for_end(client, id_of(run)?).await?;
-        let fine = answer["run"]["status"] == "success" || is_lost(&answer);
-        ensure!(fine, "the accepted run is {answer}");
-        ensure!(answer["run"]["creation"] == run["creation"], "{run} was asked, and is {answer}");
-        seen.accepted += 1;
-    }
-    for answer in &told.waiting {
-        let path = format!("{BASE}/runs/{}", id_of(&answer["run"])?);
-        let now = client.get(&format!("{path}/wait")).await?.ok()?;
-        ensure!(now == *answer, "the waiting run was told as {answer} and is {now}");
-    }
+    kill_runs::check::<Connect>(client, &told.runs, seed, &mut seen.runs).await?;
     for instance in &told.instances {
         let id = instance["configuration_id"].as_str().context("an instance without id")?;
         let path = format!("{BASE}/agents/mailcomposer/configurations/{id}");
@@ -387,28 +351,9 @@ async fn check(
     Ok(())
 }
 
-/// Checks that the events from before the kill, and the events after them, are the run's whole stream.
-async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut CaseCounts) -> Result<()> {
-    // A connection that broke before its first event has no run id.
-    let Some(first) = told.first().map(data) else { return Ok(()) };
-    let run = id_of(&first)?.to_owned();
-    wait_for_end(client, &run).await?;
-    let path = format!("{BASE}/runs/{run}/stream");
-    let cursor = told.last().and_then(|event| event.id.clone()).context("an event without id")?;
-    let missed = rest(&mut client.stream(&path, Some(&cursor)).await?).await?;
-    let all = rest(&mut client.stream(&path, Some("0")).await?).await?;
-    let missed_count = missed.len();
-    ensure_whole(told, &missed, &all)?;
-    let ends = all.iter().filter(|event| data(event)["status"] != "pending").count();
-    ensure!(ends == 1, "{ends} events end the stream of {run}: {all:#?}");
-    seen.resumed += 1;
-    seen.missed += missed_count;
-    Ok(())
-}
-
 /// Checks that the receiver gets the run's end with its actual result.
 async fn check_called(client: &Client, receiver: &Receiver, run: &str) -> Result<()> {
-    let answer = wait_for_end(client, run).await?;
+    let answer = Connect::wait_for_end(client, run).await?;
     let what = format!("the end of {run} to be delivered");
     let heard = until(&what, SETTLE_LIMIT, || async {
         receiver.deliveries().iter().map(body).find(|body| body["run_id"] == run)
@@ -439,17 +384,4 @@ fn check_deliveries(deliveries: &[Delivery]) {
         let first = by_id.entry(id).or_insert_with(|| body.clone());
         assert_eq!(*first, body, "one delivery was sent in two forms");
     }
-}
-
-async fn wait_for_end(client: &Client, run: &str) -> Result<Value> {
-    let answer = client.get(&format!("{BASE}/runs/{run}/wait?timeout=60")).await?;
-    ensure!(answer.status == 200, "the run {run} did not end: {}", answer.status);
-    Ok(answer.json())
-}
-
-/// Whether the run was lost: it was running when the server was killed, or while its database was away for too long.
-fn is_lost(answer: &Value) -> bool {
-    let output = &answer["output"];
-    let is_lost = output["errcode"] == 7 || output["data"]["reason"] == "store_unavailable";
-    answer["run"]["status"] == "error" && is_lost
 }

@@ -42,6 +42,7 @@ mod disk;
 mod flip;
 mod input_memory;
 mod kill_rounds;
+mod kill_runs;
 mod ledger;
 mod long_thread;
 mod lost_log;
