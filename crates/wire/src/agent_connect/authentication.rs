@@ -1,15 +1,11 @@
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Object;
 use crate::json::record::record;
 
 record! {
     /// The authentication schemes for callers.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Authentication {
+    pub struct Authentication: Default {
         /// The agent. Absent for the whole server.
         agent_id?: String,
         /// Whether authentication is required.

@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{ConfigSchema, IfExists, Json, Limit, Object, Offset, Time, TtlSeconds};
 use crate::json::record::record;
 
 record! {
     /// A configured instance of an agent.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Configuration {
         /// The id of the instance. It can be used in place of an agent's id.
         configuration_id: String,
@@ -28,9 +24,7 @@ record! {
     }
 
     /// Creates a configured instance. An unknown member is refused, because it could be a setting that would be lost.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct ConfigurationCreate {
+    pub strict struct ConfigurationCreate: Default {
         /// The agent, if the path does not name it. By default the first agent of the server.
         agent_id?: String,
         /// The configuration, directly or as `configurable`. The default is the schema's defaults.
@@ -49,9 +43,7 @@ record! {
     }
 
     /// Changes a configured instance. Existing runs keep their configuration. An unknown member is refused.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct ConfigurationPatch {
+    pub strict struct ConfigurationPatch: Default {
         /// The whole new configuration, directly or as `configurable`.
         #[schemars(with = "Option<ConfigSchema>")]
         config?: Json,
@@ -62,8 +54,7 @@ record! {
     }
 
     /// Searches configured instances.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct ConfigurationSearchRequest {
+    pub struct ConfigurationSearchRequest: Default {
         /// Members that the metadata must have.
         metadata?: Object,
         /// The maximum number of instances in the response. The default is 10.

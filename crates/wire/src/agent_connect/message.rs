@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, json_schema};
+use schemars::json_schema;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -12,8 +12,7 @@ use crate::json::schema::schema;
 
 record! {
     /// A message.
-    #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
-    pub struct Message {
+    pub written struct Message {
         /// The author, such as `user` or `assistant`.
         role: String,
         /// The content.
@@ -29,7 +28,7 @@ record! {
 }
 
 /// The content of a message.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum MessageContent {
     /// One text.
@@ -40,11 +39,9 @@ pub enum MessageContent {
 
 record! {
     /// A block of a message.
-    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Block {
+    pub struct Block: Default {
         /// The type of the block. A block of type `text` has `text`.
-        #[serde(rename = "type")]
-        kind: String,
+        kind as "type": String,
         /// The text.
         text?: String,
         /// Metadata of any kind.

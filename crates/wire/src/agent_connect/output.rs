@@ -6,7 +6,7 @@ use crate::json::or_default;
 use crate::json::record::record;
 
 /// The result of a run.
-#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum RunOutput {
     /// The run ended well.
@@ -19,8 +19,7 @@ pub enum RunOutput {
 
 record! {
     /// The output of an agent.
-    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct RunResult {
+    pub struct RunResult: Default {
         /// The output.
         #[schemars(with = "Option<OutputSchema>")]
         values?: Json,
@@ -31,7 +30,6 @@ record! {
     }
 
     /// The question of a run.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunInterrupt {
         /// The payload, as a member named after the interrupt's type.
         #[schemars(with = "InterruptPayloadSchema")]
@@ -47,7 +45,6 @@ record! {
     }
 
     /// Why a run failed.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunError {
         /// The id of the run.
         run_id: String,
@@ -58,8 +55,7 @@ record! {
         /// The stable code.
         code?: String,
         /// Whether the same request may succeed later.
-        #[serde(default, deserialize_with = "or_default")]
-        transient: bool,
+        transient: bool = default from "or_default",
         /// Details. The definition of the code names their schema.
         data?: Json,
     }

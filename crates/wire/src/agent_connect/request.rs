@@ -1,6 +1,3 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{
     AfterSeconds, CallbackTo, ConfigSchema, IfNotExists, InputSchema, Json, Limit,
     MultitaskStrategy, Object, Offset, OnCompletion, OnDisconnect, RunStatus, StreamModes,
@@ -9,8 +6,7 @@ use crate::json::record::record;
 
 record! {
     /// Creates a run, on a thread or without one.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct RunCreate {
+    pub struct RunCreate: Default {
         /// The agent, or a configured instance of one. By default the server's first agent.
         agent_id?: String,
         /// The input of the run.
@@ -46,8 +42,7 @@ record! {
     }
 
     /// Searches runs. All given members must match.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct RunSearchRequest {
+    pub struct RunSearchRequest: Default {
         /// The agent.
         agent_id?: String,
         /// The status of the run.

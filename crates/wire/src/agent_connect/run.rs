@@ -1,6 +1,3 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Json, Object, RunOutput, Time};
 use crate::json::or_default;
 use crate::json::record::record;
@@ -8,7 +5,6 @@ use crate::json::words::words;
 
 record! {
     /// One execution of an agent, in its current state.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
         /// The id of the run.
         run_id: String,
@@ -27,8 +23,7 @@ record! {
         /// The status in Trilogue's more precise terms.
         phase?: String,
         /// The request that created the run.
-        #[serde(default, deserialize_with = "or_default")]
-        creation: Object,
+        creation: Object = default from "or_default",
     }
 }
 
@@ -50,15 +45,13 @@ words! {
 
 record! {
     /// The response to a wait.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunWaitResponse {
         /// The run.
         run?: Run,
         /// The result of the run.
         output?: RunOutput,
         /// The output's `type`. In the protocol's document, this and the next members are at the top level.
-        #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
-        kind: Option<String>,
+        kind as "type"?: String,
         /// The output's `result`.
         result?: Json,
         /// The output's `interrupt_type`.

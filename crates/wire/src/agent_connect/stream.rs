@@ -7,19 +7,20 @@ use super::{
 };
 use crate::json::record::record;
 
-/// One event of a stream.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunOutputStream {
-    /// The id of the event: unique in the run, and increasing.
-    pub id: String,
-    /// Always `agent_event`.
-    pub event: String,
-    /// The content of the event.
-    pub data: StreamPayload,
+record! {
+    /// One event of a stream.
+    pub struct RunOutputStream {
+        /// The id of the event: unique in the run, and increasing.
+        id: String,
+        /// Always `agent_event`.
+        event: String,
+        /// The content of the event.
+        data: StreamPayload,
+    }
 }
 
 /// The content of an event.
-#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum StreamPayload {
     /// The output so far. It replaces the previous one.
@@ -34,7 +35,6 @@ pub enum StreamPayload {
 
 record! {
     /// The output so far. It replaces the previous one.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "ValueRunResultUpdate")]
     pub struct ValuesUpdate {
         /// The id of the run.
@@ -51,7 +51,6 @@ record! {
     }
 
     /// An update of the agent's own kind.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "CustomRunResultUpdate")]
     pub struct CustomUpdate {
         /// The id of the run.
@@ -64,30 +63,28 @@ record! {
         /// The kind of the update, if the agent names one.
         kind?: String,
     }
-}
 
-/// The run waits for an answer. The last event of its stream.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ValueRunInterruptUpdate")]
-pub struct InterruptUpdate {
-    /// The id of the run.
-    pub run_id: String,
-    /// `interrupted`.
-    pub status: RunStatus,
-    /// The question.
-    #[serde(flatten)]
-    pub asked: RunInterrupt,
-}
+    /// The run waits for an answer. The last event of its stream.
+    #[schemars(rename = "ValueRunInterruptUpdate")]
+    pub struct InterruptUpdate {
+        /// The id of the run.
+        run_id: String,
+        /// `interrupted`.
+        status: RunStatus,
+        /// The question.
+        #[serde(flatten)]
+        asked: RunInterrupt,
+    }
 
-/// The run failed. The last event of its stream.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ValueRunErrorUpdate")]
-pub struct ErrorUpdate {
-    /// `error` or `timeout`.
-    pub status: RunStatus,
-    /// The error.
-    #[serde(flatten)]
-    pub error: RunError,
+    /// The run failed. The last event of its stream.
+    #[schemars(rename = "ValueRunErrorUpdate")]
+    pub struct ErrorUpdate {
+        /// `error` or `timeout`.
+        status: RunStatus,
+        /// The error.
+        #[serde(flatten)]
+        error: RunError,
+    }
 }
 
 // === impl ValuesUpdate ===

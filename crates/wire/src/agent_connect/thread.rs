@@ -1,5 +1,4 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 use super::{IfExists, Json, Limit, Message, Object, Offset, ThreadStateSchema, Time};
 use crate::json::record::record;
@@ -8,7 +7,6 @@ use crate::json::{object_only, or_default};
 
 record! {
     /// A conversation.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
         /// The id of the thread.
         thread_id: String,
@@ -17,8 +15,7 @@ record! {
         /// When the thread last changed.
         updated_at: Time,
         /// Metadata of any kind, by which the thread can be found.
-        #[serde(default, deserialize_with = "or_default")]
-        metadata: Object,
+        metadata: Object = default from "or_default",
         /// The status of the thread.
         status: ThreadStatus,
         /// The state of the thread. Absent if it has no state, or if the state is not shown.
@@ -45,7 +42,6 @@ words! {
 
 record! {
     /// A state of a thread.
-    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadState {
         /// The id of the state.
         checkpoint: ThreadCheckpoint,
@@ -57,19 +53,15 @@ record! {
         /// How the state was made.
         metadata?: Object,
     }
-}
 
-/// The id of a state of a thread.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct ThreadCheckpoint {
-    /// The checkpoint id.
-    pub checkpoint_id: String,
-}
+    /// The id of a state of a thread.
+    pub written struct ThreadCheckpoint {
+        /// The checkpoint id.
+        checkpoint_id: String,
+    }
 
-record! {
     /// Creates a thread.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct ThreadCreate {
+    pub struct ThreadCreate: Default {
         /// The id of the thread. The server makes one by default.
         thread_id?: String,
         /// Metadata of any kind, by which the thread can be found.
@@ -79,8 +71,7 @@ record! {
     }
 
     /// Changes a thread.
-    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct ThreadPatch {
+    pub struct ThreadPatch: Default {
         /// The state that the new one follows. The default is the newest.
         checkpoint?: ThreadCheckpoint,
         /// Members to set. `null` removes a member.
@@ -93,8 +84,7 @@ record! {
     }
 
     /// Searches threads. All given members must match.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct ThreadSearchRequest {
+    pub struct ThreadSearchRequest: Default {
         /// Members that the metadata must have.
         metadata?: Object,
         /// Members that the state must have.

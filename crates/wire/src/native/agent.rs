@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Json;
 use crate::json::record::record;
 
 record! {
     /// An agent and its declared properties.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Agent {
         /// The name of the agent on this server.
         name: String,
@@ -25,70 +21,60 @@ record! {
         /// The JSON Schema of the configuration.
         config_schema?: Json,
         /// The interrupts that the agent declares.
-        #[serde(default)]
-        interrupts: Vec<DeclaredInterrupt>,
+        interrupts: Vec<DeclaredInterrupt> = default,
         /// The MIME types that the agent reads.
         input_content_types: Vec<String>,
         /// The MIME types that the agent writes.
         output_content_types: Vec<String>,
         /// The commands with which a prompt can begin.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        commands: Vec<AgentCommand>,
+        commands: Vec<AgentCommand> = default unless "Vec::is_empty",
         /// Why the agent cannot be used now: its server is unreachable or is starting. Absent if no problem is known.
         unavailable?: String,
         /// How a process of a hosted agent last failed: it did not start, or exited before a turn had completed. Absent if a turn has completed since, and for callers without the right `server`.
         last_failure?: LastFailure,
         /// Whether the member `cwd` of a run's `config` sets the agent's working directory. It is an absolute path on the server's machine.
-        #[serde(default)]
-        takes_folder: bool,
+        takes_folder: bool = default,
     }
-}
 
-/// A failure of a hosted agent's process.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct LastFailure {
-    /// When the process failed.
-    pub at: String,
-    /// What happened: for example the status with which the process exited, and the end of its output.
-    pub reason: String,
-}
+    /// A failure of a hosted agent's process.
+    pub struct LastFailure {
+        /// When the process failed.
+        at: String,
+        /// What happened: for example the status with which the process exited, and the end of its output.
+        reason: String,
+    }
 
-/// A command with which a prompt can begin.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct AgentCommand {
-    /// The name of the command.
-    pub name: String,
-    /// What the command does, for people.
-    pub description: String,
-}
+    /// A command with which a prompt can begin.
+    pub struct AgentCommand {
+        /// The name of the command.
+        name: String,
+        /// What the command does, for people.
+        description: String,
+    }
 
-/// The form of an agent's input.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct AgentInput {
-    /// Whether the agent takes messages or one JSON value.
-    pub kind: AgentInputKind,
-    /// The JSON Schema of the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Json>,
-}
+    /// The form of an agent's input.
+    pub struct AgentInput {
+        /// Whether the agent takes messages or one JSON value.
+        kind: AgentInputKind,
+        /// The JSON Schema of the value.
+        schema?: Json,
+    }
 
-/// Whether an agent takes messages or one JSON value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentInputKind {
-    /// Messages.
-    Chat,
-    /// One JSON value that fits the schema.
-    Schema,
-}
+    /// Whether an agent takes messages or one JSON value.
+    pub enum AgentInputKind {
+        /// Messages.
+        Chat,
+        /// One JSON value that fits the schema.
+        Schema,
+    }
 
-/// An interrupt that an agent can raise.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct DeclaredInterrupt {
-    /// The kind of the interrupt.
-    pub kind: String,
-    /// The JSON Schema of the question.
-    pub payload_schema: Json,
-    /// The JSON Schema of the answer.
-    pub answer_schema: Json,
+    /// An interrupt that an agent can raise.
+    pub struct DeclaredInterrupt {
+        /// The kind of the interrupt.
+        kind: String,
+        /// The JSON Schema of the question.
+        payload_schema: Json,
+        /// The JSON Schema of the answer.
+        answer_schema: Json,
+    }
 }

@@ -1,15 +1,14 @@
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::Json;
+use crate::json::record::record;
 
-/// An agent in the form of one protocol.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct AgentForm {
-    /// The protocol, as in the fidelity table.
-    pub protocol: String,
-    /// The name of the document, for people.
-    pub title: String,
-    /// The document, as the protocol's own route returns it.
-    pub value: Json,
+record! {
+    /// An agent in the form of one protocol.
+    pub written struct AgentForm {
+        /// The protocol, as in the fidelity table.
+        protocol: String,
+        /// The name of the document, for people.
+        title: String,
+        /// The document, as the protocol's own route returns it.
+        value: Json,
+    }
 }

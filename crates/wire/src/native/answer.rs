@@ -1,14 +1,9 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{InputPart, Json, Part};
 use crate::json::record::record;
 
 record! {
     /// An answer to give. Requires exactly one of `option`, `value`, `message` and `text`.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct AnswerCreate {
+    pub strict struct AnswerCreate: Default {
         /// The interrupt to answer. If the path names a run, the default is the interrupt that was last shown to the caller.
         /// If the path names an interrupt, this is absent or the same id.
         interrupt_id?: String,
@@ -26,8 +21,7 @@ record! {
     }
 
     /// An answer that was given. Contains exactly one member.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct AnswerGiven {
+    pub struct AnswerGiven: Default {
         /// The id of the chosen option.
         option?: String,
         /// JSON.

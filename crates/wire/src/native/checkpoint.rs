@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Json;
 use crate::json::record::record;
 
 record! {
     /// A state of a thread on the path to its head.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Checkpoint {
         /// The id of the checkpoint.
         id: String,

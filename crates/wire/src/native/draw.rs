@@ -4,9 +4,7 @@ use serde::{Deserialize, Serialize};
 
 record! {
     /// Texts to render.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct Draw {
+    pub strict struct Draw {
         /// The texts: at most 100, with at most 256 KiB in total.
         items: Vec<Drawing>,
     }
@@ -30,9 +28,10 @@ pub enum Drawing {
     },
 }
 
-/// A rendered text.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Drawn {
-    /// HTML without scripts, styles, and resources that a browser loads by itself.
-    pub html: String,
+record! {
+    /// A rendered text.
+    pub struct Drawn {
+        /// HTML without scripts, styles, and resources that a browser loads by itself.
+        html: String,
+    }
 }

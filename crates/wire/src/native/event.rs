@@ -2,6 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{EventBody, Json};
+use crate::json::record::record;
 use crate::json::schema::schema;
 
 /// One event of a thread's log: the head, the members of its `type`, and a peer's original if there is one.
@@ -27,32 +28,27 @@ pub struct Event {
     pub original: Option<Original>,
 }
 
-/// The data that a peer sent, with its dialect.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Original {
-    /// The dialect.
-    pub dialect: String,
-    /// The dialect's version.
-    pub version: u32,
-    /// The object that carried the event, without ids that are only valid on the connection.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::json::present"
-    )]
-    pub value: Option<Json>,
-    /// The object in base64, if the dialect is not JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base64: Option<String>,
-}
+record! {
+    /// The data that a peer sent, with its dialect.
+    pub struct Original {
+        /// The dialect.
+        dialect: String,
+        /// The dialect's version.
+        version: u32,
+        /// The object that carried the event, without ids that are only valid on the connection.
+        #[serde(deserialize_with = "crate::json::present")]
+        value?: Json,
+        /// The object in base64, if the dialect is not JSON.
+        base64?: String,
+    }
 
-/// Sent on a stream as the named event `gap` if the cursor is before the oldest stored event.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Gap {
-    /// The requested cursor.
-    pub after: u64,
-    /// The number of the first event that follows.
-    pub first: u64,
+    /// Sent on a stream as the named event `gap` if the cursor is before the oldest stored event.
+    pub struct Gap {
+        /// The requested cursor.
+        after: u64,
+        /// The number of the first event that follows.
+        first: u64,
+    }
 }
 
 /// The members of every event.

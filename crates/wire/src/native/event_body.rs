@@ -41,7 +41,6 @@ macro_rules! bodies {
 
         $($(record! {
             #[doc = concat!("What `", $name, "` carries.")]
-            #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
             pub struct $body {
                 $($member)*
             }
@@ -220,7 +219,6 @@ bodies! {
 
 record! {
     /// Who requested a run.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunAudit {
         /// The principal for which the run acts.
         principal: String,
@@ -239,13 +237,14 @@ record! {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nothing {}
 
-/// One entry of a plan.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct PlanEntry {
-    /// The task.
-    pub content: String,
-    /// `pending`, `in_progress` or `completed`.
-    pub status: String,
+record! {
+    /// One entry of a plan.
+    pub struct PlanEntry {
+        /// The task.
+        content: String,
+        /// `pending`, `in_progress` or `completed`.
+        status: String,
+    }
 }
 
 fn variant(name: &str, head: &Schema, body: &Schema) -> Schema {

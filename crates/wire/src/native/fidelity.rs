@@ -1,10 +1,7 @@
 use crate::json::record::record;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 record! {
     /// How one protocol carries one concept.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct FidelityRow {
         /// The protocol; `native` is this API. For a direction, the protocol where it begins.
         protocol: String,
@@ -21,18 +18,16 @@ record! {
         /// Why the concept is lost; for a direction, with the protocols that lose it. Absent if it is not lost.
         because?: String,
     }
-}
 
-/// How a concept is carried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FidelityVerdict {
-    /// The protocol has a place for it.
-    Carried,
-    /// It is carried in a place that the protocol leaves free.
-    Extension,
-    /// It is not carried.
-    Lost,
+    /// How a concept is carried.
+    pub enum FidelityVerdict {
+        /// The protocol has a place for it.
+        Carried,
+        /// It is carried in a place that the protocol leaves free.
+        Extension,
+        /// It is not carried.
+        Lost,
+    }
 }
 
 // === impl FidelityVerdict ===

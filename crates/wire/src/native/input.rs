@@ -1,4 +1,4 @@
-use schemars::{JsonSchema, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{ContentEncoding, Json, PartMetadata};
@@ -18,9 +18,7 @@ pub enum RunInput {
 
 record! {
     /// A message from a client.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct InputMessage {
+    pub strict struct InputMessage: Default {
         /// The id of the message, unique in the tenant. The server makes one by default.
         id?: String,
         /// The author: `user`, `agent` or `agent/NAME`. The default is `user`.
@@ -30,9 +28,7 @@ record! {
     }
 
     /// A part from a client. A part with a name is an artifact.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct InputPart {
+    pub strict struct InputPart: Default {
         /// The MIME type. The default is `text/plain`.
         content_type?: String,
         /// The content, in the form of `content_encoding`. Excludes `content_url`.

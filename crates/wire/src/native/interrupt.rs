@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{AnswerGiven, Json, Part};
 use crate::json::record::record;
 
 record! {
     /// A question that a run waits for, and its resolution.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Interrupt {
         /// The id of the interrupt. Use it in an answer.
         id: String,
@@ -21,13 +17,11 @@ record! {
         /// The kind of answer: `permission`, `message`, `form`, `url`, or the agent's own kind.
         kind: String,
         /// The question for people, as text and media. May be empty.
-        #[serde(default)]
-        prompt: Vec<Part>,
+        prompt: Vec<Part> = default,
         /// The question as data; `null` if it has none.
         payload: Json,
         /// The options of a permission, in the order in which they are shown.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        options: Vec<PermissionOption>,
+        options: Vec<PermissionOption> = default unless "Vec::is_empty",
         /// The JSON Schema of the answer.
         schema?: Json,
         /// Whether the interrupt survives a restart.
@@ -39,45 +33,36 @@ record! {
         /// When the interrupt ended.
         resolved_at?: String,
     }
-}
 
-/// One option of a permission.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct PermissionOption {
-    /// The id that an answer uses.
-    pub id: String,
-    /// The name for people.
-    pub name: String,
-    /// Whether the option allows or rejects.
-    pub effect: Effect,
-    /// Whether the decision also holds for later calls.
-    #[serde(default)]
-    pub always: bool,
-}
+    /// One option of a permission.
+    pub struct PermissionOption {
+        /// The id that an answer uses.
+        id: String,
+        /// The name for people.
+        name: String,
+        /// Whether the option allows or rejects.
+        effect: Effect,
+        /// Whether the decision also holds for later calls.
+        always: bool = default,
+    }
 
-/// Whether an option allows or rejects.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// The agent may do it.
-    Allow,
-    /// The agent may not do it.
-    Reject,
-}
+    /// Whether an option allows or rejects.
+    pub enum Effect {
+        /// The agent may do it.
+        Allow,
+        /// The agent may not do it.
+        Reject,
+    }
 
-/// How long an interrupt survives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Survives {
-    /// As long as the agent's process or task waits.
-    Process,
-    /// Across a restart of the server.
-    Restart,
-}
+    /// How long an interrupt survives.
+    pub enum Survives {
+        /// As long as the agent's process or task waits.
+        Process,
+        /// Across a restart of the server.
+        Restart,
+    }
 
-record! {
     /// How an interrupt ended.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Resolution {
         /// The kind of the resolution.
         kind: ResolutionKind,
@@ -92,20 +77,18 @@ record! {
         /// The reason, as a stable code. With `withdrawn`.
         reason?: String,
     }
-}
 
-/// The kind of a resolution.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ResolutionKind {
-    /// The interrupt was answered.
-    Answered,
-    /// The interrupt got no answer in time. For a permission, the reject option was taken.
-    TimedOut,
-    /// The run was cancelled.
-    Cancelled,
-    /// The interrupt ended together with its agent.
-    Withdrawn,
+    /// The kind of a resolution.
+    pub enum ResolutionKind {
+        /// The interrupt was answered.
+        Answered,
+        /// The interrupt got no answer in time. For a permission, the reject option was taken.
+        TimedOut,
+        /// The run was cancelled.
+        Cancelled,
+        /// The interrupt ended together with its agent.
+        Withdrawn,
+    }
 }
 
 // === impl Interrupt ===

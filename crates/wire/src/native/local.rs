@@ -21,20 +21,19 @@ pub const MAX_HELLO_BYTES: usize = 1024 * 1024;
 /// The request with which a numbered connection continues a session of an earlier connection. Its params are [`AttachParams`], its result is `{}`.
 pub const ATTACH_METHOD: &str = "_trilogue/attach";
 
-/// The first line of a connection.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Hello {
-    /// [`VERSION`].
-    pub trilogue: u32,
-    /// The requested agent.
-    #[serde(flatten)]
-    pub target: AgentTarget,
-    /// Whether the client requests control lines.
-    #[serde(default)]
-    pub numbered: bool,
-    /// The id of the client across connections, a UUID. With it, the server does not show a reconnected client its own prompts as those of another client.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client: Option<String>,
+record! {
+    /// The first line of a connection.
+    pub local struct Hello {
+        /// [`VERSION`].
+        trilogue: u32,
+        /// The requested agent.
+        #[serde(flatten)]
+        target: AgentTarget,
+        /// Whether the client requests control lines.
+        numbered: bool = default,
+        /// The id of the client across connections, a UUID. With it, the server does not show a reconnected client its own prompts as those of another client.
+        client?: String,
+    }
 }
 
 /// The requested agent.
@@ -47,41 +46,34 @@ pub enum AgentTarget {
     Wrap(WrapCommand),
 }
 
-/// An agent of the server.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Attach {
-    /// The name of the agent.
-    pub agent: String,
-    /// The client's working directory, if it is known before a session names one: an absolute path. A hosted agent may be started there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<String>,
-}
+record! {
+    /// An agent of the server.
+    pub local struct Attach {
+        /// The name of the agent.
+        agent: String,
+        /// The client's working directory, if it is known before a session names one: an absolute path. A hosted agent may be started there.
+        cwd?: String,
+    }
 
-/// A command that is an agent, and its settings.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct WrapCommand {
-    /// The name of the agent. Without one, the server makes a name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// The working directory: an absolute path.
-    pub cwd: String,
-    /// The whole environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// The known agent that the command runs. A name from the server begins with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub known: Option<String>,
-    /// The authentication method to use if the agent requires one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auth_method: Option<String>,
-    /// The initial mode of its sessions: the first of these modes that the agent offers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mode: Vec<String>,
-    /// How long the agent may take to start, in milliseconds, if it needs longer than usual.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_timeout_ms: Option<u64>,
+    /// A command that is an agent, and its settings.
+    pub local struct WrapCommand: Default {
+        /// The name of the agent. Without one, the server makes a name.
+        name?: String,
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The working directory: an absolute path.
+        cwd: String,
+        /// The whole environment.
+        env: BTreeMap<String, String> = default,
+        /// The known agent that the command runs. A name from the server begins with it.
+        known?: String,
+        /// The authentication method to use if the agent requires one.
+        auth_method?: String,
+        /// The initial mode of its sessions: the first of these modes that the agent offers.
+        mode: Vec<String> = default unless "Vec::is_empty",
+        /// How long the agent may take to start, in milliseconds, if it needs longer than usual.
+        start_timeout_ms?: u64,
+    }
 }
 
 /// The response to the first line.
@@ -96,8 +88,7 @@ pub enum HelloReply {
 
 record! {
     /// The response of an open connection.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-    pub struct HelloAccepted {
+    pub local struct HelloAccepted {
         /// [`VERSION`].
         trilogue: u32,
         /// The agent's name on the server.
@@ -111,27 +102,24 @@ record! {
         /// The maximum length of a line that the server sends, in bytes without its end.
         max_sent?: usize,
     }
-}
 
-/// The response of a refused connection.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HelloRejected {
-    /// [`VERSION`].
-    pub trilogue: u32,
-    /// The reason.
-    pub error: LocalError,
-}
+    /// The response of a refused connection.
+    pub local struct HelloRejected {
+        /// [`VERSION`].
+        trilogue: u32,
+        /// The reason.
+        error: LocalError,
+    }
 
-/// Why a connection is refused.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct LocalError {
-    /// The stable code.
-    pub code: String,
-    /// The message, which names its subject.
-    pub message: String,
-    /// What to do next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    /// Why a connection is refused.
+    pub local struct LocalError {
+        /// The stable code.
+        code: String,
+        /// The message, which names its subject.
+        message: String,
+        /// What to do next.
+        hint?: String,
+    }
 }
 
 /// A line between messages for the connected program. It must not reach that program's client.
@@ -164,8 +152,7 @@ record! {
     /// The additional members that only a numbered connection may send, in the `_meta` of its messages: `{"trilogue": {…}}`.
     ///
     /// They are removed before the message is read or stored.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-    pub struct Extras {
+    pub local struct Extras: Default {
         /// On `session/prompt`: the key of the prompt. A prompt that is sent again with the same key does not run again.
         key?: String,
         /// On `session/new`: the id of the session to begin, or of the session that was begun before. A UUID.
@@ -173,17 +160,15 @@ record! {
         /// On `session/load`: only events after this number of the thread are sent.
         after?: u64,
     }
-}
 
-/// The params of [`ATTACH_METHOD`], in addition to the params that opened the session.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AttachParams {
-    /// The id of the session.
-    pub session_id: String,
-    /// The thread number of the last event that the client has.
-    #[serde(default)]
-    pub after: u64,
+    /// The params of [`ATTACH_METHOD`], in addition to the params that opened the session.
+    #[serde(rename_all = "camelCase")]
+    pub local struct AttachParams {
+        /// The id of the session.
+        session_id: String,
+        /// The thread number of the last event that the client has.
+        after: u64 = default,
+    }
 }
 
 // === impl Hello ===

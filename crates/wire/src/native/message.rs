@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Json, PartMetadata};
 use crate::json::record::record;
 
 record! {
     /// An ordered, multi-modal message.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Message {
         /// The id of the message.
         id: String,
@@ -24,8 +20,7 @@ record! {
 
     /// One part of a message. A part with a name is an artifact.
     /// Contains at most one of `content`, `content_url` and `blob`; a part without them carries only metadata.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Part {
+    pub struct Part: Default {
         /// The MIME type, as the sender wrote it.
         content_type: String,
         /// The content, in the form of `content_encoding`.
@@ -43,29 +38,26 @@ record! {
         /// Members that this API does not define, as one object.
         extra?: Json,
     }
-}
 
-/// The encoding of content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContentEncoding {
-    /// Text.
-    Plain,
-    /// The bytes in base64 (RFC 4648 §4).
-    Base64,
-}
+    /// The encoding of content.
+    pub enum ContentEncoding {
+        /// Text.
+        Plain,
+        /// The bytes in base64 (RFC 4648 §4).
+        Base64,
+    }
 
-/// The location of large content.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct BlobLink {
-    /// The path on this server that returns the bytes.
-    pub url: String,
-    /// The SHA-256 of the bytes in hexadecimal.
-    pub sha256: String,
-    /// The length in bytes.
-    pub length: u64,
-    /// Whether the content is text; otherwise it is bytes.
-    pub is_text: bool,
+    /// The location of large content.
+    pub struct BlobLink {
+        /// The path on this server that returns the bytes.
+        url: String,
+        /// The SHA-256 of the bytes in hexadecimal.
+        sha256: String,
+        /// The length in bytes.
+        length: u64,
+        /// Whether the content is text; otherwise it is bytes.
+        is_text: bool,
+    }
 }
 
 // === impl Part ===

@@ -18,8 +18,7 @@ pub enum PartMetadata {
 
 record! {
     /// Attributes a range of the message's text to a source. Indexes count characters.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-    pub struct Citation {
+    pub written struct Citation: Default {
         /// The first character of the range.
         start_index?: i64,
         /// The first character after the range.
@@ -33,8 +32,7 @@ record! {
     }
 
     /// One step of the agent: a thought, or a tool with its input and output.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-    pub struct Trajectory {
+    pub written struct Trajectory: Default {
         /// Reasoning as text.
         message?: String,
         /// The tool's name.
@@ -44,13 +42,12 @@ record! {
         /// The output of the tool.
         tool_output?: Json,
     }
-}
 
-/// Metadata that this API does not define.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct OtherMetadata {
-    /// The unchanged metadata.
-    pub value: Json,
+    /// Metadata that this API does not define.
+    pub written struct OtherMetadata {
+        /// The unchanged metadata.
+        value: Json,
+    }
 }
 
 /// The members of all kinds, for reading.

@@ -1,14 +1,10 @@
 use crate::json::record::record;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 record! {
     /// An error (RFC 9457, `application/problem+json`).
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Problem {
+    pub struct Problem: Default {
         /// The URI of the kind of problem: `urn:trilogue:error:` and the code.
-        #[serde(rename = "type")]
-        kind: String,
+        kind as "type": String,
         /// The title of the kind of problem.
         title: String,
         /// The HTTP status.
@@ -22,8 +18,7 @@ record! {
         /// The pending interrupt, if an answer did not match it.
         interrupt_id?: String,
         /// Whether the same request may succeed later without a change.
-        #[serde(default)]
-        transient: bool,
+        transient: bool = default,
         /// The id of the request in the server's log.
         request_id?: String,
     }

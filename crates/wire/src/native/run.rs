@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Interrupt, Json, Message, RunInput};
 use crate::json::record::record;
 
 record! {
     /// One execution of an agent.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
         /// The id of the run.
         id: String,
@@ -41,44 +37,36 @@ record! {
         /// The pending interrupts, oldest first. Only in responses about a single run.
         interrupts?: Vec<Interrupt>,
     }
-}
 
-record! {
     /// A run whose agent called another agent.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ParentRun {
         /// The id of the run.
         run_id: String,
         /// The id of its thread.
         thread_id: String,
     }
-}
 
-/// The status of a run.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    /// The run waits for its turn or its time.
-    Queued,
-    /// The agent is running.
-    Running,
-    /// The run waits for the answer to an interrupt.
-    Interrupted,
-    /// Cancellation was requested, and the run has not ended yet.
-    Cancelling,
-    /// The agent finished.
-    Completed,
-    /// The agent or the server failed.
-    Failed,
-    /// The run was cancelled.
-    Cancelled,
-    /// A question got no answer in time.
-    TimedOut,
-}
+    /// The status of a run.
+    pub enum RunStatus: Hash {
+        /// The run waits for its turn or its time.
+        Queued,
+        /// The agent is running.
+        Running,
+        /// The run waits for the answer to an interrupt.
+        Interrupted,
+        /// Cancellation was requested, and the run has not ended yet.
+        Cancelling,
+        /// The agent finished.
+        Completed,
+        /// The agent or the server failed.
+        Failed,
+        /// The run was cancelled.
+        Cancelled,
+        /// A question got no answer in time.
+        TimedOut,
+    }
 
-record! {
     /// How a run ended.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Outcome {
         /// `completed`, `failed`, `cancelled` or `timed_out`.
         status: RunStatus,
@@ -87,28 +75,21 @@ record! {
         /// Why the run failed.
         error?: RunError,
     }
-}
 
-/// Why a run failed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunError {
-    /// A stable code: one of the server's, or the agent's own.
-    pub code: String,
-    /// What happened.
-    pub message: String,
-    /// Whether the same request may succeed later.
-    #[serde(default)]
-    pub transient: bool,
-    /// The agent's own details.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Json>,
-}
+    /// Why a run failed.
+    pub struct RunError {
+        /// A stable code: one of the server's, or the agent's own.
+        code: String,
+        /// What happened.
+        message: String,
+        /// Whether the same request may succeed later.
+        transient: bool = default,
+        /// The agent's own details.
+        data?: Json,
+    }
 
-record! {
     /// A run to create.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct RunCreate {
+    pub strict struct RunCreate {
         /// The agent to run.
         agent: String,
         /// The input of the run.
@@ -116,8 +97,7 @@ record! {
         /// The thread of the run. Without this and without `create_thread`, the run gets a new thread that is not listed.
         thread_id?: String,
         /// Whether to create the thread if it does not exist. Without `thread_id`, the server makes the id.
-        #[serde(default)]
-        create_thread: bool,
+        create_thread: bool = default,
         /// The metadata of a created thread.
         thread_metadata?: Json,
         /// The id of the run, unique in the tenant. The server makes one by default.
@@ -127,57 +107,49 @@ record! {
         /// The metadata of the run: an object.
         metadata?: Json,
         /// How the response is sent. The default is `wait`.
-        #[serde(default)]
-        mode: RunMode,
+        mode: RunMode = default,
         /// What to do if another run has the turn of the thread.
         /// By default the run waits for its turn. If the other run waits for an answer and keeps the turn, the request fails with `thread_waiting`.
         strategy?: Strategy,
         /// What to do if another run waits for an answer and has given up its turn. The default is `start`.
-        #[serde(default)]
-        when_waiting: WhenWaiting,
+        when_waiting: WhenWaiting = default,
         /// The earliest time at which the run may start (RFC 3339).
         not_before?: String,
     }
-}
 
-/// How the response to a new run is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunMode {
-    /// The response is sent when the run has ended or waits for an answer.
-    #[default]
-    Wait,
-    /// The response is sent at once, with status 202.
-    Async,
-    /// The response is the run's event stream.
-    Stream,
-}
+    /// How the response to a new run is sent.
+    pub enum RunMode: Default {
+        /// The response is sent when the run has ended or waits for an answer.
+        #[default]
+        Wait,
+        /// The response is sent at once, with status 202.
+        Async,
+        /// The response is the run's event stream.
+        Stream,
+    }
 
-/// What a new run does if another run has the turn of the thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// Refuse the new run.
-    Reject,
-    /// Cancel the run that has the turn, and keep its results.
-    Interrupt,
-    /// Cancel the run that has the turn, and remove its results.
-    Rollback,
-    /// Wait for the turn.
-    Enqueue,
-}
+    /// What a new run does if another run has the turn of the thread.
+    pub enum Strategy {
+        /// Refuse the new run.
+        Reject,
+        /// Cancel the run that has the turn, and keep its results.
+        Interrupt,
+        /// Cancel the run that has the turn, and remove its results.
+        Rollback,
+        /// Wait for the turn.
+        Enqueue,
+    }
 
-/// What a new run does if another run waits for an answer and has given up its turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum WhenWaiting {
-    /// Start the new run. The waiting run stays and can be answered.
-    #[default]
-    Start,
-    /// Start the new run. The waiting run is cancelled with the reason `run_superseded`.
-    Supersede,
-    /// Refuse the new run with `thread_waiting`.
-    Refuse,
+    /// What a new run does if another run waits for an answer and has given up its turn.
+    pub enum WhenWaiting: Default {
+        /// Start the new run. The waiting run stays and can be answered.
+        #[default]
+        Start,
+        /// Start the new run. The waiting run is cancelled with the reason `run_superseded`.
+        Supersede,
+        /// Refuse the new run with `thread_waiting`.
+        Refuse,
+    }
 }
 
 // === impl Run ===

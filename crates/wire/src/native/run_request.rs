@@ -1,22 +1,21 @@
-use schemars::JsonSchema;
-use serde::Serialize;
+use crate::json::record::record;
 
-/// The request of a run as code that creates a similar run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct RunRequests {
-    /// One item for each protocol and client.
-    pub items: Vec<RequestCode>,
-}
+record! {
+    /// The request of a run as code that creates a similar run.
+    pub written struct RunRequests {
+        /// One item for each protocol and client.
+        items: Vec<RequestCode>,
+    }
 
-/// A request as code. It reads the token from `TRILOGUE_TOKEN`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct RequestCode {
-    /// The protocol, as in the fidelity table.
-    pub protocol: String,
-    /// The client: `curl`, the name of a package, or the form of a message.
-    pub name: String,
-    /// What the request does, for people.
-    pub about: String,
-    /// The code.
-    pub code: String,
+    /// A request as code. It reads the token from `TRILOGUE_TOKEN`.
+    pub written struct RequestCode {
+        /// The protocol, as in the fidelity table.
+        protocol: String,
+        /// The client: `curl`, the name of a package, or the form of a message.
+        name: String,
+        /// What the request does, for people.
+        about: String,
+        /// The code.
+        code: String,
+    }
 }

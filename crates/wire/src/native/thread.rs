@@ -1,12 +1,8 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Json;
 use crate::json::record::record;
 
 record! {
     /// A conversation with one log.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
         /// The id of the thread.
         id: String,
@@ -17,8 +13,7 @@ record! {
         /// When the thread last changed, except for its log.
         updated_at: String,
         /// Whether the thread exists for one run only and is not listed.
-        #[serde(default)]
-        ephemeral: bool,
+        ephemeral: bool = default,
         /// The title of the thread: the user's, otherwise the agent's, otherwise the first line of the first user message.
         title?: String,
         /// The name of the live server that owns the thread, if several servers share the store. Absent while none owns it, such as after its server was drained.
@@ -32,9 +27,7 @@ record! {
     }
 
     /// A thread to create.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct ThreadCreate {
+    pub strict struct ThreadCreate: Default {
         /// The id of the thread, unique in the tenant. The server makes one by default.
         id?: String,
         /// The metadata of the thread: an object.
@@ -42,24 +35,17 @@ record! {
     }
 
     /// A change of a thread.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct ThreadPatch {
+    pub strict struct ThreadPatch: Default {
         /// Members to set in the metadata. `null` removes a member.
         metadata?: Json,
         /// The new state, as a new checkpoint.
-        #[serde(
-            default,
-            skip_serializing_if = "Option::is_none",
-            deserialize_with = "crate::json::present"
-        )]
-        values: Option<Json>,
+        #[serde(deserialize_with = "crate::json::present")]
+        values?: Json,
         /// The checkpoint that the new one follows. The default is the head.
         from?: String,
     }
 
     /// A thread at one of its events.
-    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadState {
         /// The number of the last event that is included; 0 if the log is empty.
         number: u64,
@@ -72,9 +58,7 @@ record! {
     }
 
     /// The copy to make of a thread.
-    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    pub struct ThreadCopy {
+    pub strict struct ThreadCopy: Default {
         /// The id of the copy. The server makes one by default.
         id?: String,
         /// The metadata of the copy. The default is the metadata of the thread.
