@@ -31,39 +31,31 @@ pub(super) trait Member {
 /// Declares objects, each with its required members first and its optional ones after. The mode of a member decides how an invalid value
 /// is handled; the default modes are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
 macro_rules! object {
+    ($(
+        $(#[$attr:meta])*
+        pub struct $name:ident $({ $($r:tt)* })? $(may { $($o:tt)* })? $(check $check:path)? $(;)?
+    )*) => {
+        $( object! { @declare { $(#[$attr])* } $name { $($($r)*)? } { $($($o)*)? } $($check)? } )*
+    };
+    (@member $o:ident, $at:ident, $key:literal, $unknown:ident) => { lenient($o, &$at.key($key)) };
+    (@member $o:ident, $at:ident, $key:literal, $unknown:ident, $mode:ident) => {
+        $crate::json::object::read_member!($mode $o, $at, $key, $unknown)
+    };
     (@mode $default:ident) => { $default };
     (@mode $default:ident $mode:ident) => { $mode };
-    (@optional $o:ident $ow:literal $at:ident $unknown:ident) => { lenient($o, &$at.key($ow)) };
-    (@optional $o:ident $ow:literal $at:ident $unknown:ident kept) => { optional_or_unknown($o, $at, $ow, &mut $unknown) };
-    (@optional $o:ident $ow:literal $at:ident $unknown:ident $mode:ident) => { $mode($o, &$at.key($ow)) };
-    () => {};
-    ($(#[$attr:meta])* pub struct $name:ident; $($rest:tt)*) => {
-        object! { $(#[$attr])* pub struct $name may {} $($rest)* }
+    (@declare { $($attr:tt)* } $name:ident {} $($rest:tt)*) => {
+        object! { @define { #[derive(Default)] $($attr)* } $name {} $($rest)* }
     };
-    ($(#[$attr:meta])* pub struct $name:ident may { $($o:tt)* } $($rest:tt)*) => {
-        object! { @declare { #[derive(Default)] $(#[$attr])* } $name {} { $($o)* } }
-        object! { $($rest)* }
-    };
-    ($(#[$attr:meta])* pub struct $name:ident { $($r:tt)* } may { $($o:tt)* } check $check:path; $($rest:tt)*) => {
-        object! { @declare { $(#[$attr])* } $name { $($r)* } { $($o)* } $check }
-        object! { $($rest)* }
-    };
-    ($(#[$attr:meta])* pub struct $name:ident { $($r:tt)* } may { $($o:tt)* } $($rest:tt)*) => {
-        object! { @declare { $(#[$attr])* } $name { $($r)* } { $($o)* } }
-        object! { $($rest)* }
-    };
-    ($(#[$attr:meta])* pub struct $name:ident { $($r:tt)* } $($rest:tt)*) => {
-        object! { $(#[$attr])* pub struct $name { $($r)* } may {} $($rest)* }
-    };
+    (@declare $($rest:tt)*) => { object! { @define $($rest)* } };
     (
-        @declare { $(#[$attr:meta])* } $name:ident {
+        @define { $($attr:tt)* } $name:ident {
             $( $(#[$rdoc:meta])* $r:ident: $rt:ty = $rw:literal $(as $rm:ident)?; )*
         } {
             $( $(#[$odoc:meta])* $o:ident: $ot:ty = $ow:literal $(as $om:ident)?; )*
         }
         $($check:path)?
     ) => {
-        $(#[$attr])*
+        $($attr)*
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct $name {
             $( $(#[$rdoc])* pub $r: $rt, )*
@@ -100,7 +92,7 @@ macro_rules! object {
                 });
                 let read = Self {
                     $( $r: object!(@mode required $($rm)?)($r, &at.key($rw))?, )*
-                    $( $o: object!(@optional $o $ow at unknown $($om)?)?, )*
+                    $( $o: object!(@member $o, at, $ow, unknown $(, $om)?)?, )*
                     meta: lenient(meta, at)?,
                     extra: $crate::json::object::unknown(unknown, at)?,
                 };

@@ -7,43 +7,40 @@ use crate::json::words::words;
 object! {
     /// More information about an agent. Only its shape is checked.
     #[derive(Default)]
-    pub struct ManifestMetadata {
-    } keep {
-        annotations: Option<Annotations>;
+    pub open struct ManifestMetadata {
+        annotations: Option<Annotations> = kept;
         /// Markdown.
-        documentation: Option<String>;
+        documentation: Option<String> = kept;
         /// An SPDX id.
-        license: Option<String>;
-        programming_language: Option<String>;
+        license: Option<String> = kept;
+        programming_language: Option<String> = kept;
         /// ISO 639-1 codes.
-        natural_languages: Option<Vec<String>>;
-        framework: Option<String>;
-        capabilities: Option<Vec<Capability>>;
-        domains: Option<Vec<String>>;
-        tags: Option<Vec<String>>;
+        natural_languages: Option<Vec<String>> = kept;
+        framework: Option<String> = kept;
+        capabilities: Option<Vec<Capability>> = kept;
+        domains: Option<Vec<String>> = kept;
+        tags: Option<Vec<String>> = kept;
         #[serde(serialize_with = "short_or_null")]
-        created_at: Option<Time>;
+        created_at: Option<Time> = kept;
         #[serde(serialize_with = "short_or_null")]
-        updated_at: Option<Time>;
-        author: Option<Person>;
-        contributors: Option<Vec<Person>>;
-        links: Option<Vec<Link>>;
-        dependencies: Option<Vec<Dependency>>;
-        recommended_models: Option<Vec<String>>;
+        updated_at: Option<Time> = kept;
+        author: Option<Person> = kept;
+        contributors: Option<Vec<Person>> = kept;
+        links: Option<Vec<Link>> = kept;
+        dependencies: Option<Vec<Dependency>> = kept;
+        recommended_models: Option<Vec<String>> = kept;
     }
 
     #[derive(Default)]
-    pub struct Annotations {
-    } keep {
-        beeai_ui: Option<PlatformUi>;
+    pub open struct Annotations {
+        beeai_ui: Option<PlatformUi> = kept;
     }
 
-    pub struct PlatformUi {
+    pub open struct PlatformUi {
         ui_type: UiType = required;
         user_greeting: Option<String> = optional;
         display_name: Option<String> = optional;
-    } keep {
-        tools: Vec<UiTool>;
+        tools: Vec<UiTool> = kept;
     }
 }
 

@@ -9,7 +9,7 @@ use crate::json::{Path, Rules, Style, Violation, scan};
 object! {
     /// An ordered, multi-modal message.
     #[derive(Default)]
-    pub struct Message {
+    pub open struct Message {
         role: Role = stated_role;
         /// In the order in which they are shown; may be empty.
         parts: Vec<MessagePart> = required;
@@ -21,7 +21,6 @@ object! {
         /// The message's id, a Trilogue extension. Other implementations ignore it, like every unknown member of a message.
         #[serde(skip_serializing_if = "Option::is_none")]
         extension as "x_trilogue": Option<Json> = json_object;
-    } keep {
     } flags {
         /// Whether a peer sent no role.
         is_role_missing;

@@ -23,13 +23,12 @@ object! {
     /// Unknown members, such as `author`, are kept; the official clients ignore them.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "citation")]
-    pub struct CitationMetadata {
+    pub open struct CitationMetadata {
         start_index: Option<i64> = whole;
         end_index: Option<i64> = whole;
         url: Option<String> = optional;
         title: Option<String> = optional;
         description: Option<String> = optional;
-    } keep {
     }
     finish without_kind;
 
@@ -37,12 +36,11 @@ object! {
     /// Unknown members are kept; the official clients ignore them.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "trajectory")]
-    pub struct TrajectoryMetadata {
+    pub open struct TrajectoryMetadata {
         message: Option<String> = optional;
         tool_name: Option<String> = optional;
         tool_input: Option<Json> = json_object;
         tool_output: Option<Json> = json_object;
-    } keep {
     }
     finish step_without_kind;
 }

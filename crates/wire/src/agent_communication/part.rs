@@ -10,7 +10,7 @@ use crate::json::{Path, Rules, Style, Violation, scan};
 object! {
     /// One part of a message. A part with a name is an artifact.
     /// It has exactly one of `content` and `content_url`. A part with only metadata has neither.
-    pub struct MessagePart {
+    pub open struct MessagePart {
         name: Option<String> = optional;
         /// The MIME type of the content; `text/plain` if a peer stored none.
         content_type: String = mime_type;
@@ -19,7 +19,6 @@ object! {
         /// An absolute URL of the content.
         content_url: Option<String> = optional;
         metadata: Option<Metadata> = optional;
-    } keep {
     } flags {
         /// Whether a peer sent no MIME type.
         is_type_missing;

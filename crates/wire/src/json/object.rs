@@ -19,6 +19,17 @@ macro_rules! find_members {
 }
 pub(crate) use find_members;
 
+/// Reads a member by its mode. `kept` keeps a peer's invalid value among the unknown members.
+macro_rules! read_member {
+    (kept $member:ident, $at:ident, $key:expr, $unknown:ident) => {
+        $crate::json::member::optional_or_unknown($member, $at, $key, &mut $unknown)
+    };
+    ($mode:ident $member:ident, $at:ident, $key:expr, $unknown:ident) => {
+        $mode($member, &$at.key($key))
+    };
+}
+pub(crate) use read_member;
+
 pub(crate) fn members_of<'j>(json: &'j str, at: &Path<'_>) -> Result<Members<'j>, Violation> {
     if json.starts_with('{') { Ok(members(json)) } else { Err(refusal("an object", json, at)) }
 }
