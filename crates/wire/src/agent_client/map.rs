@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::json::object::{last_of_each, members_of};
@@ -49,11 +48,7 @@ impl<T: Read> Read for Map<T> {
 
 impl<T: Serialize> Serialize for Map<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
+        to.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }
 

@@ -130,23 +130,17 @@ macro_rules! object {
 
         impl $crate::jsonrpc::Payload for $name {}
 
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let mut properties = serde_json::Map::new();
-                $( properties.insert($rw.to_owned(), generator.subschema_for::<$rt>().into()); )*
-                $(
-                    let schema = <$ot as $crate::agent_client::object::Member>::schema(generator);
-                    properties.insert($ow.to_owned(), schema.into());
-                )*
-                let meta = generator.subschema_for::<$crate::agent_client::Meta>();
-                properties.insert($crate::agent_client::Meta::KEY.to_owned(), meta.into());
-                $crate::agent_client::object::schema(&properties, &[$($rw),*])
-            }
-        }
+        $crate::json::schema::schema!($name = stringify!($name), |generator| {
+            let mut properties = serde_json::Map::new();
+            $( properties.insert($rw.to_owned(), generator.subschema_for::<$rt>().into()); )*
+            $(
+                let schema = <$ot as $crate::agent_client::object::Member>::schema(generator);
+                properties.insert($ow.to_owned(), schema.into());
+            )*
+            let meta = generator.subschema_for::<$crate::agent_client::Meta>();
+            properties.insert($crate::agent_client::Meta::KEY.to_owned(), meta.into());
+            $crate::agent_client::object::schema(&properties, &[$($rw),*])
+        });
     };
 }
 pub(super) use object;

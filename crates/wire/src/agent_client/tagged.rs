@@ -96,18 +96,12 @@ macro_rules! tagged {
 
         impl $crate::jsonrpc::Payload for $name {}
 
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                $crate::agent_client::tagged::schema($tag, vec![
-                    $( (Some($word), generator.subschema_for::<$inner>().into()), )*
-                    $( (None, generator.subschema_for::<$pinner>().into()), )*
-                ])
-            }
-        }
+        $crate::json::schema::schema!($name = stringify!($name), |generator| {
+            $crate::agent_client::tagged::schema($tag, vec![
+                $( (Some($word), generator.subschema_for::<$inner>().into()), )*
+                $( (None, generator.subschema_for::<$pinner>().into()), )*
+            ])
+        });
     };
 }
 pub(super) use tagged;

@@ -30,10 +30,6 @@ impl ErrorBody {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        super::write::json(out, self);
-    }
 }
 
 /// Peers also use other codes.

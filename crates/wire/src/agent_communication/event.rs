@@ -90,10 +90,6 @@ impl Event {
             _ => None,
         }
     }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        super::write::json(out, self);
-    }
 }
 
 impl Read for Event {

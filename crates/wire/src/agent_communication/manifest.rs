@@ -28,10 +28,6 @@ impl AgentManifest {
             output_content_types: any(),
         }
     }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        super::write::json(out, self);
-    }
 }
 
 fn content_types(json: Option<&str>, at: &Path<'_>) -> Result<Vec<String>, Violation> {

@@ -58,10 +58,6 @@ impl Message {
         let parts = at.key("parts");
         self.parts.iter().enumerate().try_for_each(|(place, part)| check(part, &parts.index(place)))
     }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        super::write::json(out, self);
-    }
 }
 
 impl From<MessagePart> for Message {

@@ -114,10 +114,6 @@ impl MessagePart {
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
         check(self, &Path::root(rules, Style::Exact))
     }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        super::write::json(out, self);
-    }
 }
 
 impl From<&str> for MessagePart {

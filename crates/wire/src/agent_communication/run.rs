@@ -52,10 +52,6 @@ impl Run {
         let parts = self.output.iter().flat_map(|message| &message.parts);
         parts.filter_map(MessagePart::as_text).collect()
     }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        super::write::json(out, self);
-    }
 }
 
 // === impl RunStatus ===

@@ -22,17 +22,11 @@ pub struct Manifest {
 /// The members that distinguish the three forms.
 #[derive(Deserialize)]
 struct Forms {
-    #[serde(default)]
     metadata: Option<Json>,
-    #[serde(default)]
     specs: Option<Json>,
-    #[serde(default)]
     deployment: Option<Json>,
-    #[serde(default)]
     deployments: Option<Json>,
-    #[serde(default)]
     dependencies: Option<Json>,
-    #[serde(default)]
     extensions: Option<Vec<Extension>>,
 }
 
@@ -40,13 +34,11 @@ struct Forms {
 struct Extension {
     #[serde(default)]
     name: String,
-    #[serde(default)]
     data: Option<Runtime>,
 }
 
 #[derive(Deserialize)]
 struct Runtime {
-    #[serde(default)]
     acp: Option<Json>,
 }
 
@@ -55,15 +47,12 @@ struct Runtime {
 struct Record {
     name: String,
     version: String,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     locators: Option<Vec<Locator>>,
 }
 
 #[derive(Deserialize)]
 struct Locator {
-    #[serde(default)]
     url: Option<String>,
 }
 

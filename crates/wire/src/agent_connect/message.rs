@@ -70,9 +70,7 @@ impl Message {
 struct Members {
     role: String,
     content: MessageContent,
-    #[serde(default)]
     id: Option<String>,
-    #[serde(default)]
     metadata: Option<Map<String, Value>>,
     #[serde(flatten)]
     extra: Map<String, Value>,

@@ -1,7 +1,7 @@
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::json::schema::schema;
 
 macro_rules! bounded {
     ($($(#[$meta:meta])* $name:ident = $least:literal ..= $most:literal;)*) => {$(
@@ -39,19 +39,9 @@ macro_rules! bounded {
             }
         }
 
-        impl JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                Cow::Borrowed(stringify!($name))
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "integer", "minimum": $least, "maximum": $most })
-            }
-        }
+        schema!(inline $name = stringify!($name), |_| {
+            json_schema!({ "type": "integer", "minimum": $least, "maximum": $most })
+        });
     )*};
 }
 

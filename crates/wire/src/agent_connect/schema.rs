@@ -1,8 +1,8 @@
 //! The names of an agent's own schemas in an OpenAPI document.
 
-use std::borrow::Cow;
+use schemars::json_schema;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use crate::json::schema::schema;
 
 macro_rules! named {
     ($($(#[$meta:meta])* $name:ident = $schema:tt;)*) => {$(
@@ -10,15 +10,7 @@ macro_rules! named {
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
 
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                Cow::Borrowed(stringify!($name))
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
+        schema!($name = stringify!($name), |_| json_schema!($schema));
     )*};
 }
 

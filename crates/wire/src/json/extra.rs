@@ -1,4 +1,3 @@
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::Json;
@@ -43,10 +42,6 @@ impl Extra {
 
 impl Serialize for Extra {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
+        to.collect_map(self.iter())
     }
 }

@@ -108,15 +108,9 @@ macro_rules! words {
             }
         }
 
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string" })
-            }
-        }
+        $crate::json::schema::schema!($name = stringify!($name), |_| {
+            schemars::json_schema!({ "type": "string" })
+        });
     };
 }
 pub(crate) use words;
