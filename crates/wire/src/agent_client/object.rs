@@ -37,12 +37,6 @@ macro_rules! object {
     )*) => {
         $( object! { @declare { $(#[$attr])* } $name { $($($r)*)? } { $($($o)*)? } $($check)? } )*
     };
-    (@member $o:ident, $at:ident, $key:literal, $unknown:ident) => { lenient($o, &$at.key($key)) };
-    (@member $o:ident, $at:ident, $key:literal, $unknown:ident, $mode:ident) => {
-        $crate::json::object::read_member!($mode $o, $at, $key, $unknown)
-    };
-    (@mode $default:ident) => { $default };
-    (@mode $default:ident $mode:ident) => { $mode };
     (@declare { $($attr:tt)* } $name:ident {} $($rest:tt)*) => {
         object! { @define { #[derive(Default)] $($attr)* } $name {} $($rest)* }
     };
@@ -91,8 +85,8 @@ macro_rules! object {
                     unknown.push((member.key, member.value));
                 });
                 let read = Self {
-                    $( $r: object!(@mode required $($rm)?)($r, &at.key($rw))?, )*
-                    $( $o: object!(@member $o, at, $ow, unknown $(, $om)?)?, )*
+                    $( $r: $crate::json::object::read_member!(required $($rm)?, $r, at, $rw, unknown)?, )*
+                    $( $o: $crate::json::object::read_member!(lenient $($om)?, $o, at, $ow, unknown)?, )*
                     meta: lenient(meta, at)?,
                     extra: $crate::json::object::unknown(unknown, at)?,
                 };

@@ -47,7 +47,7 @@ macro_rules! object {
                 } else member => { $( $list.push((member.key, member.value)); )? });
                 let read = Self {
                     $( $member: $crate::json::object::read_member!(
-                        $mode $member, at, object!(@key $member $($key)?), $unknown
+                        required $mode, $member, at, object!(@key $member $($key)?), $unknown
                     )?, )*
                     $( $flag: false, )*
                     $( $extra: $crate::json::object::unknown($list, at)?, )?

@@ -19,13 +19,17 @@ macro_rules! find_members {
 }
 pub(crate) use find_members;
 
-/// Reads a member by its mode. `kept` keeps a peer's invalid value among the unknown members.
+/// Reads a member by its mode, or by the default mode before it. A mode is a function like those in [`super::member`].
+/// `kept` keeps a peer's invalid value among the unknown members.
 macro_rules! read_member {
-    (kept $member:ident, $at:ident, $key:expr, $unknown:ident) => {
+    ($default:ident kept, $member:ident, $at:ident, $key:expr, $unknown:ident) => {
         $crate::json::member::optional_or_unknown($member, $at, $key, &mut $unknown)
     };
-    ($mode:ident $member:ident, $at:ident, $key:expr, $unknown:ident) => {
+    ($default:ident $mode:ident, $member:ident, $at:ident, $key:expr, $unknown:ident) => {
         $mode($member, &$at.key($key))
+    };
+    ($default:ident, $member:ident, $at:ident, $key:expr, $unknown:ident) => {
+        $default($member, &$at.key($key))
     };
 }
 pub(crate) use read_member;
