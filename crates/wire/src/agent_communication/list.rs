@@ -3,20 +3,17 @@ use super::{AgentManifest, Event, Run};
 use crate::json::member::{optional, required};
 
 object! {
-    #[derive(Default)]
-    pub struct AgentsList {
+    pub struct AgentsList: Default {
         agents: Vec<AgentManifest> = required;
     }
 
-    #[derive(Default)]
-    pub struct EventsList {
+    pub struct EventsList: Default {
         /// Oldest first.
         events: Vec<Event> = required;
     }
 
     /// A page of runs. A Trilogue extension.
-    #[derive(Default)]
-    pub struct RunsList {
+    pub struct RunsList: Default {
         runs: Vec<Run> = required;
         /// The cursor of the next page; `null` on the last page.
         next: Option<String> = optional;

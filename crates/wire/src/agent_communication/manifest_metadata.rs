@@ -6,8 +6,7 @@ use crate::json::words::words;
 
 object! {
     /// More information about an agent. Only its shape is checked.
-    #[derive(Default)]
-    pub open struct ManifestMetadata {
+    pub open struct ManifestMetadata: Default {
         annotations: Option<Annotations> = kept;
         /// Markdown.
         documentation: Option<String> = kept;
@@ -31,8 +30,7 @@ object! {
         recommended_models: Option<Vec<String>> = kept;
     }
 
-    #[derive(Default)]
-    pub open struct Annotations {
+    pub open struct Annotations: Default {
         beeai_ui: Option<PlatformUi> = kept;
     }
 

@@ -8,8 +8,7 @@ use crate::json::{Path, Rules, Style, Violation, scan};
 
 object! {
     /// An ordered, multi-modal message.
-    #[derive(Default)]
-    pub open struct Message {
+    pub open struct Message: Default {
         role: Role = stated_role;
         /// In the order in which they are shown; may be empty.
         parts: Vec<MessagePart> = required;

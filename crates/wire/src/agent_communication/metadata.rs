@@ -21,9 +21,8 @@ object! {
     /// Attributes content to a source.
     /// The indexes count characters over the message's `text/*` parts, from 0; the range excludes its end.
     /// Unknown members, such as `author`, are kept; the official clients ignore them.
-    #[derive(Default)]
     #[serde(tag = "kind", rename = "citation")]
-    pub open struct CitationMetadata {
+    pub open struct CitationMetadata: Default {
         start_index: Option<i64> = whole;
         end_index: Option<i64> = whole;
         url: Option<String> = optional;
@@ -34,9 +33,8 @@ object! {
 
     /// One step of the agent: a thought, or a tool with its input and output.
     /// Unknown members are kept; the official clients ignore them.
-    #[derive(Default)]
     #[serde(tag = "kind", rename = "trajectory")]
-    pub open struct TrajectoryMetadata {
+    pub open struct TrajectoryMetadata: Default {
         message: Option<String> = optional;
         tool_name: Option<String> = optional;
         tool_input: Option<Json> = json_object;

@@ -6,9 +6,9 @@
 macro_rules! object {
     ($(
         $(#[$attr:meta])*
-        pub $kind:ident $($name:ident)+ { $($m:tt)* } $(flags { $($f:tt)* })? $(finish $finish:path)? $(;)?
+        pub $kind:ident $($name:ident)+ $(: $derive:ident)? { $($m:tt)* } $(flags { $($f:tt)* })? $(finish $finish:path)? $(;)?
     )*) => {
-        $( object! { @$kind { $(#[$attr])* } $($name)+ { $($m)* } { $($($f)*)? } $($finish)? } )*
+        $( object! { @$kind { $(#[derive($derive)])? $(#[$attr])* } $($name)+ { $($m)* } { $($($f)*)? } $($finish)? } )*
     };
     (@struct { $($attr:tt)* } $name:ident { $($m:tt)* } {}) => {
         object! { @define { $($attr)* } $name { $($m)* } {} unknown {} }

@@ -27,8 +27,7 @@ object! {
 }
 
 words! {
-    #[derive(Default)]
-    pub enum ContentEncoding {
+    pub enum ContentEncoding: Default {
         #[default]
         Plain = "plain";
         /// Base64 (RFC 4648 §4) of the bytes.

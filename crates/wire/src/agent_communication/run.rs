@@ -32,8 +32,7 @@ words! {
     }
 
     /// How the response to a request is delivered.
-    #[derive(Default)]
-    pub enum RunMode {
+    pub enum RunMode: Default {
         /// The run, after it has ended or waits.
         #[default]
         Sync = "sync";

@@ -34,8 +34,7 @@ record! {
     }
 
     /// The capabilities of an agent.
-    #[derive(Copy)]
-    pub struct Capabilities: Default {
+    pub struct Capabilities: Default, Copy {
         /// Whether the agent runs on threads.
         threads: bool = default from "or_default",
         /// Whether the agent may interrupt its runs.
@@ -47,8 +46,7 @@ record! {
     }
 
     /// How output is streamed.
-    #[derive(Copy)]
-    pub struct Streaming: Default {
+    pub struct Streaming: Default, Copy {
         /// As a growing whole.
         values?: bool,
         /// As the agent's own updates.

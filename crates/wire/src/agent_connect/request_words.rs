@@ -13,8 +13,7 @@ use crate::json::words::words;
 
 words! {
     /// How output is streamed.
-    #[derive(Default)]
-    pub enum StreamMode {
+    pub enum StreamMode: Default {
         /// As a growing whole: each event replaces the previous one.
         #[default]
         Values = "values";
@@ -23,8 +22,7 @@ words! {
     }
 
     /// What happens to a run if its creator disconnects while it waits or reads.
-    #[derive(Default)]
-    pub enum OnDisconnect {
+    pub enum OnDisconnect: Default {
         /// The run is cancelled.
         #[default]
         Cancel = "cancel";
@@ -33,8 +31,7 @@ words! {
     }
 
     /// What happens to the thread of a stateless run after its end.
-    #[derive(Default)]
-    pub enum OnCompletion {
+    pub enum OnCompletion: Default {
         /// The thread is deleted.
         #[default]
         Delete = "delete";
@@ -43,8 +40,7 @@ words! {
     }
 
     /// What happens if the thread of a run does not exist.
-    #[derive(Default)]
-    pub enum IfNotExists {
+    pub enum IfNotExists: Default {
         /// The thread is created.
         Create = "create";
         /// The run is refused.
@@ -53,8 +49,7 @@ words! {
     }
 
     /// What happens if the id of a new resource exists.
-    #[derive(Default)]
-    pub enum IfExists {
+    pub enum IfExists: Default {
         /// The request is refused.
         #[default]
         Raise = "raise";
@@ -63,8 +58,7 @@ words! {
     }
 
     /// What a new run does if its thread is busy.
-    #[derive(Default)]
-    pub enum MultitaskStrategy {
+    pub enum MultitaskStrategy: Default {
         /// The new run is refused.
         #[default]
         Reject = "reject";
@@ -77,8 +71,7 @@ words! {
     }
 
     /// How a run is cancelled.
-    #[derive(Default)]
-    pub enum CancelAction {
+    pub enum CancelAction: Default {
         /// The run stops. Its results stay.
         #[default]
         Interrupt = "interrupt";
@@ -87,8 +80,7 @@ words! {
     }
 
     /// The events of a callback.
-    #[derive(Default)]
-    pub enum CallbackEvent {
+    pub enum CallbackEvent: Default {
         /// The run has ended or waits.
         #[default]
         Status = "status";

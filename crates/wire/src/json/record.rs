@@ -18,9 +18,9 @@
 macro_rules! record {
     ($(
         $(#[$attr:meta])*
-        pub $kind:ident $($name:ident)+ $(: $derive:ident)? { $($body:tt)* }
+        pub $kind:ident $($name:ident)+ $(: $($derive:ident),+)? { $($body:tt)* }
     )*) => {
-        $( $crate::json::record::record! { @$kind { $(#[derive($derive)])? $(#[$attr])* } $($name)+ { $($body)* } } )*
+        $( $crate::json::record::record! { @$kind { $(#[derive($($derive),+)])? $(#[$attr])* } $($name)+ { $($body)* } } )*
     };
     (@enum { $($attr:tt)* } $name:ident { $($body:tt)* }) => {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]

@@ -4,11 +4,12 @@ use super::{Path, Violation, quoted, text_of};
 macro_rules! words {
     ($(
         $(#[$attr:meta])*
-        pub enum $name:ident {
+        pub enum $name:ident $(: $derive:ident)? {
             $( $(#[$vattr:meta])* $variant:ident = $word:literal; )*
         }
     )*) => {$(
         $(#[$attr])*
+        $(#[derive($derive)])?
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, schemars::JsonSchema)]
         pub enum $name {
             $( $(#[$vattr])* #[serde(rename = $word)] $variant, )*
