@@ -2,6 +2,14 @@
 //!
 //! - [`read`] walks over checked text and copies only the values that it keeps. [`Rules`] decide how much it accepts.
 //! - [`decode`] decodes into derived types as a stream, and rewords serde's errors for people who send JSON.
+//!
+//! Each protocol declares its objects with one macro. Its doc comment has the modes of members.
+//!
+//! | macro | read by | default mode of a member | unknown members | written |
+//! |---|---|---|---|---|
+//! | `object!` of `agent_client` | [`read`] | `required`; `lenient` after `may` | kept, and `_meta` is a member of its own | declared members that are present, then the unknown ones |
+//! | `object!` of `agent_communication` | [`read`] | none | dropped; kept in an `open struct` | all declared members, then the unknown ones |
+//! | `record!` of `agent_connect` and `native` | [`decode`] | required | ignored; refused in a `strict struct` | all but absent `?` members |
 
 mod decode;
 mod depth;
