@@ -118,7 +118,7 @@ async fn a_body_that_is_wrong_says_where() {
             r#"{"agent":"puppet","input":[{"role":"system","parts":[]}]}"#,
             400,
             "invalid_request",
-            "no role",
+            "unknown role",
         ),
         (
             r#"{"agent":"puppet","input":[{"parts":[{"content":"?","content_encoding":"base64"}]}]}"#,
@@ -142,7 +142,7 @@ async fn a_body_that_is_wrong_says_where() {
             r#"{"agent":"puppet","input":"x","not_before":"soon"}"#,
             400,
             "invalid_request",
-            "no time",
+            "invalid time",
         ),
         (r#"{"agent":"puppet","input":"x","id":""}"#, 400, "invalid_id", "empty"),
         (r#"{"agent":"nobody","input":"x"}"#, 404, "agent_not_found", "nobody"),

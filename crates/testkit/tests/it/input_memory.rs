@@ -5,7 +5,7 @@ use serde_json::json;
 use trilogue_testkit::payload_server::PayloadServer;
 use trilogue_testkit::{Client, Folder, Server, ServerOptions};
 
-use crate::bridge_communication::bridge_settings;
+use crate::bridge::bridge_settings;
 use crate::long_thread::{forget_peak, memory};
 
 const MIB: usize = 1024 * 1024;
