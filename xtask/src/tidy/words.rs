@@ -143,8 +143,7 @@ impl Area {
         if file.is_test() || file.package() == "testkit" { Self::Tests } else { Self::Source }
     }
 
-    /// The most strained phrases and function names in 10,000 words. Lower a limit when its area is better; the aim is 5 for the
-    /// first two, which function names still keep from it.
+    /// The most strained phrases and function names in 10,000 words. Lower a limit when its area is better.
     const fn limit(self) -> usize {
         match self {
             Self::Source => 5,

@@ -19,7 +19,7 @@ use crate::report;
 const PAGE_BYTES: u64 = 4_096;
 /// Where callgrind writes its counts, with a number behind it.
 const COUNTS: &str = "callgrind.out";
-/// The functions through which Rust allocates, whichever the allocator is.
+/// The functions through which Rust allocates, with any allocator.
 const ALLOCATORS: [&str; 3] = ["__rust_alloc", "__rust_alloc_zeroed", "__rust_realloc"];
 
 /// The folder and the options of a server that runs under callgrind.
@@ -39,7 +39,7 @@ pub(super) fn check_installed() -> Result<()> {
     Ok(())
 }
 
-/// Counts what an operation costs the server, after a warm-up. `make` makes the operation so many times.
+/// Counts what an operation costs the server, after a warm-up. `make` makes the operation as often as its argument says.
 pub(super) async fn count(
     counted: &CountedServer,
     server: &Server,
