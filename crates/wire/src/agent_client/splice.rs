@@ -113,7 +113,8 @@ pub fn put_session(params: &str, session: &str) -> Option<String> {
 /// Returns the message id in the chunk of a `session/update`. `None` if the update carries no chunk, or if the chunk has no message id.
 pub fn message_id(params: &str) -> Option<Cow<'_, str>> {
     let update = get(params, &["update"])?;
-    is_chunk(update).then(|| get_text(update, &["messageId"]))?
+    let [kind, id] = scan::values(update, ["sessionUpdate", "messageId"]);
+    kind.is_some_and(is_chunk_kind).then(|| text::decode(id?))?
 }
 
 /// Returns `true` if a `session/update` carries a message chunk. The chunk may have no id.
@@ -127,7 +128,12 @@ pub fn put_message_id(params: &str, id: &str) -> Option<String> {
 }
 
 fn is_chunk(update: &str) -> bool {
-    get_text(update, &["sessionUpdate"]).is_some_and(|kind| CHUNKS.contains(&&*kind))
+    get(update, &["sessionUpdate"]).is_some_and(is_chunk_kind)
+}
+
+/// Whether a kind of update, written with its quotes, is a message chunk.
+fn is_chunk_kind(kind: &str) -> bool {
+    text::decode(kind).is_some_and(|kind| CHUNKS.contains(&&*kind))
 }
 
 /// Returns the last name of a path, and the range of its object.

@@ -35,8 +35,47 @@ pub fn items(json: &str) -> Items<'_> {
     Items { json, at: if is_array { at + 1 } else { json.len() } }
 }
 
+/// Returns the last member with this name.
 pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<Member<'a>> {
-    members(json).filter(|member| member.key == key).last()
+    let mut walk = members(json);
+    let mut found = None;
+    while let Some(member) = walk.next_span() {
+        if is_key(json.get(member.key.clone())?, key) {
+            found = Some(member);
+        }
+    }
+    let MemberSpan { key, value } = found?;
+    let (start, name) = (key.start, text::decode(json.get(key)?)?);
+    Some(Member { key: name, value: json.get(value.clone())?, start, span: value })
+}
+
+/// Returns the last value of each of these names, in one walk.
+pub(crate) fn values<'a, const N: usize>(json: &'a str, keys: [&str; N]) -> [Option<&'a str>; N] {
+    let mut walk = members(json);
+    let mut found = [None; N];
+    while let Some(member) = walk.next_span() {
+        let Some(name) = json.get(member.key) else { break };
+        if let Some(place) = keys.iter().position(|key| is_key(name, key)) {
+            found[place] = json.get(member.value);
+        }
+    }
+    found
+}
+
+/// Whether a name, written with its quotes, is this one. Nearly all names have no escapes, and need no decoding.
+fn is_key(name: &str, key: &str) -> bool {
+    let inner = name.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or_default();
+    match inner.as_bytes().contains(&b'\\') {
+        false => inner == key,
+        true => text::decode(name).is_some_and(|name| name == key),
+    }
+}
+
+/// Where a member is: its name with the quotes, and its value.
+#[derive(Clone, Debug)]
+struct MemberSpan {
+    key: Range<usize>,
+    value: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,28 +96,37 @@ impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        let start = skip_separator(self.json, self.at);
-        let found = self.member_at(start);
-        self.at = found.as_ref().map_or(self.json.len(), |member| member.span.end);
-        found
+        let json = self.json;
+        let MemberSpan { key, value } = self.next_span()?;
+        let start = key.start;
+        let Some(key) = json.get(key).and_then(text::decode) else {
+            self.at = json.len();
+            return None;
+        };
+        Some(Member { key, value: json.get(value.clone())?, start, span: value })
     }
 }
 
-impl<'a> Members<'a> {
-    fn member_at(&self, start: usize) -> Option<Member<'a>> {
+impl Members<'_> {
+    fn next_span(&mut self) -> Option<MemberSpan> {
+        let start = skip_separator(self.json, self.at);
+        let found = self.span_at(start);
+        self.at = found.as_ref().map_or(self.json.len(), |member| member.value.end);
+        found
+    }
+
+    fn span_at(&self, start: usize) -> Option<MemberSpan> {
         let bytes = self.json.as_bytes();
         if bytes.get(start) != Some(&b'"') {
             return None;
         }
         let end = string_end(bytes, start)?;
-        let key = text::decode(self.json.get(start..end)?)?;
         let colon = skip_space(self.json, end);
         if bytes.get(colon) != Some(&b':') {
             return None;
         }
         let from = skip_space(self.json, colon + 1);
-        let span = from..value_end(bytes, from)?;
-        Some(Member { key, value: self.json.get(span.clone())?, start, span })
+        Some(MemberSpan { key: start..end, value: from..value_end(bytes, from)? })
     }
 }
 
@@ -96,7 +144,12 @@ impl<'a> Iterator for Items<'a> {
 }
 
 pub(crate) fn skip_space(json: &str, from: usize) -> usize {
-    let rest = json.as_bytes().get(from..).unwrap_or_default();
+    let bytes = json.as_bytes();
+    // Most JSON here has no space.
+    if bytes.get(from).is_some_and(|byte| *byte > b' ') {
+        return from;
+    }
+    let rest = bytes.get(from..).unwrap_or_default();
     let space = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
     from + space.unwrap_or(rest.len())
 }
