@@ -150,8 +150,9 @@ impl LogGuard {
         Self(Vec::new())
     }
 
-    pub(super) fn and(mut self, other: Self) -> Self {
-        self.0.extend(other.0.iter().cloned());
+    /// Adds the queues of another guard, which this one then writes too.
+    pub(super) fn and(mut self, mut other: Self) -> Self {
+        self.0.append(&mut other.0);
         self
     }
 }

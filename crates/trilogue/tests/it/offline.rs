@@ -18,7 +18,7 @@ fn a_slip_in_the_configuration_names_place_and_nearest_key() {
     assert_eq!(err, "error: t.toml:3:1: unknown key `no_aut`, did you mean `no_auth`?\n");
     let (code, err) = check(&home, "[agents.a]\nkind = \"builtin\"\nbuiltin = \"ecko\"\n");
     assert_eq!(code, 2);
-    assert!(err.contains("no built-in agent 'ecko'") && err.contains("\"echo\""), "{err}");
+    assert!(err.contains("unknown built-in agent 'ecko'") && err.contains("\"echo\""), "{err}");
     let (code, err) =
         check(&home, "[agents.a]\nkind = \"agent-connect\"\ncwd = \"x\"\nurl = \"http://x\"\n");
     assert_eq!(code, 2);
