@@ -67,8 +67,10 @@ fn options() -> Vec<String> {
 
 fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut open: Vec<_> =
-        fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();
+    let crates = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+    // The benchmarks name commands of `cargo xtask` and of other programs.
+    let crates = crates.filter(|path| !path.ends_with("bench"));
+    let mut open: Vec<_> = crates.map(|path| path.join("src")).collect();
     let mut files = Vec::new();
     while let Some(path) = open.pop() {
         if path.is_dir() {

@@ -177,29 +177,43 @@ mod tests {
 
     /// An output that takes nothing until it is opened.
     #[derive(Clone, Default)]
-    struct Gate(Arc<(Mutex<(bool, Vec<u8>, usize)>, Condvar)>);
+    struct Gate(Arc<GateState>);
+
+    #[derive(Default)]
+    struct GateState {
+        written: Mutex<Written>,
+        changed: Condvar,
+    }
+
+    #[derive(Default)]
+    struct Written {
+        is_open: bool,
+        has_waiter: bool,
+        text: String,
+        writes: usize,
+    }
 
     impl Gate {
         fn open(&self) {
-            self.0.0.lock().unwrap().0 = true;
-            self.0.1.notify_all();
+            self.0.written.lock().unwrap().is_open = true;
+            self.0.changed.notify_all();
         }
 
-        /// Returns the written text, and the number of writes.
-        fn written(&self) -> (String, usize) {
-            let state = self.0.0.lock().unwrap();
-            (String::from_utf8(state.1.clone()).unwrap(), state.2)
+        /// Waits until a write waits.
+        fn wait_for_writer(&self) {
+            let written = self.0.written.lock().unwrap();
+            drop(self.0.changed.wait_while(written, |it| !it.has_waiter).unwrap());
         }
     }
 
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut state = self.0.0.lock().unwrap();
-            while !state.0 {
-                state = self.0.1.wait(state).unwrap();
-            }
-            state.1.extend_from_slice(bytes);
-            state.2 += 1;
+            let mut written = self.0.written.lock().unwrap();
+            written.has_waiter = true;
+            self.0.changed.notify_all();
+            let mut written = self.0.changed.wait_while(written, |it| !it.is_open).unwrap();
+            written.text.push_str(std::str::from_utf8(bytes).unwrap());
+            written.writes += 1;
             Ok(bytes.len())
         }
 
@@ -212,17 +226,18 @@ mod tests {
     fn lines_keep_their_order_and_share_writes_and_the_rest_is_counted() {
         let gate = Gate::default();
         let (queue, guard) = LogQueue::start(gate.clone()).unwrap();
-        let offered = MAX_QUEUED_LINES + 100;
-        for number in 0..offered {
+        queue.push(b"0\n");
+        gate.wait_for_writer();
+        for number in 1..=MAX_QUEUED_LINES + 100 {
             queue.push(format!("{number}\n").as_bytes());
         }
-        let left_out = queue.left_out.load(Ordering::Relaxed);
-        assert!((1..=100).contains(&left_out), "{left_out}");
+        assert_eq!(queue.left_out.load(Ordering::Relaxed), 100);
         gate.open();
         drop(guard);
-        let (text, writes) = gate.written();
-        let numbers: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
-        assert_eq!(numbers, Vec::from_iter(0..offered - left_out as usize));
-        assert!(writes < 10, "{writes}");
+        let written = gate.0.written.lock().unwrap();
+        let lines = written.text.lines();
+        let numbers: Vec<usize> = lines.map(|line| line.parse().unwrap()).collect();
+        assert_eq!(numbers, Vec::from_iter(0..=MAX_QUEUED_LINES));
+        assert!(written.writes < 10, "{}", written.writes);
     }
 }
