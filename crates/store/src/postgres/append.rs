@@ -189,7 +189,9 @@ async fn take_over(
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
     let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
+    // Under the lock: of two nodes that take the thread, the second finds the first as its owner.
     let live = other_live_owner(conn, database, &owner, node).await?;
+    // Also under the lock: no append changes these rows before this transaction ends.
     let mut taken = owned_thread(conn, &database.reader, thread, end.last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,

@@ -1,6 +1,7 @@
 //! The queue's table. An entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
 //!
-//! An entry is locked while it is changed. Entries in a run's line are changed under a lock of the line, which is taken first.
+//! An entry is locked while it is changed. A line is settled under a lock of the line. A claim locks only its entry, so settling
+//! leaves held entries as they are.
 
 use std::future::ready;
 
@@ -283,8 +284,11 @@ async fn settle<C: QueueConnection>(conn: &C, run: Option<RunKey>) -> Result<(),
     let first = conn.first(statements.first_in_line, &of_run, |row| row.value(0)).await?;
     let Some(change) = settle_line(free, first) else { return Ok(()) };
     if let Some(id) = change.blocked {
-        let sql = "UPDATE queue SET free_at = ?2 WHERE id = ?1";
-        conn.execute(sql, &columns![id, BLOCKED]).await?;
+        // A claim that was committed meanwhile keeps the line.
+        let sql = "UPDATE queue SET free_at = ?2 WHERE id = ?1 AND NOT held";
+        if conn.execute(sql, &columns![id, BLOCKED]).await? == 0 {
+            return Ok(());
+        }
     }
     if let Some(id) = change.freed {
         let sql = "UPDATE queue SET free_at = due WHERE id = ?1";
@@ -307,5 +311,8 @@ async fn remove_from_line<C: QueueConnection>(
     values: &[Column<'_>],
 ) -> Result<(), C::Error> {
     let run = conn.first(sql, values, |row| row.value::<Option<i64>>(0)).await?;
-    settle(conn, run.flatten().map(RunKey)).await
+    let run = run.flatten().map(RunKey);
+    // An offer that did not see the removal yet is settled here, after its commit.
+    conn.lock_line(run).await?;
+    settle(conn, run).await
 }

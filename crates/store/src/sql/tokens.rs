@@ -71,7 +71,7 @@ async fn readable<C: SqlConnection>(
         Err(fail) => {
             let fail: C::Error = fail;
             let (_, error) = fail.into_damage()?;
-            tracing::error!(%error, "a stored token is damaged and admits nobody");
+            tracing::error!(%error, "a stored token is damaged and is refused");
             Ok(None)
         }
     };

@@ -9,7 +9,7 @@
 //! |---|---|---|---|---|
 //! | `object!` of `agent_client` | [`read`] | `required`; `lenient` after `may` | kept, and `_meta` is a member of its own | declared members that are present, then the unknown ones |
 //! | `object!` of `agent_communication` | [`read`] | none | dropped; kept in an `open struct` | all declared members, then the unknown ones |
-//! | `record!` of `agent_connect` and `native` | [`decode`] | required | ignored; refused in a `strict struct` | all but absent `?` members |
+//! | `record!` of `agent_connect` and `native` | [`decode`] | required | ignored; refused in a `strict struct` | all but absent `?` members and those that `unless` leaves out |
 
 mod decode;
 mod depth;
