@@ -91,7 +91,11 @@ pub(crate) async fn give_up(services: &Arc<Services>) -> bool {
     let owned = services.owned();
     match store.hand_over_all_but(&owned).await {
         Ok(0) => {}
-        Ok(threads) => tracing::info!(threads, "idle threads were handed over"),
+        Ok(threads) => {
+            // Their open runs count at the next owners.
+            services.monitor.keep_only(&services.owned().into_iter().collect());
+            tracing::info!(threads, "idle threads were handed over");
+        }
         Err(error) => tracing::warn!(%error, "idle threads could not be handed over"),
     }
     stream::iter(owned)

@@ -104,6 +104,7 @@ impl Owner {
             OwnerExit::Gone => {}
             OwnerExit::StepDown => {
                 tracing::warn!(thread = %self.thread, "the thread is another node's now");
+                self.services.monitor.loaded(self.thread, std::iter::empty());
             }
             OwnerExit::Stuck => {
                 tracing::error!(thread = %self.thread, %error, "a thread cannot be stored");
@@ -180,6 +181,8 @@ impl Owner {
             // Agents need not keep the thread's sessions on this node any more.
             let named = (key, &state.thread.id, &state.thread.tenant);
             self.agents.close_sessions(&self.services, named);
+            // Its open runs count at the next owner.
+            self.services.monitor.loaded(key, std::iter::empty());
             self.gone = true;
         }
         if let Some(reply) = reply {
