@@ -15,6 +15,7 @@ use crate::context::{RunContext, SharedRun};
 use crate::creator::check_creator;
 use crate::history;
 use crate::history::states::{self, KeptState};
+use crate::monitor::StartingRun;
 use crate::owner::Envelope;
 use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
@@ -54,16 +55,19 @@ pub(crate) async fn execute(
             Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared, mode)).await
         }
     };
-    let is_start = matches!(&prepared, Ok(Turn::Start { .. }));
-    if is_start {
-        shared.record_start();
-        // A run whose agent may answer at once gets one line, at its end, if it does.
-        if !mode.is_deferred {
-            shared.starting_run().log();
+    let mut unlogged = None;
+    if let Ok(Turn::Start { .. }) = &prepared {
+        let starting = shared.starting_run();
+        shared.record_start(&starting);
+        // A run that did not wait, and whose agent answers at once, gets one line: that of its end.
+        if mode.is_deferred && starting.queue_ms() == 0 {
+            unlogged = Some(starting);
+        } else {
+            starting.log();
         }
     }
     let ending = match prepared {
-        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, mode.is_deferred, is_start)
+        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, mode.is_deferred, unlogged)
             .await
             .and_then(|ending| check(&shared, ending)),
         Err(failure) => Err(failure),
@@ -82,7 +86,7 @@ async fn drive(
     turn: Turn,
     shared: &Arc<SharedRun>,
     deferred: bool,
-    is_start: bool,
+    mut unlogged: Option<StartingRun<'_>>,
 ) -> Result<Ending, Failure> {
     let context = RunContext(Arc::clone(shared));
     let agent = AssertUnwindSafe(async move { backend.run(turn, context).await }).catch_unwind();
@@ -104,8 +108,8 @@ async fn drive(
             () = std::future::ready(()), if unannounced => {
                 // The agent did not answer at once, so the run's acceptance must become durable now.
                 unannounced = false;
-                if is_start {
-                    shared.starting_run().log();
+                if let Some(starting) = unlogged.take() {
+                    starting.log();
                 }
                 drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
             }

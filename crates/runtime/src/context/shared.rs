@@ -280,9 +280,9 @@ impl SharedRun {
     }
 
     /// Records that the agent now begins its first turn.
-    pub(crate) fn record_start(&self) {
+    pub(crate) fn record_start(&self, starting: &StartingRun<'_>) {
         let monitor = &self.services.monitor;
-        monitor.record_start(&self.starting_run());
+        monitor.record_start(starting);
         lock(&self.open_draft).first_output = FirstOutput::after(monitor.meters(&self.agent));
     }
 

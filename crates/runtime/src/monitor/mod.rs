@@ -7,7 +7,7 @@ mod first_output;
 pub mod metric_names;
 mod open_runs;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
@@ -72,9 +72,13 @@ pub(crate) struct StartingRun<'a> {
 // === impl StartingRun ===
 
 impl StartingRun<'_> {
+    /// Returns how long the run waited for its turn, in milliseconds.
+    pub(crate) fn queue_ms(&self) -> u64 {
+        self.due.until(self.now).as_millis() as u64
+    }
+
     pub(crate) fn log(&self) {
-        let Self { run, thread, tenant, agent, due, now } = self;
-        let queue_ms = due.until(*now).as_millis() as u64;
+        let (queue_ms, Self { run, thread, tenant, agent, .. }) = (self.queue_ms(), self);
         tracing::info!(%run, %thread, %tenant, %agent, queue_ms, "run started");
     }
 }
@@ -117,6 +121,11 @@ impl RunMonitor {
         runs: impl Iterator<Item = (&'a RunRow, usize)>,
     ) {
         self.open.replace_thread(thread, runs);
+    }
+
+    /// Forgets the open runs of all other threads.
+    pub(crate) fn keep_only(&self, threads: &HashSet<ThreadKey>) {
+        self.open.keep_only(threads);
     }
 
     /// Returns the open runs, with zeros for these agents.
@@ -178,12 +187,12 @@ impl RunMonitor {
         batch.record(events as f64);
         all_events.increment(events);
         all_bytes.increment(bytes);
-        let was_open = self.open.change(thread, open, &removed, erases, &questions);
+        self.open.change(thread, open, &removed, erases, &questions);
         for question in &questions {
             self.question(question);
         }
         for run in ended {
-            self.record_end(run, was_open.contains(&run.key));
+            self.record_end(run);
         }
     }
 
@@ -216,8 +225,7 @@ impl RunMonitor {
         tracing::info!(%run, %thread, %tenant, %agent, %question, kind, how, waited_ms, "question ended");
     }
 
-    /// A run that was never open has no line about its start: this line has the time in the queue too.
-    fn record_end(&self, row: &RunRow, was_open: bool) {
+    fn record_end(&self, row: &RunRow) {
         let Some(outcome) = &row.outcome else { return };
         let meters = self.meters(&row.agent);
         let RunRow { id: run, thread_id: thread, tenant, agent, .. } = row;
@@ -228,8 +236,6 @@ impl RunMonitor {
             meters.run.record(took.as_secs_f64());
         }
         let duration_ms = took.unwrap_or_default().as_millis() as u64;
-        let queue = row.started_at.filter(|_| !was_open).map(|start| row.due().until(start));
-        let queue_ms = queue.map(|queue| queue.as_millis() as u64);
         match outcome {
             Outcome::Failed(failure) => {
                 let known = Code::from_text(&failure.code);
@@ -237,18 +243,18 @@ impl RunMonitor {
                 counter!(metric_names::RUN_FAILURES, "code" => label).increment(1);
                 // The agent's own code can be any text.
                 let (code, transient) = (safe::line(&failure.code), failure.transient);
-                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, code, transient, "run failed");
+                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, code, transient, "run failed");
             }
             Outcome::Cancelled { reason } => {
                 let code = reason.map(Code::as_str);
-                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, outcome = label, code, "run ended");
+                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, outcome = label, code, "run ended");
             }
             Outcome::TimedOut { reason } => {
                 let code = reason.as_str();
-                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, outcome = label, code, "run ended");
+                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, outcome = label, code, "run ended");
             }
             Outcome::Completed => {
-                tracing::info!(%run, %thread, %tenant, %agent, queue_ms, duration_ms, outcome = label, "run ended");
+                tracing::info!(%run, %thread, %tenant, %agent, duration_ms, outcome = label, "run ended");
             }
         }
         if let Some(export) = &self.export {

@@ -1,6 +1,6 @@
 //! The runs that have not ended, according to the store.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -68,7 +68,16 @@ impl OpenRuns {
         lock(&self.0).replace(thread, runs);
     }
 
-    /// Applies an append. Returns the removed runs that were open before it.
+    /// Forgets the runs of all other threads.
+    pub(super) fn keep_only(&self, threads: &HashSet<ThreadKey>) {
+        let mut open = lock(&self.0);
+        let gone: Vec<_> =
+            open.runs.keys().filter(|thread| !threads.contains(thread)).copied().collect();
+        for thread in gone {
+            open.replace(thread, BTreeMap::new());
+        }
+    }
+
     pub(super) fn change(
         &self,
         thread: ThreadKey,
@@ -76,21 +85,18 @@ impl OpenRuns {
         removed: &[RunKey],
         erases: bool,
         questions: &[InterruptRow],
-    ) -> Vec<RunKey> {
+    ) {
         if changed.is_empty() && removed.is_empty() && questions.is_empty() && !erases {
-            return Vec::new();
+            return;
         }
         let mut threads = lock(&self.0);
         if erases {
-            let open = threads.runs.get(&thread);
-            let is_open = |run: &&RunKey| open.is_some_and(|open| open.contains_key(*run));
-            let was_open = removed.iter().filter(is_open).copied().collect();
             threads.replace(thread, BTreeMap::new());
-            return was_open;
+            return;
         }
         if changed.is_empty() && !threads.runs.contains_key(&thread) {
             // A run that began and ended in one append was never open.
-            return Vec::new();
+            return;
         }
         let mut open = threads.runs.remove(&thread).unwrap_or_default();
         threads.count(&open, false);
@@ -106,9 +112,10 @@ impl OpenRuns {
                 };
             }
         }
-        let was_open = removed.iter().filter(|run| open.remove(*run).is_some()).copied().collect();
+        for run in removed {
+            open.remove(run);
+        }
         threads.replace(thread, open);
-        was_open
     }
 
     /// Returns how many runs of a principal have not ended.
