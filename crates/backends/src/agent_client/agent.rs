@@ -127,8 +127,9 @@ impl Backend for AgentClient {
             let reason = "its program failed too often and is not started for a while";
             return Some(Availability::unavailable(reason));
         }
-        let works = self.has_started() && opener.pool.last_failure().is_none();
-        works.then_some(Availability::Available)
+        // Known until the server ends: the metric would otherwise keep a value from before.
+        let is_known = self.has_started() || opener.pool.last_failure().is_some();
+        is_known.then_some(Availability::Available)
     }
 
     fn last_failure(&self) -> Option<ProcessFailure> {

@@ -282,8 +282,11 @@ impl Children {
         // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(running.wait_for(|running| running.children.is_empty()).await);
         let leases = std::mem::take(&mut *lock(&self.leases));
-        let release = move || leases.iter().filter_map(Weak::upgrade).for_each(|it| it.release());
-        if timeout(RELEASE_LIMIT, tokio::task::spawn_blocking(release)).await.is_err() {
+        // Each in a task: a folder that hangs must not keep the leases of others.
+        let releases = leases.iter().filter_map(Weak::upgrade);
+        let releases = releases.map(|lease| tokio::task::spawn_blocking(move || lease.release()));
+        let released = futures_util::future::join_all(releases);
+        if timeout(RELEASE_LIMIT, released).await.is_err() {
             tracing::warn!("the leases of agents' folders were not released during the shutdown");
         }
         if let Some(records) = &self.records {
