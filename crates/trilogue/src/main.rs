@@ -12,7 +12,7 @@ use crate::command::arguments::{Arguments, CliCommand};
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
-/// Half of a run's processor time outside of the kernel is allocation with the allocator of the C library.
+/// The allocator of the C library took a sixth of the instructions of a run: decision 24.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

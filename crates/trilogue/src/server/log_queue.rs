@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::counter;
 use tracing::{Level, Metadata};
@@ -14,10 +14,14 @@ use trilogue_gateway::{AUDIT_TARGET, metric_names};
 
 /// The lines that may wait for the writing thread. Those beyond it are counted and left out.
 const MAX_QUEUED_LINES: usize = 8_192;
+/// The bytes that those lines may have together.
+const MAX_QUEUED_BYTES: usize = 4 * 1024 * 1024;
 /// The bytes that are joined for one write.
 const JOINED_BYTES: usize = 64 * 1024;
 /// How long the end of the server waits until the queued lines are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it waits between two attempts to put its request into a full queue.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Writes lines of the levels `info` and below in the background, joined. Audit lines, warnings and errors are written at once.
 ///
@@ -26,7 +30,15 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct LogQueue<W> {
     output: W,
     queue: SyncSender<Entry>,
-    left_out: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// The bytes of the queued lines.
+    queued_bytes: AtomicUsize,
+    /// The lines that were left out since the last warning about them.
+    left_out: AtomicU64,
 }
 
 /// Writes the queued lines when it is dropped: keep it until the server has stopped.
@@ -56,20 +68,25 @@ impl<W: Write + Clone + Send + 'static> LogQueue<W> {
     /// If the system refuses another thread.
     pub(super) fn start(output: W) -> io::Result<(Self, LogGuard)> {
         let (queue, entries) = sync_channel(MAX_QUEUED_LINES);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let (writer, counted) = (output.clone(), Arc::clone(&left_out));
+        let counts = Arc::new(Counts::default());
+        let (writer, counted) = (output.clone(), Arc::clone(&counts));
         thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write_entries(writer, &entries, &counted))?;
         let guard = LogGuard(vec![queue.clone()]);
-        Ok((Self { output, queue, left_out }, guard))
+        Ok((Self { output, queue, counts }, guard))
     }
 
     fn push(&self, line: &[u8]) {
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(Entry::Line(line.to_vec())) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
-            counter!(metric_names::LOG_LINES_LEFT_OUT).increment(1);
+        let Counts { queued_bytes, left_out } = self.counts.as_ref();
+        let has_room =
+            queued_bytes.fetch_add(line.len(), Ordering::Relaxed) + line.len() <= MAX_QUEUED_BYTES;
+        if has_room && self.queue.try_send(Entry::Line(line.to_vec())).is_ok() {
+            return;
         }
+        queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+        left_out.fetch_add(1, Ordering::Relaxed);
+        counter!(metric_names::LOG_LINES_LEFT_OUT).increment(1);
     }
 }
 
@@ -90,14 +107,17 @@ impl<'a, W: Write + Clone + Send + 'static> MakeWriter<'a> for LogQueue<W> {
 }
 
 /// Writes entries until every sender is gone. Joins the lines that wait, so that a busy server makes few system calls.
-fn write_entries(mut output: impl Write, entries: &Receiver<Entry>, left_out: &AtomicU64) {
+fn write_entries(mut output: impl Write, entries: &Receiver<Entry>, counts: &Counts) {
     let mut joined = Vec::with_capacity(JOINED_BYTES);
     while let Ok(first) = entries.recv() {
         let mut flushes = Vec::new();
         let mut next = Some(first);
         while let Some(entry) = next {
             match entry {
-                Entry::Line(line) => joined.extend_from_slice(&line),
+                Entry::Line(line) => {
+                    counts.queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+                    joined.extend_from_slice(&line);
+                }
                 Entry::Flush(done) => flushes.push(done),
             }
             next = (joined.len() < JOINED_BYTES).then(|| entries.try_recv().ok()).flatten();
@@ -106,7 +126,7 @@ fn write_entries(mut output: impl Write, entries: &Receiver<Entry>, left_out: &A
         let _ = output.write_all(&joined).and_then(|()| output.flush());
         joined.clear();
         joined.shrink_to(JOINED_BYTES);
-        let lines = left_out.swap(0, Ordering::Relaxed);
+        let lines = counts.left_out.swap(0, Ordering::Relaxed);
         if lines > 0 {
             tracing::warn!(
                 lines,
@@ -126,10 +146,21 @@ impl<W: Write + Clone + Send + 'static> Write for LineWriter<'_, W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match self {
             Self::Direct(output) => output.write(line),
-            // The library writes an event with one call, so this is a whole line.
             Self::Queued(queue) => {
                 queue.push(line);
                 Ok(line.len())
+            }
+        }
+    }
+
+    /// Writes a line: the library writes each event with one call.
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            // The output's own, which lets no other line in between.
+            Self::Direct(output) => output.write_all(line),
+            Self::Queued(queue) => {
+                queue.push(line);
+                Ok(())
             }
         }
     }
@@ -160,11 +191,18 @@ impl LogGuard {
 impl Drop for LogGuard {
     fn drop(&mut self) {
         for queue in &self.0 {
+            let until = Instant::now() + FLUSH_TIMEOUT;
             let (done, written) = sync_channel(1);
-            if queue.send(Entry::Flush(done)).is_ok() {
-                // A standard error that takes nothing must not keep the server from its end.
-                let _ = written.recv_timeout(FLUSH_TIMEOUT);
+            let mut entry = Entry::Flush(done);
+            // A standard error that takes nothing must not keep the server from its end: neither a full queue nor the write.
+            while let Err(TrySendError::Full(back)) = queue.try_send(entry) {
+                if Instant::now() >= until {
+                    return;
+                }
+                entry = back;
+                thread::sleep(FLUSH_INTERVAL);
             }
+            let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
     }
 }
@@ -231,7 +269,7 @@ mod tests {
         for number in 1..=MAX_QUEUED_LINES + 100 {
             queue.push(format!("{number}\n").as_bytes());
         }
-        assert_eq!(queue.left_out.load(Ordering::Relaxed), 100);
+        assert_eq!(queue.counts.left_out.load(Ordering::Relaxed), 100);
         gate.open();
         drop(guard);
         let written = gate.0.written.lock().unwrap();
@@ -239,5 +277,28 @@ mod tests {
         let numbers: Vec<usize> = lines.map(|line| line.parse().unwrap()).collect();
         assert_eq!(numbers, Vec::from_iter(0..=MAX_QUEUED_LINES));
         assert!(written.writes < 10, "{}", written.writes);
+    }
+
+    #[test]
+    fn audit_lines_and_warnings_do_not_wait_for_the_thread_and_its_end_has_a_limit() {
+        let gate = Gate::default();
+        let (queue, guard) = LogQueue::start(gate.clone()).unwrap();
+        queue.push(b"first\n");
+        gate.wait_for_writer();
+        for _ in 0..=MAX_QUEUED_LINES {
+            queue.push(b"waits\n");
+        }
+        let direct = |metadata: &'static Metadata<'static>| {
+            matches!(queue.make_writer_for(metadata), LineWriter::Direct(_))
+        };
+        use tracing::Callsite as _;
+        let audit = tracing::callsite!(name: "audit", kind: tracing::metadata::Kind::EVENT, target: AUDIT_TARGET, level: Level::INFO, fields: );
+        let warning = tracing::callsite!(name: "warning", kind: tracing::metadata::Kind::EVENT, level: Level::WARN, fields: );
+        let info = tracing::callsite!(name: "info", kind: tracing::metadata::Kind::EVENT, level: Level::INFO, fields: );
+        assert!(direct(audit.metadata()) && direct(warning.metadata()));
+        assert!(!direct(info.metadata()));
+        // The thread stands at the gate and the queue is full: this returns all the same.
+        drop(guard);
+        gate.open();
     }
 }
