@@ -50,6 +50,13 @@ impl Doctor {
         let dir = user_server_dir()?;
         let mut found = variables();
         let record = start::running(&dir);
+        // Relative paths of a server's settings begin in its folder. This command writes nothing.
+        if self.config.is_none()
+            && let Some(folder) = record.as_ref().and_then(|record| record.folder.as_ref())
+        {
+            // If that folder is gone, the checks of its paths say so.
+            drop(std::env::set_current_dir(folder));
+        }
         let options = self.configuration(&dir, record.as_ref(), &mut found);
         found.extend(permissions(&dir));
         found.extend(server(globals, record.as_ref()).await);
@@ -286,7 +293,9 @@ fn disk(
         None => &options?.store.url,
     };
     let path = url.strip_prefix("sqlite:").map(Path::new)?;
-    let folder = path.parent().filter(|folder| folder.is_dir()).unwrap_or_else(|| dir.folder());
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or_else(|| Path::new("."));
+    let folder = if parent.is_dir() { parent } else { dir.folder() };
     let stat = rustix::fs::statvfs(folder).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let detail = format!("{} MiB are free for {}", free / (1024 * 1024), path.display());
@@ -300,11 +309,15 @@ fn disk(
 /// The bucket for large content: writes a small object there and removes it.
 async fn bucket(options: &Options) -> Option<ProbeFinding> {
     let url = &options.store.blobs.as_ref()?.url;
-    let checked = match options.store.to_options() {
-        Ok(options) => trilogue_store::check_bucket(&options).await,
-        Err(error) => Err(error),
+    let store = match options.store.to_options() {
+        Ok(store) => store,
+        Err(error) => {
+            // The variables of the server's secrets need not be set here.
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            return Some(ProbeFinding::warning("bucket", error.message().to_owned()).hint(hint));
+        }
     };
-    Some(match checked {
+    Some(match trilogue_store::check_bucket(&store).await {
         Ok(()) => ProbeFinding::ok("bucket", format!("{url} takes content")),
         Err(error) => {
             let hint = error.hint_text().unwrap_or_default().to_owned();

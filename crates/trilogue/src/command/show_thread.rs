@@ -92,10 +92,12 @@ enum TranscriptRenderer {
 impl ShowThread {
     pub(super) async fn execute(&self, globals: &Globals, client: &Client) -> Result {
         let thread = client.thread(&short_id::thread(client, &self.thread).await?).await?;
+        // Before the history: a run that completes in between would have its messages in neither.
+        let runs = runs_of(&thread.id, client).await?;
         let (messages, earlier) = history(&thread.id, self.limit, client).await?;
         if globals.json {
             let mut events = Vec::new();
-            for stretch in history_stretches(&thread.id, messages.clone(), earlier, client).await? {
+            for stretch in history_stretches(runs, &messages, earlier) {
                 if let HistoryStretch::Run(run) | HistoryStretch::UnfinishedRun(run) = stretch {
                     events.extend(run_events(&run, client).await?);
                 }
@@ -104,7 +106,7 @@ impl ShowThread {
         }
         print::out(&heading(&thread))?;
         let mut rendering = ThreadRendering::new(self, &messages);
-        for stretch in history_stretches(&thread.id, messages, earlier, client).await? {
+        for stretch in history_stretches(runs, &messages, earlier) {
             let events = match stretch {
                 HistoryStretch::Run(run) => run_events(&run, client).await?,
                 HistoryStretch::UnfinishedRun(run) => {
@@ -234,27 +236,25 @@ async fn history(id: &str, limit: u32, client: &Client) -> Result<(Vec<Message>,
 
 /// The history, in order: each run of the thread once, with all that happened in it, and the messages of other runs.
 /// A run without messages has its place by its time, unless earlier messages are left out.
-async fn history_stretches(
-    thread: &str,
-    messages: Vec<Message>,
+fn history_stretches(
+    mut runs: Vec<Run>,
+    messages: &[Message],
     earlier: bool,
-    client: &Client,
-) -> Result<Vec<HistoryStretch>> {
-    let mut runs = runs_of(thread, client).await?;
+) -> Vec<HistoryStretch> {
     // Oldest first.
     runs.sort_by(|one, other| one.created_at.cmp(&other.created_at));
     let with_messages: HashSet<&str> =
         messages.iter().filter_map(|message| message.run_id.as_deref()).collect();
     let first = runs.iter().find(|run| with_messages.contains(run.id.as_str()));
-    let first_at = first.filter(|_| earlier).map(|run| run.created_at.clone());
+    let first_at = first.map(|run| run.created_at.clone());
     let silent = |run: &&Run| {
-        let is_late = first_at.as_ref().is_none_or(|first| *first < run.created_at);
+        let is_late = !earlier || first_at.as_ref().is_some_and(|first| *first < run.created_at);
         is_late && !with_messages.contains(run.id.as_str())
     };
     let mut silent = runs.iter().filter(silent).peekable();
     let mut seen = HashSet::new();
     let mut stretches = Vec::new();
-    for message in &messages {
+    for message in messages {
         let run = message.run_id.as_deref();
         let run = run.and_then(|id| runs.iter().find(|run| run.id == id));
         let Some(run) = run else {
@@ -269,7 +269,7 @@ async fn history_stretches(
         }
     }
     stretches.extend(silent.map(silent_run));
-    Ok(stretches)
+    stretches
 }
 
 /// A run without messages in the history.

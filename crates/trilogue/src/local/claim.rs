@@ -58,6 +58,7 @@ impl ServerClaim {
             store: None,
             log: None,
             config: None,
+            folder: std::env::current_dir().ok().filter(|folder| folder.to_str().is_some()),
             started_by,
         };
         // Programs that connect now wait at the socket until the server is ready.

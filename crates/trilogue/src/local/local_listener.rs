@@ -62,8 +62,9 @@ impl LocalListener {
 
     /// Adds the file from which the server has its settings. Local commands read it too.
     pub fn set_config(&mut self, file: &Path) {
-        // Commands can run in another folder. A path that cannot be made absolute is of no use to them.
-        if let (Self::Open(claim), Ok(file)) = (self, std::path::absolute(file)) {
+        // Commands can run in another folder. A path that cannot be made absolute, or is not text, is of no use to them.
+        let file = std::path::absolute(file).ok().filter(|file| file.to_str().is_some());
+        if let (Self::Open(claim), Some(file)) = (self, file) {
             claim.set_config(file);
         }
     }

@@ -35,6 +35,9 @@ pub struct ServerRecord {
     /// Its configuration file, if it was started with one.
     #[serde(default)]
     pub config: Option<PathBuf>,
+    /// The folder that it was started in: relative paths of its settings begin there.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
     /// What started it.
     #[serde(default)]
     pub started_by: StartedBy,
