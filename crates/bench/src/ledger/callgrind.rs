@@ -79,7 +79,7 @@ fn control(arguments: &[&str]) -> Result<()> {
 
 async fn commits(server: &Server) -> Result<u64> {
     let status = server.client().get("/api/v1/status").await?.ok()?;
-    Ok(status["store"]["commits"].as_u64().unwrap_or_default())
+    status["store"]["commits"].as_u64().context("no commits are counted")
 }
 
 /// Returns the bytes that a process has written to files so far, in whole pages.
@@ -155,12 +155,17 @@ impl Counts {
         let events = line("events: ")?.split(' ').zip(totals.split(' '));
         let events: HashMap<&str, u64> =
             events.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
-        let event = |name: &str| events.get(name).copied().unwrap_or_default();
+        let event = |name: &str| {
+            let count = events.get(name).copied().filter(|count| *count > 0);
+            count.with_context(|| format!("callgrind has not counted {name}"))
+        };
+        let allocations = allocations(text);
+        ensure!(allocations > 0, "no calls of the allocator are in callgrind's counts");
         Ok(Self {
-            instructions: event("Ir"),
-            allocations: allocations(text),
-            atomics: event("Ge"),
-            system_calls: event("sysCount"),
+            instructions: event("Ir")?,
+            allocations,
+            atomics: event("Ge")?,
+            system_calls: event("sysCount")?,
         })
     }
 }
