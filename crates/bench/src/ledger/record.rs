@@ -12,15 +12,17 @@ const FILE: &str = "ledger.tsv";
 /// The first line of the file.
 const HEAD: &str = "operation\tinstructions\tallocations\tatomics\tsystem calls\tcommits\tpages";
 /// A count may be higher than recorded by this share.
-const TOLERANCE: f64 = 0.03;
+///
+/// Not less yet: how far counts of two builds and machines differ is not known.
+const TOLERANCE: f64 = 0.05;
 /// The same for operations with a disk: how many appends share a commit depends on how quick the disk is.
-const DISK_TOLERANCE: f64 = 0.08;
+const DISK_TOLERANCE: f64 = 0.15;
 /// The end of the names of operations with a disk.
 const DISK_NAME: &str = ", SQLite";
 /// The same for written pages, which the kernel joins as it likes.
 const PAGES_TOLERANCE: f64 = 0.25;
 /// The same for system calls: how often the server sleeps depends on the machine's other work.
-const CALLS_TOLERANCE: f64 = 0.12;
+const CALLS_TOLERANCE: f64 = 0.30;
 /// And by this much, so that a small count is not held to less than one in five operations.
 const LEAST: f64 = 0.2;
 
@@ -42,6 +44,18 @@ pub(super) struct Record(BTreeMap<String, Costs>);
 // === impl Costs ===
 
 impl Costs {
+    /// Returns the lesser of each count.
+    pub(super) fn min(self, other: Self) -> Self {
+        Self {
+            instructions: self.instructions.min(other.instructions),
+            allocations: self.allocations.min(other.allocations),
+            atomics: self.atomics.min(other.atomics),
+            system_calls: self.system_calls.min(other.system_calls),
+            commits: self.commits.min(other.commits),
+            pages: self.pages.min(other.pages),
+        }
+    }
+
     fn figures(self) -> [(&'static str, f64); 6] {
         [
             ("instructions", self.instructions),
