@@ -52,7 +52,7 @@ fn run() -> Result<bool> {
         ["soak", "--streams", "--kills", kills] => soak(&root()?, STREAMS, Some(kills)),
         ["dist", options @ ..] => dist::run(&root()?, options),
         _ => bail!(
-            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `soak [--cluster | --streams] [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `bench ledger [--bless]`, `soak [--cluster | --streams] [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
         ),
     }
 }

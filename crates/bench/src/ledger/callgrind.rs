@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use trilogue_testkit::{Server, ServerOptions};
 
-use super::operation::warm_up;
+use super::operation::WARM_UP;
 use super::record::Costs;
 use crate::cost::sibling_path;
 use crate::report;
@@ -49,10 +49,10 @@ pub(super) async fn count(
     make: impl AsyncFn(u64) -> Result<()>,
 ) -> Result<Costs> {
     let pid = server.pid().context("the server is gone")?.to_string();
-    make(warm_up()).await?;
+    make(WARM_UP).await?;
     control(&["--instr=on", &pid])?;
     // The first code that is counted is translated again.
-    make(warm_up() / 10).await?;
+    make(WARM_UP / 10).await?;
     let mut least: Option<Costs> = None;
     for _ in 0..WINDOWS {
         let costs = counted.count_window(server, &pid, times, &make).await?;

@@ -15,7 +15,7 @@ use crate::load;
 use crate::report::DISK;
 
 /// How often an operation is made before the counts begin, so that pools and caches are full.
-const WARM_UP: u64 = 300;
+pub(super) const WARM_UP: u64 = 300;
 /// How often it is counted.
 const COUNTED: u64 = 200;
 /// Updates of one turn. The same number of turns is too few for them.
@@ -38,16 +38,16 @@ enum Action {
 
 /// An operation with a store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
+pub(super) struct CountedOperation {
     action: Action,
     is_durable: bool,
 }
 
-const fn operation(action: Action, is_durable: bool) -> Operation {
-    Operation { action, is_durable }
+const fn operation(action: Action, is_durable: bool) -> CountedOperation {
+    CountedOperation { action, is_durable }
 }
 
-pub(super) const OPERATIONS: [Operation; 10] = [
+pub(super) const OPERATIONS: [CountedOperation; 10] = [
     operation(Action::Native, false),
     operation(Action::Native, true),
     operation(Action::Communication, false),
@@ -60,9 +60,9 @@ pub(super) const OPERATIONS: [Operation; 10] = [
     operation(Action::Update, true),
 ];
 
-// === impl Operation ===
+// === impl CountedOperation ===
 
-impl Operation {
+impl CountedOperation {
     pub(super) fn name(self) -> String {
         let action = match self.action {
             Action::Native => "native run",
@@ -146,9 +146,4 @@ impl Operation {
         session.stop().await?;
         Ok(costs)
     }
-}
-
-/// How often an operation is made before the counts begin.
-pub(super) const fn warm_up() -> u64 {
-    WARM_UP
 }
