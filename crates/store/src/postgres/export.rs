@@ -19,7 +19,7 @@ use crate::core::damaged;
 use crate::core::transfer::{
     BlobId, COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
 };
-use crate::sql::export::{self, Export, blob_id};
+use crate::sql::export::{self, TableExport, blob_id};
 use crate::sql::frames::stored;
 
 /// The progress is reported after this many rows.
@@ -136,9 +136,9 @@ impl<'e> DatabaseExport<'e> {
     }
 }
 
-// === impl Export ===
+// === impl TableExport ===
 
-impl Export for DatabaseExport<'_> {
+impl TableExport for DatabaseExport<'_> {
     type Connection = Connection;
 
     const BY_AGE: &'static str = "ORDER BY position";

@@ -18,10 +18,10 @@ const BLOB_NAMES: &str = concat!(
     " LEFT JOIN blobs b ON b.key = r.blob ORDER BY r.thread, r.run"
 );
 
-type ExportError<E> = <<E as Export>::Connection as SqlConnection>::Error;
+type ExportError<E> = <<E as TableExport>::Connection as SqlConnection>::Error;
 
 /// Reads tables, sums them up, and passes them on in parts.
-pub(crate) trait Export {
+pub(crate) trait TableExport {
     type Connection: SqlConnection;
 
     /// Follows `FROM table` for threads and runs: oldest first.
@@ -45,7 +45,7 @@ pub(crate) trait Export {
 }
 
 /// Reads every table.
-pub(crate) async fn tables<E: Export>(
+pub(crate) async fn tables<E: TableExport>(
     export: &mut E,
     with_tokens: bool,
 ) -> Result<(), ExportError<E>> {
@@ -92,7 +92,7 @@ pub(crate) async fn tables<E: Export>(
 }
 
 /// The rows of a table of threads.
-async fn changes<R: TableRow, E: Export>(
+async fn changes<R: TableRow, E: TableExport>(
     export: &mut E,
     rest: &str,
     change: fn(R) -> Change,
@@ -101,7 +101,7 @@ async fn changes<R: TableRow, E: Export>(
     rows(export, rest, part).await
 }
 
-async fn rows<R: TableRow, E: Export>(
+async fn rows<R: TableRow, E: TableExport>(
     export: &mut E,
     rest: &str,
     part: impl Fn(Vec<R>) -> CopyPart + Send,

@@ -20,7 +20,7 @@ use crate::core::batch::is_blob_whole;
 use crate::core::transfer::{COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable};
 use crate::core::{closed_error, damaged};
 use crate::record::NoOriginals;
-use crate::sql::export::{self, Export, blob_id};
+use crate::sql::export::{self, TableExport, blob_id};
 use crate::sql::{SqlRow, thread_of};
 
 /// Blobs named by at least one thread that is not being removed.
@@ -191,9 +191,9 @@ impl<'s> StoreExport<'s> {
     }
 }
 
-// === impl Export ===
+// === impl TableExport ===
 
-impl Export for StoreExport<'_> {
+impl TableExport for StoreExport<'_> {
     type Connection = Connection;
 
     const BY_AGE: &'static str = "ORDER BY key";

@@ -29,7 +29,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct LogQueue<W> {
     output: W,
-    queue: SyncSender<Entry>,
+    queue: SyncSender<LogEntry>,
     counts: Arc<Counts>,
 }
 
@@ -44,11 +44,11 @@ struct Counts {
 /// Writes the queued lines when it is dropped: keep it until the server has stopped.
 #[derive(Debug)]
 #[must_use = "queued lines are lost at the end of the process unless this is kept until then"]
-pub struct LogGuard(Vec<SyncSender<Entry>>);
+pub struct LogGuard(Vec<SyncSender<LogEntry>>);
 
 /// A line, or a request to report when all lines before it are written.
 #[derive(Debug)]
-enum Entry {
+enum LogEntry {
     Line(Vec<u8>),
     Flush(SyncSender<()>),
 }
@@ -81,7 +81,7 @@ impl<W: Write + Clone + Send + 'static> LogQueue<W> {
         let Counts { queued_bytes, left_out } = self.counts.as_ref();
         let has_room =
             queued_bytes.fetch_add(line.len(), Ordering::Relaxed) + line.len() <= MAX_QUEUED_BYTES;
-        if has_room && self.queue.try_send(Entry::Line(line.to_vec())).is_ok() {
+        if has_room && self.queue.try_send(LogEntry::Line(line.to_vec())).is_ok() {
             return;
         }
         queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
@@ -107,18 +107,18 @@ impl<'a, W: Write + Clone + Send + 'static> MakeWriter<'a> for LogQueue<W> {
 }
 
 /// Writes entries until every sender is gone. Joins the lines that wait, so that a busy server makes few system calls.
-fn write_entries(mut output: impl Write, entries: &Receiver<Entry>, counts: &Counts) {
+fn write_entries(mut output: impl Write, entries: &Receiver<LogEntry>, counts: &Counts) {
     let mut joined = Vec::with_capacity(JOINED_BYTES);
     while let Ok(first) = entries.recv() {
         let mut flushes = Vec::new();
         let mut next = Some(first);
         while let Some(entry) = next {
             match entry {
-                Entry::Line(line) => {
+                LogEntry::Line(line) => {
                     counts.queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
                     joined.extend_from_slice(&line);
                 }
-                Entry::Flush(done) => flushes.push(done),
+                LogEntry::Flush(done) => flushes.push(done),
             }
             next = (joined.len() < JOINED_BYTES).then(|| entries.try_recv().ok()).flatten();
         }
@@ -193,7 +193,7 @@ impl Drop for LogGuard {
         for queue in &self.0 {
             let until = Instant::now() + FLUSH_TIMEOUT;
             let (done, written) = sync_channel(1);
-            let mut entry = Entry::Flush(done);
+            let mut entry = LogEntry::Flush(done);
             // A standard error that takes nothing must not keep the server from its end: neither a full queue nor the write.
             while let Err(TrySendError::Full(back)) = queue.try_send(entry) {
                 if Instant::now() >= until {
