@@ -168,6 +168,34 @@ await check({
     quiet(page);
   },
 
+  async a_long_change_and_a_long_text_of_a_question_are_shown_whole(browser) {
+    const page = await openPage(browser, { path: "#/inbox" });
+    await page.waitForSelector(".empty");
+    const assets = await page.getAttribute("script[src]", "src");
+    await page.evaluate(async (folder) => {
+      const { QuestionView } = await import(`${folder}/chat/question.js`);
+      const lines = Array.from({ length: 5000 }, (_, number) => `line ${number}\n`).join("");
+      const text = "a".repeat(250_000);
+      const content = [
+        { type: "diff", path: "/etc/x", oldText: "", newText: lines },
+        { type: "content", content: { type: "resource", resource: { uri: "file:///y", mimeType: "text/plain", text } } },
+      ];
+      const options = [{ id: "a", name: "Allow", effect: "allow" }];
+      const payload = { toolCall: { kind: "edit", title: "Change", content } };
+      document.body.append(new QuestionView({ id: "x", kind: "permission", payload, prompt: [], options }).element);
+    }, assets.replace("/main.js", ""));
+    const question = page.locator(".question[data-id=x]");
+    const allow = question.getByRole("button", { name: "Allow" });
+    await question.locator(".difference-box:not([data-hidden])").waitFor();
+    assert.equal(await question.locator(".difference .added").count(), 5000);
+    assert.equal(await allow.isDisabled(), true, "the text was not shown yet");
+    await question.getByRole("button", { name: /^Show .*KiB$/ }).click();
+    await question.getByText(/^Show all .* characters$/).click();
+    assert.equal(await question.locator("[data-hidden]").count(), 0);
+    assert.equal(await allow.isDisabled(), false);
+    quiet(page);
+  },
+
   async what_is_long_can_be_rejected_unread(browser) {
     const page = await inbox(browser);
     const asked = await run("coder", "long");

@@ -14,7 +14,7 @@ const CONTEXT_LINES: usize = 3;
 /// The maximum number of lines in a difference. Each becomes a row of about 100 bytes plus its text.
 const MAX_LINES: usize = 4_000;
 
-/// Renders the difference between two texts as a table of lines: the old number, the new number, the line. Long unchanged parts are left out, and lines above the limit are counted.
+/// Renders the difference between two texts as a table of lines: the old number, the new number, the line. Long unchanged parts are left out, and lines above the limit are counted in a row of the class `cut`.
 #[must_use]
 pub fn difference(before: &str, after: &str, limit: &WorkLimit) -> String {
     let mut config = TextDiff::configure();
@@ -54,7 +54,7 @@ pub fn difference(before: &str, after: &str, limit: &WorkLimit) -> String {
     if more > 0 {
         _ = write!(
             html,
-            "<tr class=\"left-out\"><td colspan=\"4\">… and {more} more lines</td></tr>"
+            "<tr class=\"left-out cut\"><td colspan=\"4\">… and {more} more lines</td></tr>"
         );
     }
     html.push_str("</tbody></table>");
@@ -73,7 +73,11 @@ mod tests {
     fn a_long_difference_is_cut_and_says_so() {
         let html = difference("", &"\n".repeat(MAX_LINES + 50));
         assert_eq!(html.matches("<tr").count(), MAX_LINES + 1);
-        assert!(html.contains("… and 50 more lines"), "{}", html.len());
+        assert!(
+            html.contains("left-out cut\"><td colspan=\"4\">… and 50 more lines"),
+            "{}",
+            html.len()
+        );
     }
 
     #[test]

@@ -12,8 +12,8 @@ import { decorate } from "./text_view.js";
 
 /** Content above this size is fetched only after a click. */
 const MAX_UNASKED_BYTES = 8 * 1024 * 1024;
-/** The maximum size of text in the page. Larger texts can be downloaded. */
-const MAX_SHOWN_CHARACTERS = 200_000;
+/** Text above this size is shown only after a click. */
+const MAX_UNASKED_TEXT_BYTES = 200_000;
 const IMAGE = /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon)$/;
 const AUDIO = /^audio\//;
 const VIDEO = /^video\//;
@@ -100,8 +100,8 @@ function preview(part, type) {
   if (IMAGE.test(type)) return lazily(part, async (blob) => picture(blob, part.name ?? "Image from the agent"));
   if (AUDIO.test(type)) return lazily(part, async (blob) => h("audio", { controls: true, preload: "metadata", src: URL.createObjectURL(blob) }));
   if (VIDEO.test(type)) return lazily(part, async (blob) => h("video", { controls: true, preload: "metadata", src: URL.createObjectURL(blob) }));
-  if (!TEXT.test(type) || byteLength(part) > MAX_SHOWN_CHARACTERS) return null;
-  return lazily(part, async (blob) => textPreview(await blob.text(), type, part.name ?? type));
+  if (!TEXT.test(type)) return null;
+  return lazily(part, async (blob) => textPreview(await blob.text(), type, part.name ?? type), MAX_UNASKED_TEXT_BYTES);
 }
 
 /**
@@ -137,23 +137,26 @@ async function textPreview(text, type, name) {
 }
 
 /**
- * Builds a placeholder that loads its content when it becomes visible. Large content waits for a click.
+ * Builds a placeholder that loads its content when it becomes visible. Content above `maxUnasked` bytes waits for a click.
  * @param {any} part
  * @param {(blob: Blob) => Promise<HTMLElement>} show
+ * @param {number} maxUnasked
  */
-function lazily(part, show) {
-  const place = h("div.lazy");
+function lazily(part, show, maxUnasked = MAX_UNASKED_BYTES) {
+  // `data-hidden` prevents answers to a question until the content is shown: see question.js.
+  const place = h("div.lazy", { "data-hidden": true });
   const load = async () => {
     try {
       place.replaceChildren(await show(await bytes(part)));
+      place.removeAttribute("data-hidden");
     } catch (error) {
       const retry = h("button.quiet", { type: "button", on: { click: load } }, "Try again");
       place.replaceChildren(h("p.error-text", { role: "alert" }, `The content could not be read: ${/** @type {Error} */ (error).message} `, retry));
     }
     place.classList.remove("lazy");
   };
-  if (byteLength(part) > MAX_UNASKED_BYTES) {
-    place.append(h("button.quiet", { type: "button", "data-hidden": true, on: { click: load } }, `Show ${size(byteLength(part))}`));
+  if (byteLength(part) > maxUnasked) {
+    place.append(h("button.quiet", { type: "button", on: { click: load } }, `Show ${size(byteLength(part))}`));
     return place;
   }
   if (!part.blob) {

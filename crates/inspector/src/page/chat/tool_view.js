@@ -108,7 +108,8 @@ export function differenceView(path, before, after) {
   const body = h("div.scroll", { tabindex: 0, role: "region", "aria-label": `Changes of ${path}` });
   const box = h("section.difference-box", { "data-hidden": true }, h("header", null, h("code", null, path), before === "" && h("span.muted", null, "new file")), body);
   draw({ before, after }).then((drawn) => {
-    if (drawn) body.replaceChildren(drawn);
+    // A question about a change must show all of it.
+    if (drawn && !drawn.querySelector(".cut")) body.replaceChildren(drawn);
     else fill(body, plainDifference(before, after));
     box.removeAttribute("data-hidden");
   });
@@ -116,7 +117,7 @@ export function differenceView(path, before, after) {
 }
 
 /**
- * Shows every old line, then every new line, if the server cannot render the difference.
+ * Shows every old line, then every new line, if the server cannot render the whole difference.
  * @param {string} before
  * @param {string} after
  */
