@@ -60,7 +60,8 @@ pub(crate) async fn edit(command: Vec<String>, cwd: PathBuf, client: Client) -> 
         session.said = agent_text(&editor.updates_of(&session.thread));
         sessions.push(session);
     }
-    assert!(editor.close().await.success());
+    // The command fails if its agent never started, as it may while faults last for the whole round.
+    assert!(editor.close().await.success() || sessions.is_empty());
     sessions
 }
 
