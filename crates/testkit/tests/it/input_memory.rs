@@ -56,7 +56,7 @@ fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The request bodies of each protocol that hold this value.
+/// The request bodies of each protocol that hold this value. A run is awaited, or its work would count for the next request.
 fn bodies(value: &str) -> [(&'static str, String); 5] {
     [
         ("/api/v1/runs", format!("{{\"agent\":\"echo\",\"mode\":\"wait\",\"input\":{value}}}")),
@@ -65,7 +65,7 @@ fn bodies(value: &str) -> [(&'static str, String); 5] {
             "/communication/runs",
             format!("{{\"agent_name\":\"echo\",\"mode\":\"sync\",\"input\":{value}}}"),
         ),
-        ("/connect/runs", format!("{{\"agent_id\":\"echo\",\"input\":{value}}}")),
+        ("/connect/runs/wait", format!("{{\"agent_id\":\"echo\",\"input\":{value}}}")),
         ("/connect/threads", format!("{{\"metadata\":{{\"a\":{value}}}}}")),
     ]
 }
@@ -236,7 +236,9 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
                 reply.status,
                 reply.code()
             );
-            if more > MOST || reply.status >= 500 {
+            // A response has a limit of its own. It is rendered from the output, and those of the Agent Connect Protocol repeat that up to seven times.
+            let most = MOST + 3 * (reply.body.len() / 1024) as u64;
+            if more > most || reply.status >= 500 {
                 failures.push(format!("{shape}, {path}: {}, {more} KiB", reply.status));
             }
         }
