@@ -5,11 +5,13 @@
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use trilogue_wire::agent_client::{
-    AgentNotification, AgentRequest, ClientNotification, ClientRequest, Rules, splice,
+    AgentNotification, AgentRequest, ClientNotification, ClientRequest, Rules, splice, text_edges,
 };
 use trilogue_wire::jsonrpc::{Incoming, parse, write_error};
 
 fuzz_target!(|line: &[u8]| {
+    // Any bytes have edges.
+    text_edges::broken_edges(line);
     match parse(line) {
         Ok(Incoming::Request(request)) => {
             for rules in [Rules::Lenient, Rules::Strict] {
@@ -57,6 +59,16 @@ fn stays<T: PartialEq + std::fmt::Debug + serde::Serialize>(
 /// A session's id is cut out and put in, and a message's is set, and the rest stays as it was.
 fn ids(params: Option<&RawValue>) {
     let Some(params) = params.map(RawValue::get) else { return };
+    if let Some(text) = text_edges::chunk_text(params) {
+        // Putting both sides of a cut together gives the text.
+        for (head, tail) in
+            [text_edges::split_high(text), text_edges::split_low(text)].into_iter().flatten()
+        {
+            assert_eq!(format!("{head}{tail}"), text);
+        }
+        let set = text_edges::set_chunk_text(params, text).expect("there is a text");
+        assert_eq!(text_edges::chunk_text(&set), Some(text));
+    }
     if let Some((cut, session)) = splice::cut_session(params) {
         let put = splice::put_session(&cut, &session).expect("what was cut can be put back");
         assert_eq!(splice::get_text(&put, &["sessionId"]).as_deref(), Some(&*session));

@@ -8,11 +8,13 @@
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
 //! cargo xtask soak --cluster [--kills N]    kills, stops, cuts off and skews servers that share a store, and restarts what they share, N times; compares the answers that clients got, and prints how long threads stopped
 //! cargo xtask soak --streams [--kills N]    parts clients from streams of every protocol by every fault, N times each; resumes the streams, and prints the matrix
+//! cargo xtask drift PACKAGE STABLE UNSTABLE    compares what is served of the Agent Client Protocol with an official schema; `scripts/drift` runs it for the newest ones
 //! cargo xtask dist [--binary PATH] [--target TRIPLE] [--out DIR]    makes the packages of a release
 //! ```
 
 mod bench;
 mod dist;
+mod drift;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -50,9 +52,10 @@ fn run() -> Result<bool> {
         ["soak", "--cluster", "--kills", kills] => soak(&root()?, CLUSTER, Some(kills)),
         ["soak", "--streams"] => soak(&root()?, STREAMS, None),
         ["soak", "--streams", "--kills", kills] => soak(&root()?, STREAMS, Some(kills)),
+        ["drift", package, stable, unstable] => drift::run(&root()?, package, stable, unstable),
         ["dist", options @ ..] => dist::run(&root()?, options),
         _ => bail!(
-            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `bench ledger [--bless]`, `soak [--cluster | --streams] [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `bench ledger [--bless]`, `soak [--cluster | --streams] [--kills N]`, `drift PACKAGE STABLE UNSTABLE` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
         ),
     }
 }

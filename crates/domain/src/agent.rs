@@ -75,6 +75,17 @@ pub struct Abilities {
     pub streams_values: Option<bool>,
     /// Whether the agent's own updates are streamed; `None` if the author does not declare it.
     pub streams_updates: Option<bool>,
+    /// The instructions of clients that the agent takes; `None` for none.
+    pub system_prompt: Option<SystemPromptAbility>,
+}
+
+/// The instructions of clients that an agent takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SystemPromptAbility {
+    /// Further instructions, next to its own.
+    Append,
+    /// Further instructions, or others instead of its own.
+    AppendOrOverride,
 }
 
 /// An error that an agent can end with.
@@ -137,6 +148,12 @@ impl AgentCard {
 impl Default for Abilities {
     /// Supports threads and callbacks, and declares nothing about streaming.
     fn default() -> Self {
-        Self { threads: true, callbacks: true, streams_values: None, streams_updates: None }
+        Self {
+            threads: true,
+            callbacks: true,
+            streams_values: None,
+            streams_updates: None,
+            system_prompt: None,
+        }
     }
 }

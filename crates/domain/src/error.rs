@@ -19,9 +19,16 @@ struct Inner {
     message: Cow<'static, str>,
     hint: Option<Cow<'static, str>>,
     pending: Option<crate::InterruptId>,
-    node: Option<String>,
+    node: Option<NamedNode>,
     missing_agent: Option<String>,
     violations: Vec<Violation>,
+}
+
+/// Another node of the cluster.
+#[derive(Clone, PartialEq, Eq)]
+struct NamedNode {
+    name: String,
+    address: String,
 }
 
 /// One place where a value does not fit its schema.
@@ -282,10 +289,10 @@ impl Error {
         self
     }
 
-    /// Sets the address of the node that can serve the request.
+    /// Sets the name and the address of the node that can serve the request.
     #[must_use]
-    pub fn node(mut self, address: String) -> Self {
-        self.0.node = Some(address);
+    pub fn node(mut self, name: String, address: String) -> Self {
+        self.0.node = Some(NamedNode { name, address });
         self
     }
 
@@ -337,7 +344,13 @@ impl Error {
     /// Returns the address of the node that can serve the request instead.
     #[must_use]
     pub fn other_node(&self) -> Option<&str> {
-        self.0.node.as_deref()
+        self.0.node.as_ref().map(|node| node.address.as_str())
+    }
+
+    /// Returns the name of that node.
+    #[must_use]
+    pub fn other_node_name(&self) -> Option<&str> {
+        self.0.node.as_ref().map(|node| node.name.as_str())
     }
 
     /// Returns the agent that this node does not have, as the request names it.

@@ -7,6 +7,9 @@ use crate::error::{Code, Error};
 use crate::id::{InterruptId, PrincipalId};
 use crate::json::Json;
 
+/// The option of a permission that chooses none of the offered options, which allows nothing.
+pub const NO_OPTION: &str = "none";
+
 /// A question that a run waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interrupt {
@@ -224,24 +227,44 @@ impl Interrupt {
     /// Returns the option that rejects only this call. It may be taken after a timeout; an option that also holds for later calls needs a person's choice.
     #[must_use]
     pub fn reject_option(&self) -> Option<&PermissionOption> {
-        self.options.iter().find(|option| option.effect == Effect::Reject && !option.always)
+        let rejects = |option: &&PermissionOption| option.effect == Effect::Reject;
+        self.distinct_options().filter(rejects).find(|option| !option.always)
     }
 
-    /// Checks the form of an answer. A permission takes one of its options, a message takes parts or text, and the other kinds take JSON. A permission that waits in its process also accepts `null`: the user chose no option, which allows nothing.
+    /// Returns the options whose ids name only one effect.
+    pub fn distinct_options(&self) -> impl Iterator<Item = &PermissionOption> {
+        self.options.iter().filter(|option| !self.is_ambiguous(&option.id))
+    }
+
+    /// Whether this id names an option that allows and one that rejects. The asker could take such an id for consent, so it is never sent.
+    #[must_use]
+    pub fn is_ambiguous(&self, id: &str) -> bool {
+        let has = |effect| self.options.iter().any(|it| it.id == id && it.effect == effect);
+        has(Effect::Allow) && has(Effect::Reject)
+    }
+
+    /// Whether the asker accepts that no option is chosen, which allows nothing.
+    #[must_use]
+    pub fn takes_no_option(&self) -> bool {
+        self.kind == InterruptKind::Permission && self.survives == Survives::Process
+    }
+
+    /// Checks the form of an answer. A permission takes one of its options, a message takes parts or text, and the other kinds take JSON. A permission that waits in its process also accepts `null` and the option [`NO_OPTION`]: the user chose no option, which allows nothing.
     ///
     /// # Errors
     /// [`Code::AnswerInvalid`] with a description of the expected form.
     pub fn check(&self, answer: &Answer) -> Result<(), Error> {
         let fits = match (&self.kind, answer) {
             (InterruptKind::Permission, Answer::Option(id)) => {
-                return if self.options.iter().any(|option| option.id == *id) {
+                let is_none = id == NO_OPTION && self.takes_no_option();
+                return if is_none || self.options.iter().any(|option| option.id == *id) {
                     Ok(())
                 } else {
                     Err(self.no_such_option(id))
                 };
             }
             (InterruptKind::Permission, Answer::Json(value)) => {
-                self.survives == Survives::Process && value.as_str() == "null"
+                self.takes_no_option() && value.as_str() == "null"
             }
             (InterruptKind::Permission, Answer::Message(_)) => false,
             (InterruptKind::Message, Answer::Message(_) | Answer::Json(_)) => true,
@@ -265,7 +288,10 @@ impl Interrupt {
     }
 
     fn no_such_option(&self, id: &str) -> Error {
-        let names: Vec<_> = self.options.iter().map(|option| option.id.as_str()).collect();
+        let mut names: Vec<_> = self.options.iter().map(|option| option.id.as_str()).collect();
+        if self.takes_no_option() && !names.contains(&NO_OPTION) {
+            names.push(NO_OPTION);
+        }
         Error::new(
             Code::AnswerInvalid,
             format!("the interrupt '{}' has no option '{}'", self.id, id.escape_debug()),

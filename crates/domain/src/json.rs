@@ -1,5 +1,6 @@
 //! JSON as validated, immutable bytes.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -37,7 +38,7 @@ impl Json {
         if std::str::from_utf8(&bytes).is_err() {
             return Err(Error::new(Code::InvalidJson, "the JSON is not valid UTF-8"));
         }
-        match has_code_points.then(|| half_character(&bytes)).flatten() {
+        match has_code_points.then(|| half_character(&bytes, 0)).flatten() {
             None => Ok(Self(bytes)),
             Some(at) => Err(Error::new(
                 Code::InvalidJson,
@@ -45,6 +46,20 @@ impl Json {
                     "the JSON is not valid text: half of a surrogate pair stands alone at byte {at}"
                 ),
             )),
+        }
+    }
+
+    /// Like [`Self::parse`], for JSON of a peer: each unpaired surrogate becomes U+FFFD, and nothing else is lost or changed.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_mended(bytes: impl Into<Bytes>) -> Result<Self, Error> {
+        let bytes = bytes.into();
+        let parsed = Self::parse(bytes.clone());
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        match (parsed, mended(text)) {
+            (Err(_), Cow::Owned(mended)) => Self::parse(mended),
+            (parsed, _) => parsed,
         }
     }
 
@@ -243,13 +258,29 @@ fn check_depth(bytes: &[u8]) -> Result<bool, Error> {
     Ok(has_code_points)
 }
 
-/// Returns the position of an unpaired surrogate in well-formed JSON. Such a string is not valid text, and other readers could not parse it.
-fn half_character(bytes: &[u8]) -> Option<usize> {
+/// Returns well-formed JSON with U+FFFD in the place of each unpaired surrogate.
+#[must_use]
+pub fn mended(json: &str) -> Cow<'_, str> {
+    let (mut mended, mut from) = (String::new(), 0);
+    while let Some(at) = half_character(json.as_bytes(), from) {
+        mended.push_str(json.get(from..at).unwrap_or_default());
+        mended.push_str("\\ufffd");
+        from = at + 6;
+    }
+    if from == 0 {
+        return Cow::Borrowed(json);
+    }
+    mended.push_str(json.get(from..).unwrap_or_default());
+    Cow::Owned(mended)
+}
+
+/// Returns the position of the next unpaired surrogate in well-formed JSON. Such a string is not valid text, and other readers could not parse it.
+fn half_character(bytes: &[u8], from: usize) -> Option<usize> {
     let code_unit = |at: usize| {
         let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
-    let mut at = 0;
+    let mut at = from;
     while let Some(more) = bytes.get(at..)?.iter().position(|byte| *byte == b'\\') {
         at += more;
         at += match code_unit(at) {
@@ -297,6 +328,20 @@ mod tests {
             let error = Json::parse(text).unwrap_err();
             assert_eq!(error.code(), Code::InvalidJson, "{text}");
             assert!(error.message().ends_with(&format!("alone at byte {at}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_half_of_a_character_changes_nothing_else() {
+        let text = r#"{"a":"x\ud800\\ud800\ud83d\ude00","b":1.0,"\uDFFF":["\ud83d\ud83d\ude00"]}"#;
+        let mended =
+            r#"{"a":"x\ufffd\\ud800\ud83d\ude00","b":1.0,"\ufffd":["\ufffd\ud83d\ude00"]}"#;
+        assert_eq!(Json::parse_mended(text).unwrap().as_str(), mended);
+        for whole in [r#"{"a":"\ud83d\ude00"}"#, "1"] {
+            assert_eq!(Json::parse_mended(whole).unwrap().as_str(), whole);
+        }
+        for bad in [r#"{"a":"\ud800""#, "", r#"\ud800"#] {
+            assert!(Json::parse_mended(bad).is_err(), "{bad}");
         }
     }
 

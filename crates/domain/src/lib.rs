@@ -24,7 +24,10 @@ pub mod time;
 pub mod trace;
 pub mod transcript;
 
-pub use agent::{Abilities, AgentCard, AgentCommand, DeclaredError, DeclaredInterrupt, InputKind};
+pub use agent::{
+    Abilities, AgentCard, AgentCommand, DeclaredError, DeclaredInterrupt, InputKind,
+    SystemPromptAbility,
+};
 pub use content::{Citation, Content, Message, Part, PartMetadata, Role, Times, Trajectory};
 pub use error::{Code, Error, Result, Violation};
 pub use event::{Body, Event, Original};
@@ -37,11 +40,11 @@ pub use json::Json;
 pub use lock::lock;
 pub use run::{
     Callback, Failure, Input, Outcome, ParentRun, Provenance, RequestSource, RunAudit, RunStatus,
-    Strategy,
+    StartedBy, Strategy,
 };
 pub use scope::{Principal, Right, Rights, Scope};
 pub use short_id::{IdKind, ShortId};
-pub use thread::{ClientHistory, HeadMove, Reference, ThreadActivity};
+pub use thread::{ClientHistory, HeadMove, Reference, SystemPrompt, ThreadActivity};
 pub use time::Timestamp;
 pub use trace::{RunTrace, TraceContext};
 pub use transcript::Transcript;

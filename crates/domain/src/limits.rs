@@ -106,6 +106,8 @@ pub const MAX_CALLBACK_URL_BYTES: usize = 64 * 1024;
 pub const MAX_KEPT_REQUEST_BYTES: usize = 64 * 1024;
 /// The maximum number of unused sign-in links.
 pub const MAX_SIGN_IN_LINKS: usize = 1_000;
+/// The maximum number of unused sign-in links of one token.
+pub const MAX_SIGN_IN_LINKS_PER_TOKEN: usize = 20;
 /// The maximum number of schema violations in one error.
 pub const MAX_VIOLATIONS: usize = 16;
 /// The maximum size of an instance's configuration, in bytes.

@@ -85,6 +85,13 @@ pub struct ParentRun {
     pub thread: ThreadId,
 }
 
+/// Who started a run, if no request did.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StartedBy {
+    /// The agent, by working while no prompt was open.
+    Agent,
+}
+
 /// Who requested a run: its audit entry, which is part of the run's first append.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunAudit {

@@ -12,6 +12,18 @@ pub const TITLE_MEMBER: &str = "trilogue.title";
 /// The metadata member with the newest title from the agent. A title from a user has priority.
 pub const AGENT_TITLE_MEMBER: &str = "trilogue.agent_title";
 
+/// The metadata member with a client's instructions for the agent, a [`SystemPrompt`]: `{"mode": "append" or "override", "text": …}`.
+pub const SYSTEM_PROMPT_MEMBER: &str = "trilogue.system_prompt";
+
+/// Instructions of a client for an agent, in a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SystemPrompt {
+    /// Whether they replace the agent's own instructions. Otherwise they are added to them.
+    pub overrides: bool,
+    /// The instructions.
+    pub text: String,
+}
+
 /// A history from a client: references, which are read when their content is needed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientHistory {

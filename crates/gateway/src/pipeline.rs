@@ -42,6 +42,8 @@ use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
 use trilogue_runtime::shares::{HeldShare, Shares};
 
+/// The most searches of one principal that work at a time: fewer than the store's readers.
+pub(crate) const MAX_SEARCHES_PER_PRINCIPAL: usize = 3;
 /// The operations that take a sign-in code.
 const SIGN_INS: [&str; 2] = ["sign_in", "look_up_sign_in_link"];
 
@@ -67,6 +69,8 @@ pub(crate) struct Pipeline {
     pub(crate) turns: Arc<RenderTurns>,
     /// The requests in progress of each principal.
     pub(crate) requests: Arc<Shares>,
+    /// The searches of each principal at work.
+    pub(crate) searches: Arc<Shares>,
     /// Set if several nodes share the store.
     pub(crate) forwarder: Option<Forwarder>,
     pub(crate) admin: Arc<dyn Admin>,
@@ -110,6 +114,7 @@ impl Pipeline {
         let request_id = chosen.map_or_else(|| self.request_ids.next(), ToOwned::to_owned);
         let origin = self.guard.allowed_origin(&head.headers);
         let is_head = head.method == Method::HEAD;
+        let answered_node = forward::answered_node(&head.headers, &self.options.node_name);
         let mut is_authenticated = false;
         let mut reply = match self.find(&head) {
             Ok(found) => {
@@ -165,6 +170,9 @@ impl Pipeline {
             }
         };
         reply = reply.header_text(REQUEST_ID, &request_id);
+        if let Some(answered_node) = answered_node {
+            reply = reply.header(forward::NODE, answered_node);
+        }
         if let Some(parent) = trace.parent {
             reply = reply.header(TRACEPARENT, parent);
         }
@@ -224,6 +232,8 @@ impl Pipeline {
         challenge: &Arc<OnceLock<Challenge>>,
         is_authenticated: &mut bool,
     ) -> Result<Reply> {
+        // First of all: a server that another node means takes nothing.
+        forward::check_meant(&head.headers, &self.options.node_name)?;
         let endpoint = found.endpoint;
         let takes_cookies = found.face.takes_cookies();
         page_session::set_authorization(&mut head, takes_cookies, self.options.is_encrypted());
@@ -311,6 +321,11 @@ impl Pipeline {
             opened_folders: self.opened_folders.clone(),
             turn: turn.clone(),
         };
+        // Further searches wait: with all connections to the store, they would keep others from reading.
+        let search = match endpoint.is_search {
+            true => Some(self.searches.wait(&principal).await),
+            false => None,
+        };
         let reply = match &self.forwarder {
             Some(forwarder) if forward::may_go_on(&request.headers) => {
                 let address = (&head.method, &head.uri);
@@ -318,6 +333,7 @@ impl Pipeline {
             }
             _ => (endpoint.handler)(request).await,
         }?;
+        drop(search);
         // A stream that the reply carries may hold the request for long.
         turn.end();
         match endpoint.access {

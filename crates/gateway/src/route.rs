@@ -28,6 +28,8 @@ pub struct Route<S> {
     pub for_people: bool,
     /// Whether a page needs a new sign-in for every such request.
     pub new_sign_in: bool,
+    /// Whether the route searches rows of many threads or runs, of which one principal does few at a time.
+    pub is_search: bool,
     /// The operation's name in the document, in metrics and in the log.
     pub operation: &'static str,
     pub summary: &'static str,
@@ -52,6 +54,7 @@ pub struct Endpoint {
     pub(crate) access: Access,
     for_people: bool,
     pub(crate) new_sign_in: bool,
+    pub(crate) is_search: bool,
     pub(crate) operation: &'static str,
     pub(crate) query: &'static [Parameter],
     pub(crate) handler: Box<dyn Fn(Request) -> HandlerFuture + Send + Sync>,
@@ -152,6 +155,7 @@ impl<S> Route<S> {
             access: Access::Right(Right::Read),
             for_people: false,
             new_sign_in: false,
+            is_search: false,
             operation: "",
             summary: "",
             query: &[],
@@ -211,6 +215,11 @@ impl<S> Route<S> {
         Self { new_sign_in: true, ..self }
     }
 
+    /// Limits how many such requests of one principal work at a time.
+    pub const fn search(self) -> Self {
+        Self { is_search: true, ..self }
+    }
+
     /// Sets the operation and its summary in the document.
     pub const fn describe(self, operation: &'static str, summary: &'static str) -> Self {
         Self { operation, summary, ..self }
@@ -255,6 +264,7 @@ impl<S: Send + Sync + 'static> Route<S> {
             access: self.access,
             for_people: self.for_people,
             new_sign_in: self.new_sign_in,
+            is_search: self.is_search,
             operation: self.operation,
             query: self.query,
             handler: Box::new(move |request| handler(Call { state: Arc::clone(&state), request })),

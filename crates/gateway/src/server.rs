@@ -38,7 +38,7 @@ use crate::http::node_client::NodeClient;
 use crate::http::receive::BodyBudget;
 use crate::local::LocalAcceptor;
 use crate::mounts::{self, Mount, MountedViews, Router, open_local};
-use crate::pipeline::{Pipeline, RequestIds};
+use crate::pipeline::{MAX_SEARCHES_PER_PRINCIPAL, Pipeline, RequestIds};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
 use trilogue_runtime::shares::Shares;
@@ -351,6 +351,7 @@ fn pipeline(
         response_budget: Arc::clone(response_budget),
         turns: RenderTurns::new(MAX_LARGE_RESPONSES),
         requests: Shares::new(options.max_requests_each()),
+        searches: Shares::new(MAX_SEARCHES_PER_PRINCIPAL),
         forwarder: services.forwarder.clone(),
         admin: Arc::clone(&ports.admin),
     })

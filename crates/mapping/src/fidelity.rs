@@ -166,7 +166,7 @@ table! {
         native: Carried "`list_threads`, `list_messages`, `list_thread_events`, `erase_thread`, `copy_thread`";
         communication: Lost "the protocol has no endpoint for them; a session can be read, and replaced by an inline `session`";
         connect: Carried "`/threads/search`, `/threads/{thread_id}` and its `history`, `DELETE`, `copy`";
-        client: Carried "`session/list`, `session/load`, `session/resume`, `session/delete`; no fork";
+        client: Carried "`session/list`, `session/load`, `session/resume`, `session/delete`, and the unstable `session/fork`";
     }
     "working directory, MCP servers" {
         native: Lost "a run has no member for them: an agent uses those of its configuration";
@@ -281,6 +281,12 @@ table! {
         communication: Extension "`generic` with `kind: \"plan\"`";
         connect: Carried "a `custom` event with `kind: \"state.plan\"`";
         client: Carried "`plan`; with `medium` priority for every step without one";
+    }
+    "plan by id" {
+        native: Carried "`state.plan_updated`, `state.plan_removed`";
+        communication: Extension "`generic` with `kind: \"plan_updated\"` or `\"plan_removed\"`";
+        connect: Carried "a `custom` event with `kind: \"state.plan_updated\"` or `\"state.plan_removed\"`";
+        client: Carried "`plan_update` and `plan_removed` if the client declares `plan`; otherwise all plans as one `plan`, with the list items of Markdown as entries";
     }
     "usage, modes, commands" {
         native: Extension "`state.custom`, or `Event.original` if a peer sent them";

@@ -18,6 +18,7 @@ mod logged_position;
 mod message_members;
 pub mod native;
 pub mod otlp;
+pub mod plan;
 pub mod provenance;
 pub mod shape;
 

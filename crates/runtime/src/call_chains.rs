@@ -9,16 +9,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Answer, Code, Error, InterruptId, Json, Principal, RunKey, ThreadKey, lock,
+    AgentName, Answer, Code, Error, InterruptId, Json, Principal, RunId, RunKey, ThreadKey, lock,
 };
 
 use crate::request::{ChildOf, RunRequest, Submitted};
+use crate::session::ThreadContext;
 
 /// The services of the layer above owners that a call needs.
 #[async_trait]
 pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
     /// Submits a child run, like [`crate::Runtime::submit`].
     async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted>;
+
+    /// Starts a run for the work of a thread's agent, like [`crate::Runtime::start_agent_run`].
+    async fn start_agent_run(&self, thread: &ThreadContext) -> Result<RunId>;
 
     /// Answers an interrupt, like [`crate::Runtime::answer_with`].
     async fn answer(

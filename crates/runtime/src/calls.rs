@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, InterruptId, Json, Principal};
+use trilogue_domain::{Answer, InterruptId, Json, Principal, RunId};
 
 use crate::call_chains::SubmitChild;
 use crate::handle::{Runtime, WeakRuntime};
 use crate::owner::stopped_error;
 use crate::request::{AnswerTo, ChildOf, RunRequest, Submitted};
+use crate::session::ThreadContext;
 
 // === impl Runtime ===
 
@@ -24,6 +25,10 @@ impl Runtime {
 impl SubmitChild for WeakRuntime {
     async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted> {
         self.upgrade().ok_or_else(stopped_error)?.submit_child(by, new, child).await
+    }
+
+    async fn start_agent_run(&self, thread: &ThreadContext) -> Result<RunId> {
+        self.upgrade().ok_or_else(stopped_error)?.start_agent_run(thread).await
     }
 
     async fn answer(

@@ -165,6 +165,22 @@ impl Controllers {
         }
     }
 
+    /// Waits until the thread has a controller. Returns its profile, or `None` after the time limit.
+    pub(crate) async fn wait(&self, thread: ThreadKey, limit: Duration) -> Option<ClientProfile> {
+        let mut control = {
+            let mut threads = lock(&self.0);
+            let ThreadControllers { clients, left, .. } = &mut *threads;
+            let clients = clients.entry(thread).or_insert_with(|| {
+                *left += 1;
+                Clients::new()
+            });
+            clients.control.subscribe()
+        };
+        let found = tokio::time::timeout(limit, control.wait_for(|now| now.client.is_some()));
+        let found = found.await.ok()?.ok()?;
+        Some(found.client.as_ref()?.handle.profile().clone())
+    }
+
     fn take_control(&self, thread: ThreadKey, client: &AttachedClient) {
         let threads = lock(&self.0);
         let Some(clients) = threads.clients.get(&thread) else { return };

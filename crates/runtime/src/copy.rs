@@ -12,7 +12,7 @@ use trilogue_domain::{
     RunId, RunKey, TenantId, ThreadId, ThreadKey, Timestamp, limits,
 };
 use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
-use trilogue_store::{Batch, Change, Draft, Frame};
+use trilogue_store::{Batch, Change, Draft, Frame, Range};
 
 use crate::handle::Runtime;
 use crate::history;
@@ -30,8 +30,15 @@ struct CopyChunk {
     source: ThreadRow,
     /// The path, newest first.
     path: Vec<CheckpointRow>,
-    /// The message with which the newest copied run ends, if that run is not copied whole.
-    until: Option<MessageId>,
+    /// Where the newest copied run ends, if that run is not copied whole.
+    until: Option<CopyEnd>,
+}
+
+#[derive(Clone, Debug)]
+enum CopyEnd {
+    Message(MessageId),
+    /// An event, by its number in its run.
+    Event(u64),
 }
 
 struct CopiedRun {
@@ -85,7 +92,36 @@ impl Runtime {
                 .hint("name a message that was said by a run which has completed"));
         };
         path.drain(..place);
-        self.copy(by, CopyChunk { source, path, until: Some(row.id) }, new).await
+        let until = Some(CopyEnd::Message(row.id));
+        self.copy(by, CopyChunk { source, path, until }, new).await
+    }
+
+    /// Copies a thread's path up to an event of a run on it, by the event's number in the thread. As with [`Runtime::copy_thread_until`], the run counts as
+    /// completed in the copy. Errors: `not_found` if no run on the path has the event; otherwise as [`Runtime::copy_thread`].
+    pub async fn copy_thread_until_event(
+        &self,
+        by: &Principal,
+        id: &ThreadId,
+        number: u64,
+        new: NewThread,
+    ) -> Result<ThreadRow> {
+        self.check_open()?;
+        let source = self.thread_row(&by.scope(), id).await?;
+        let store = self.services().store.as_ref();
+        let mut path = history::path(store, &by.scope(), &source.id, source.head).await?;
+        let range = Range { run: None, after: number.saturating_sub(1), max_bytes: 1 };
+        let frames = store.frames(source.key, range).await?;
+        let frame = frames.first().filter(|frame| (frame.first()..=frame.last()).contains(&number));
+        let run = frame.and_then(|frame| frame.run());
+        let place = run.and_then(|run| path.iter().position(|link| link.run == Some(run)));
+        let (Some(frame), Some(place)) = (frame, place) else {
+            let message = format!("event {number} not found in the history of the thread '{id}'");
+            return Err(Error::new(Code::NotFound, message)
+                .hint("name an event of a run that has completed"));
+        };
+        let until = Some(CopyEnd::Event(frame.first_run() + (number - frame.first())));
+        path.drain(..place);
+        self.copy(by, CopyChunk { source, path, until }, new).await
     }
 
     async fn copy(&self, by: &Principal, of: CopyChunk, new: NewThread) -> Result<ThreadRow> {
@@ -194,7 +230,7 @@ impl Runtime {
         &self,
         source: &ThreadRow,
         mut row: RunRow,
-        until: Option<&MessageId>,
+        until: Option<&CopyEnd>,
         copy: &mut CopyTarget,
     ) -> Result<CopiedRun> {
         let services = self.services();
@@ -208,8 +244,12 @@ impl Runtime {
         row.principal = copy.thread.owner.clone();
         row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
         let mut renumbered = Renumbered::new(&row, copy.last + 1, until, &services.originals);
-        if let Some(until) = until {
-            renumbered.last = history::end_of_thought(store, source.key, old, until).await?;
+        match until {
+            Some(CopyEnd::Message(until)) => {
+                renumbered.last = history::end_of_thought(store, source.key, old, until).await?;
+            }
+            Some(CopyEnd::Event(number)) => renumbered.last = Some(*number),
+            None => {}
         }
         let mut failed = None;
         history::each_event(store, source.key, old, |event| {
@@ -245,8 +285,8 @@ struct Renumbered<'a> {
     messages: Vec<MessageRow>,
     /// Incomplete messages: the role, and the event number at which each begins.
     open: HashMap<MessageId, (Role, u64)>,
-    until: Option<&'a MessageId>,
-    /// The last event to copy, by its number in the source, if `until` is a thought.
+    until: Option<&'a CopyEnd>,
+    /// The last event to copy, by its number in the source's run, unless `until` is a message.
     last: Option<u64>,
     values: Option<Json>,
     has_begun: bool,
@@ -304,7 +344,7 @@ impl<'a> Renumbered<'a> {
     fn new(
         row: &RunRow,
         first: u64,
-        until: Option<&'a MessageId>,
+        until: Option<&'a CopyEnd>,
         originals: &'a Arc<dyn ReadOriginal>,
     ) -> Self {
         Self {
@@ -331,6 +371,8 @@ impl<'a> Renumbered<'a> {
         if self.is_over {
             return Ok(());
         }
+        // A run begins with its creation and cannot end there.
+        let is_last = self.last == Some(event.run_number);
         match &event.body {
             Body::Run(RunEvent::Created { agent, input, .. }) => {
                 let (run, agent, input) = (self.id.clone(), agent.clone(), input.clone());
@@ -351,13 +393,13 @@ impl<'a> Renumbered<'a> {
             Body::Message(MessageEvent::Thought { message: Some(message), .. }) => {
                 let begins = self.first + self.draft.len() as u64;
                 self.open.entry(message.clone()).or_insert((Role::Agent, begins));
-                self.is_over = self.last == Some(event.run_number);
             }
             Body::Message(MessageEvent::Completed { message }) => {
                 self.complete(message);
             }
             _ => {}
         }
+        self.is_over |= is_last;
         self.push(event.at, &event.body, event)
     }
 
@@ -365,7 +407,7 @@ impl<'a> Renumbered<'a> {
         if let Some((role, begins)) = self.open.remove(message) {
             self.point_at(message.clone(), role, begins);
         }
-        self.is_over = self.until == Some(message);
+        self.is_over = matches!(self.until, Some(CopyEnd::Message(until)) if until == message);
     }
 
     fn point_at(&mut self, id: MessageId, role: Role, position: u64) {

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::Sleep;
@@ -20,6 +21,9 @@ use crate::owner::Envelope;
 use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
 use crate::turn::{Ending, Turn};
+
+/// How much longer than the agent itself a run's task may take to stop: it may have to kill the agent first.
+const KILL_TIME: Duration = Duration::from_secs(2);
 
 /// How a turn begins.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +118,9 @@ async fn drive(
                 drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
             }
             () = shared.wait_until_cancelled(), if grace.is_none() => {
-                grace = Some(Box::pin(tokio::time::sleep(services.options.cancel_grace)));
+                let limit = services.options.cancel_grace;
+                let limit = if backend.is_native() { limit } else { limit + KILL_TIME };
+                grace = Some(Box::pin(tokio::time::sleep(limit)));
             }
             () = grace_elapsed(&mut grace) => {
                 tracing::warn!(run = %shared.id, "the agent did not stop when asked and was dropped");

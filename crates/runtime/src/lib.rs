@@ -9,6 +9,7 @@
 //! - A panic in one run is caught in that run.
 
 mod agent_registry;
+mod agent_started;
 mod answer;
 pub mod audit;
 pub mod backend;

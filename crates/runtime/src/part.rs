@@ -2,7 +2,7 @@
 
 use trilogue_domain::content::{BlobRef, Content, Part, PartMetadata};
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Body, MessageEvent};
+use trilogue_domain::event::{Body, MessageEvent, ToolEvent};
 use trilogue_domain::{Code, Error, Input, Json, Message, Scope, limits};
 use trilogue_store::Store;
 
@@ -78,15 +78,17 @@ pub(crate) fn are_small(messages: &[Message]) -> bool {
     parts.map(part_bytes).sum::<usize>() <= SMALL_CONTENT_BYTES.min(limits::INLINE_CONTENT_BYTES)
 }
 
-/// Returns the event with its large content replaced by a blob reference.
-pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Result<Body> {
-    match body {
-        Body::Message(MessageEvent::Part { message, mut part }) => {
-            outline(store, scope, &mut part, limits::INLINE_CONTENT_BYTES).await?;
-            Ok(Body::Message(MessageEvent::Part { message, part }))
-        }
-        body => Ok(body),
+/// Returns the event with the large content of its parts replaced by blob references.
+pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, mut body: Body) -> Result<Body> {
+    let parts = match &mut body {
+        Body::Message(MessageEvent::Part { part, .. }) => std::slice::from_mut(part),
+        Body::Tool(ToolEvent::Updated { content, .. }) => content,
+        _ => return Ok(body),
+    };
+    for part in parts {
+        outline(store, scope, part, limits::INLINE_CONTENT_BYTES).await?;
     }
+    Ok(body)
 }
 
 /// Checks that the metadata of an event's part is at most `max` bytes. Fails as [`check_metadata`].
@@ -99,10 +101,14 @@ pub(crate) fn check_part(body: &Body, max: usize) -> Result<()> {
     }
 }
 
-/// Whether a part's content must be stored as a blob.
+/// Whether content of an event must be stored as a blob.
 pub(crate) fn has_large_content(body: &Body) -> bool {
-    let Body::Message(MessageEvent::Part { part, .. }) = body else { return false };
-    content_bytes(part) > limits::INLINE_CONTENT_BYTES
+    let parts = match body {
+        Body::Message(MessageEvent::Part { part, .. }) => std::slice::from_ref(part),
+        Body::Tool(ToolEvent::Updated { content, .. }) => content,
+        _ => return false,
+    };
+    parts.iter().any(|part| content_bytes(part) > limits::INLINE_CONTENT_BYTES)
 }
 
 /// Whether an input refers to blobs.

@@ -93,7 +93,7 @@ impl PresenceTable {
         present.map(|(thread, _)| *thread).take(limit).collect()
     }
 
-    /// Returns when the patience of an interrupt that began at `began` ends, counted from when the last client left. It is extended while a client is connected, but at most to `longest`.
+    /// Returns when the patience of an interrupt that began at `began` ends, counted from when the last client left. It is extended by clients that are connected or active, but at most to `longest`.
     pub(crate) fn patience_ends(
         &self,
         thread: ThreadKey,
@@ -105,7 +105,9 @@ impl PresenceTable {
         if connected.is_present() {
             return (Instant::now() + patience).min(began + longest);
         }
-        connected.left.max(connected.heard).map_or(began, |left| left.max(began)) + patience
+        let left = connected.left.max(connected.heard).map_or(began, |left| left.max(began));
+        // An editor that stays active would extend it without end.
+        (left + patience).min(began + longest.max(patience))
     }
 
     fn leave(&self, thread: ThreadKey) {
@@ -207,6 +209,8 @@ mod tests {
         tokio::time::advance(HOUR).await;
         attendance.record_remote(&[THREAD]);
         assert_eq!(ends(), began + HOUR, "silence does not last for ever");
+        tokio::time::advance(HEARD_FOR * 2).await;
+        assert_eq!(ends(), began + HOUR, "nor does activity");
         assert_eq!(attendance.local_threads(9), [], "it is not passed on");
     }
 

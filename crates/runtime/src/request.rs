@@ -21,7 +21,7 @@ pub struct Options {
     pub interrupt_deadline: Duration,
     /// The longest that any interrupt with a deadline waits, even while a client that can answer is connected.
     pub attended_deadline: Duration,
-    /// How long a cancelled agent has to stop before its task is dropped.
+    /// How long a cancelled agent has to stop. Then a native agent is dropped, and the process of a hosted one is killed.
     pub cancel_grace: Duration,
     pub max_queued_runs_per_thread: usize,
     /// The most runs with active agents; further ones queue.

@@ -133,6 +133,12 @@ impl ThreadContext {
         self.services.controllers.call(self.thread, method, params).await
     }
 
+    /// Starts a run for what the agent does while no prompt is open, and returns its id. The agent's backend gets the run like any other, with an empty input.
+    /// Errors: `thread_busy` while another run has the turn or waits for it; `invalid_request` on a thread that exists for one run only; `thread_not_found`, `overloaded`, `shutting_down`, and what storing can fail with.
+    pub async fn start_agent_run(&self) -> Result<RunId> {
+        self.services.call_chains.port()?.start_agent_run(self).await
+    }
+
     /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is active, the event follows that run's events so far.
     /// Fails if the thread was removed, the event is too large, or it cannot be stored.
     pub async fn append_event(&self, body: Body, original: Option<Original>) -> Result<()> {
@@ -159,8 +165,7 @@ impl ThreadContext {
         let services = &self.services;
         let store = services.store.as_ref();
         check_part(&body, services.options.max_part_metadata_bytes)?;
-        let body =
-            if original.is_none() { outlined(store, &self.scope, body).await? } else { body };
+        let body = outlined(store, &self.scope, body).await?;
         let mut draft = Draft::default();
         draft.push(services.clock.now(), &body, original.as_ref())?;
         self.change(Command::AppendOutsideRun { draft, bound: None, title, begun: None }).await

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use trilogue_domain::{InterruptId, Json, Resolution, RunKey, RunStatus, Timestamp};
-use trilogue_store::rows::{BindingRow, InterruptRow, MessageRow, RunRow, ThreadRow};
+use trilogue_store::rows::{
+    BindingRow, CheckpointRow, InterruptRow, MessageRow, RunRow, ThreadRow,
+};
 use trilogue_store::{Draft, OwnedThread};
 
 use trilogue_domain::Input;
@@ -55,6 +57,10 @@ pub(crate) struct RunState {
     pub(crate) is_delayed: bool,
     /// Whether the run that called it has ended.
     pub(crate) is_orphan: bool,
+    /// Whether its log has the agent's answer, so that the run is complete. Known after a restart.
+    pub(crate) is_answered: bool,
+    /// Its checkpoint, if that exists before its end.
+    pub(crate) checkpoint: Option<Box<CheckpointRow>>,
 }
 
 // === impl ThreadState ===
@@ -128,6 +134,8 @@ impl RunState {
             restored: false,
             is_delayed: false,
             is_orphan: false,
+            is_answered: false,
+            checkpoint: None,
         }
     }
 

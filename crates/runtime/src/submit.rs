@@ -217,7 +217,7 @@ impl Runtime {
     }
 
     /// Checks that a principal leaves memory and places in queues to the runs of others.
-    fn check_open_runs(&self, by: &Principal) -> Result<()> {
+    pub(crate) fn check_open_runs(&self, by: &Principal) -> Result<()> {
         let services = self.services();
         let most = services.options.max_open_runs_per_principal;
         if services.monitor.open_runs_of(by) < most {
@@ -284,6 +284,7 @@ impl Runtime {
             when_waiting: new.when_waiting,
             when_holding: new.when_holding,
             idempotency,
+            opening: None,
         });
         let (settled, ended) = oneshot::channel();
         let place = match place {

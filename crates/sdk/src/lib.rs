@@ -66,13 +66,14 @@ pub use serde_json::json;
 pub use typed::{IntoSchema, from_json, schema_of, to_json};
 
 pub use trilogue_domain::agent::{Abilities, DeclaredError, DeclaredInterrupt};
-pub use trilogue_domain::event::{PlanEntry, ToolStatus};
+pub use trilogue_domain::event::{PlanContent, PlanEntry, ToolStatus};
 pub use trilogue_domain::interrupt::{Effect, PermissionOption};
 pub use trilogue_domain::{
     AgentCard, AgentName, Answer, Citation, Code, Content, InputKind, Interrupt, InterruptId,
     InterruptKind, Json, Message, MessageId, Part, PartMetadata, PrincipalId, Resolution, Role,
     RunId, Survives, ThreadId, Timestamp, Trajectory,
 };
+pub use trilogue_domain::{SystemPrompt, SystemPromptAbility};
 
 /// The imports that an agent's source file usually needs.
 ///

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use trilogue_domain::{
     AgentName, Answer, Body, Code, Failure, Interrupt, InterruptId, Json, Message, Part,
-    Resolution, Role, RunId, ThreadId,
+    Resolution, Role, RunId, SystemPrompt, ThreadId,
 };
 
 use crate::agent::Input;
@@ -56,6 +56,11 @@ pub trait Memory: Send + Sync + fmt::Debug {
 
     /// Returns the state that this run set last, otherwise the thread's state.
     fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>>;
+
+    /// Returns the client's instructions for the thread. `None` by default.
+    fn system_prompt(&self) -> PortFuture<'_, Result<Option<SystemPrompt>, AgentError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 /// Notifies an agent that it should stop.

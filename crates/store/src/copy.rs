@@ -1,6 +1,6 @@
 //! Moving a store from one engine to another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures_util::future::join;
 use tokio::sync::mpsc;
@@ -8,7 +8,7 @@ use trilogue_domain::error::{Code, Error, Result};
 
 pub use crate::core::transfer::{CopyProgress, CopyStep};
 
-use crate::core::closed_error;
+use crate::core::task_error;
 use crate::core::transfer::{CopyPart, ImportEnd};
 use crate::open::StoreUrl;
 use crate::options::Options;
@@ -54,8 +54,6 @@ pub async fn copy(
     options: CopyOptions,
     progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<CopyReport> {
-    let CopyOptions { store: options, with_tokens } = options;
-    let options = Options { node: None, ..options };
     let (source, target) = (StoreUrl::parse(from)?, StoreUrl::parse(to)?);
     let is_known = match (&source, &target) {
         (StoreUrl::Sqlite(_), StoreUrl::Postgres) | (StoreUrl::Postgres, StoreUrl::Sqlite(_)) => {
@@ -65,10 +63,42 @@ pub async fn copy(
         _ => false,
     };
     if !is_known {
-        let message = "a copy leads from SQLite to PostgreSQL, or from PostgreSQL to another store";
-        return Err(Error::new(Code::InvalidRequest, message)
-            .hint("write it as `trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE`, or the other way round"));
+        return Err(unknown_copy());
     }
+    copy_between((source, from), (target, to), options, progress).await
+}
+
+/// As [`copy`], into a new SQLite file that no server uses, from any of these stores: for changes before a further copy.
+pub async fn copy_to_draft(
+    from: &str,
+    draft: &Path,
+    options: CopyOptions,
+    progress: impl FnMut(CopyProgress) + Send,
+) -> Result<CopyReport> {
+    let source = StoreUrl::parse(from)?;
+    if !matches!(source, StoreUrl::Sqlite(_) | StoreUrl::Postgres) {
+        return Err(unknown_copy());
+    }
+    let target = (StoreUrl::Sqlite(draft.to_owned()), "");
+    copy_between((source, from), target, options, progress).await
+}
+
+/// The error for other engines.
+fn unknown_copy() -> Error {
+    let message = "a copy leads from SQLite to PostgreSQL, or from PostgreSQL to another store";
+    Error::new(Code::InvalidRequest, message)
+        .hint("write it as `trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE`, or the other way round")
+}
+
+/// Copies a store. Each side is known by its kind and its URL.
+async fn copy_between(
+    (source, from): (StoreUrl, &str),
+    (target, to): (StoreUrl, &str),
+    options: CopyOptions,
+    progress: impl FnMut(CopyProgress) + Send,
+) -> Result<CopyReport> {
+    let CopyOptions { store: options, with_tokens } = options;
+    let options = Options { node: None, ..options };
     let source = match source {
         StoreUrl::Sqlite(path) => {
             CopySource::File(blocking(move || StoreSnapshot::open(&path)).await?)
@@ -152,5 +182,5 @@ async fn into_file(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(closed_error()))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(task_error(&error)))
 }

@@ -32,7 +32,7 @@ pub mod sqlite;
 #[cfg(test)]
 extern crate self as trilogue_store;
 
-pub use copy::{CopyOptions, CopyProgress, CopyReport, CopyStep, copy};
+pub use copy::{CopyOptions, CopyProgress, CopyReport, CopyStep, copy, copy_to_draft};
 pub use core::ownership;
 pub use news::{ChangedRow, PeerMessage, PeerNews, Peers, RowChange, ShownQuestion};
 pub use open::{check_url, is_unencrypted, open, redacted_url, takes_nodes};

@@ -380,7 +380,7 @@ pub trait Tokens: Send + Sync + fmt::Debug {
     /// Removes a token. `None` if the tenant has no token with this id.
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>>;
     /// Keeps a sign-in link until it is used or expires. Links outlive this process, unless one process holds the store.
-    /// Errors: `overloaded` if [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] unused links exist.
+    /// Errors: `overloaded` if [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] unused links exist, or [`trilogue_domain::limits::MAX_SIGN_IN_LINKS_PER_TOKEN`] of this token.
     async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()>;
     /// The link with the hash of this code, without using it up. `None` if it is unknown or has expired.
     async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>>;
@@ -511,7 +511,7 @@ impl NodeAddress {
         let Self { name, address } = self;
         Error::new(Code::ThreadElsewhere, message(&name.escape_debug().to_string()))
             .hint(format!("send the request to {address}"))
-            .node(address)
+            .node(name, address)
     }
 }
 

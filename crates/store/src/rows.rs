@@ -8,8 +8,8 @@ use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, CheckpointKey, ClientHistory, ConfigurationId, Interrupt,
     InterruptId, Json, MessageId, Outcome, ParentRun, Principal, PrincipalId, Provenance, Rights,
-    Role, RunAudit, RunId, RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp,
-    TokenId, limits,
+    Role, RunAudit, RunId, RunKey, RunStatus, Scope, StartedBy, TenantId, ThreadId, ThreadKey,
+    Timestamp, TokenId, limits,
 };
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
@@ -84,6 +84,8 @@ pub struct RunRow {
     pub mount: Option<Arc<str>>,
     /// Who requested it.
     pub audit: Option<Box<RunAudit>>,
+    /// Who started it, if no request did.
+    pub started_by: Option<StartedBy>,
 }
 
 /// A configured instance: settings of an agent under a separate id.
@@ -380,6 +382,7 @@ impl RunRow {
             provenance: None,
             mount: None,
             audit: None,
+            started_by: None,
         }
     }
 }

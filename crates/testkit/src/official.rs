@@ -95,6 +95,14 @@ pub fn acpx() -> Result<Vec<String>> {
     Ok(vec!["node".to_owned(), program.display().to_string()])
 }
 
+/// The newest adapter of a coding agent: the program of an npm package that `foreign/agent_client` pins.
+pub fn adapter(folder: &str, program: &str) -> Result<PathBuf> {
+    let installed = installed(&format!("agent_client/{folder}"))?;
+    let program = installed.join("node_modules/.bin").join(program);
+    ensure!(program.is_file(), "{} is missing", program.display());
+    Ok(program)
+}
+
 pub fn opencode() -> Result<PathBuf> {
     let kind = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let package = format!("node_modules/opencode-linux-{kind}/bin/opencode");

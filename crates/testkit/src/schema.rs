@@ -11,7 +11,8 @@ use trilogue_domain::lock;
 
 use crate::specs;
 
-const OFFICIAL: &str = "agent_client/v1.schema.json";
+/// The schema with everything, stable or not: a client gets what it declares.
+const OFFICIAL: &str = "agent_client/v1.20.unstable.schema.json";
 const MESSAGE_IDS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../docs/reference/schema/agent-client-message-ids.json"

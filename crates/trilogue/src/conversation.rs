@@ -177,7 +177,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
 
     async fn follow(&mut self) -> Result {
         let mut cancelling = false;
-        let mut ctrl_c = ctrl_c()?;
+        let (mut ctrl_c, mut terminate) = (ctrl_c()?, terminate()?);
         loop {
             let item = tokio::select! {
                 item = self.reader.next() => item?,
@@ -186,11 +186,11 @@ impl<'a, S: RunReader> Conversation<'a, S> {
                     continue;
                 }
                 _ = ctrl_c.recv() => {
-                    if cancelling {
-                        return Err(CliError::silent(ExitStatus::Interrupted));
-                    }
-                    cancelling = true;
-                    self.cancel().await?;
+                    self.stop(&mut cancelling).await?;
+                    continue;
+                }
+                _ = terminate.recv() => {
+                    self.stop(&mut cancelling).await?;
                     continue;
                 }
             };
@@ -205,16 +205,18 @@ impl<'a, S: RunReader> Conversation<'a, S> {
                         return self.view.command_result(&ended.outcome, cancelling);
                     }
                     EventBody::InterruptRaised(_) if cancelling => self.reader.skip_question(),
-                    EventBody::InterruptRaised(raised) => match self.ask(&raised.interrupt).await {
-                        Err(error) if error.exit == ExitStatus::Interrupted => {
-                            cancelling = true;
-                            self.cancel().await?;
-                            self.reader.skip_question();
-                            // The question took this Ctrl-C; only the next one leaves at once.
-                            ctrl_c = self::ctrl_c()?;
+                    EventBody::InterruptRaised(raised) => {
+                        match self.ask_unless_terminated(&raised.interrupt, &mut terminate).await {
+                            Err(error) if error.exit == ExitStatus::Interrupted => {
+                                cancelling = true;
+                                self.cancel().await?;
+                                self.reader.skip_question();
+                                // The question took this Ctrl-C; only the next one leaves at once.
+                                ctrl_c = self::ctrl_c()?;
+                            }
+                            answered => answered?,
                         }
-                        answered => answered?,
-                    },
+                    }
                     _ => {}
                 }
             }
@@ -237,6 +239,14 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         }
     }
 
+    /// Cancels the run at the first signal, and leaves at the second.
+    async fn stop(&mut self, cancelling: &mut bool) -> Result {
+        if std::mem::replace(cancelling, true) {
+            return Err(CliError::silent(ExitStatus::Interrupted));
+        }
+        self.cancel().await
+    }
+
     async fn cancel(&mut self) -> Result {
         // Without its id there is nothing to cancel.
         if self.reader.run_id().is_none() {
@@ -249,6 +259,18 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         tokio::select! {
             cancelled = self.reader.cancel() => cancelled,
             _ = again.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
+        }
+    }
+
+    /// Asks the person at the terminal, unless the program is terminated: that counts as Ctrl-C.
+    async fn ask_unless_terminated(
+        &mut self,
+        interrupt: &Interrupt,
+        terminate: &mut Signal,
+    ) -> Result {
+        tokio::select! {
+            asked = self.ask(interrupt) => asked,
+            _ = terminate.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
         }
     }
 
@@ -347,11 +369,17 @@ fn plain_interrupt(id: String, kind: String) -> Interrupt {
 
 /// Waits for the start of a run, which Ctrl-C gives up.
 async fn start_unless_interrupted<S>(start: impl Future<Output = Result<S>>) -> Result<S> {
-    let mut ctrl_c = ctrl_c()?;
+    let (mut ctrl_c, mut terminate) = (ctrl_c()?, terminate()?);
     tokio::select! {
         reader = start => reader,
+        _ = terminate.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
         _ = ctrl_c.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
     }
+}
+
+fn terminate() -> Result<Signal> {
+    signal(SignalKind::terminate())
+        .map_err(|error| CliError::failure(format!("cannot listen for SIGTERM: {error}")))
 }
 
 fn ctrl_c() -> Result<Signal> {

@@ -20,6 +20,10 @@ const GOLDEN: &[Golden] = &[
         "docs/reference/schema/agent-client-message-ids.json",
         trilogue_wire::agent_client::message_id_schema,
     ),
+    (
+        "docs/reference/schema/agent-client-served.json",
+        trilogue_wire::agent_client::served_document,
+    ),
 ];
 
 /// Writes every generated document.

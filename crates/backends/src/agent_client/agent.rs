@@ -153,9 +153,10 @@ impl Backend for AgentClient {
     }
 
     async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
-        let (agent, launch) = (&self.0.card.name, self.opener().launch());
+        let (agent, opener) = (&self.0.card.name, self.opener());
+        let launch = opener.launch();
         unattended::check(agent, caller, &config, &launch.unattended)?;
-        check_folder(agent, &launch, caller, config).await
+        check_folder(agent, &launch, &opener.accepted_folders, caller, config).await
     }
 
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {

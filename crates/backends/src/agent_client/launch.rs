@@ -33,8 +33,16 @@ pub struct Launch {
     /// How long the agent may take to answer `initialize`.
     pub start_timeout: Duration,
     pub open_timeout: Duration,
-    /// How long the agent may take to end a cancelled turn before its process is killed.
-    pub cancel_grace: Duration,
+    /// How long the agent may take to end a cancelled turn before its process is killed. `None`: as long as the server gives every run.
+    pub cancel_grace: Option<Duration>,
+    /// How long late output is awaited after the answer to a prompt: it still belongs to the answer.
+    pub answer_settle: Duration,
+    /// How long the agent must be quiet until a run that it started ends.
+    pub background_quiet: Duration,
+    /// How long a request of the agent waits for a client or for a run while no prompt is open.
+    pub client_wait: Duration,
+    /// Whether the child processes of the agent keep it from being idle.
+    pub children_count: bool,
     /// The longest line that the server accepts from it, in bytes.
     pub max_line_bytes: usize,
     pub grants: Grants,
@@ -144,7 +152,11 @@ impl Launch {
             idle_stop: Some(Duration::from_secs(600)),
             start_timeout: Duration::from_secs(60),
             open_timeout: Duration::from_secs(60),
-            cancel_grace: Duration::from_secs(8),
+            cancel_grace: None,
+            answer_settle: Duration::from_millis(150),
+            background_quiet: Duration::from_secs(10),
+            client_wait: Duration::from_secs(30),
+            children_count: false,
             max_line_bytes: trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES,
             grants: Grants::default(),
             client_tools: ClientTools::None,

@@ -192,7 +192,12 @@ async fn call_agent(
             let others = all.iter().filter(|other| !Arc::ptr_eq(other, process));
             // Only the result of the process that the client called is returned.
             let calls = others.map(|other| other.call(method, &params, SERVER_CALL_TIMEOUT));
-            drop(join_all(calls).await);
+            for failure in join_all(calls).await.into_iter().filter_map(Result::err) {
+                tracing::warn!(
+                    failure = failure.text(),
+                    "a process of the agent did not sign out, and stays signed in until it ends"
+                );
+            }
         }
         _ => {}
     }

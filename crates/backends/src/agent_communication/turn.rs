@@ -136,11 +136,10 @@ impl RemoteBackend for AgentCommunication {
         }
     }
 
-    async fn cancel_saved(&self, saved: &Json) -> Result<(), ClientError> {
-        match CommunicationRunState::read(saved) {
-            Ok((run, _)) => self.client.cancel(run).await.map(drop),
-            Err(_) => Ok(()),
-        }
+    async fn cancel_saved(&self, saved: &Json) -> Result<(), Failure> {
+        let (run, _) = CommunicationRunState::read(saved)?;
+        let cancelled = self.client.cancel(run).await;
+        cancelled.map(drop).map_err(|error| self.begin_failure(&error, Some(run)))
     }
 
     async fn rejoin(

@@ -290,13 +290,14 @@ impl RemoteBackend for AgentConnect {
         }
     }
 
-    async fn cancel_saved(&self, saved: &Json) -> Result<(), ClientError> {
-        match read_state(saved) {
-            Ok(ConnectRunState { run: Some(run), thread, .. }) => {
-                self.client.cancel(RunAt { thread, run }, false, CancelAction::Interrupt).await
-            }
-            _ => Ok(()),
-        }
+    async fn cancel_saved(&self, saved: &Json) -> Result<(), Failure> {
+        let ConnectRunState { run, thread, .. } = read_state(saved)?;
+        let Some(run) = run else { return Ok(()) };
+        let at = RunAt { thread, run };
+        let cancelled = self.client.cancel(at.clone(), false, CancelAction::Interrupt).await;
+        cancelled.map_err(|error| {
+            failure_of_refusal(&self.remote, &error, Some(&at.run), at.thread.as_deref())
+        })
     }
 
     async fn rejoin(&self, saved: &Json, context: &RunContext) -> Result<ConnectTurn, Failure> {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::identity::Identity;
 use super::record::Records;
-use super::tree::Tree;
+use super::tree::{self, Tree};
 use super::{CapturedOutput, Leader, MARKER, Program, Running, STEP, StartedChild, environment};
 
 /// How long to wait for the end of a child's standard error after its exit: its descendants may hold the stream open.
@@ -147,6 +147,11 @@ impl Child {
     #[must_use]
     pub fn captured(&self) -> &CapturedOutput {
         &self.0.stderr
+    }
+
+    /// Whether processes that it has started run, in any process group. `false` on systems that do not show processes.
+    pub(crate) async fn has_descendants(&self) -> bool {
+        tree::has_descendants(self.0.pid).await
     }
 
     /// Returns the part of its standard output that was not a message.

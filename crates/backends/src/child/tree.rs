@@ -35,6 +35,17 @@ pub(crate) struct Tree {
 
 pub(super) struct Census(HashMap<u32, ProcessStatus>);
 
+/// Whether descendants of a process run. `false` if the look fails or takes too long.
+pub(crate) async fn has_descendants(pid: u32) -> bool {
+    let look = tokio::task::spawn_blocking(move || {
+        SEES_PROCESSES && {
+            let found = Census::take().with_descendants(vec![pid], std::process::id());
+            found.iter().any(|process| process.pid != pid)
+        }
+    });
+    matches!(timeout(LOOK_TIMEOUT, look).await, Ok(Ok(true)))
+}
+
 // === impl Tree ===
 
 impl Tree {

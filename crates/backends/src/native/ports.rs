@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use trilogue_domain::{Body, Error, Interrupt, Json, Message, Resolution};
-use trilogue_mapping::agent_client::title_of;
+use trilogue_domain::{Body, Error, Interrupt, Json, Message, Resolution, SystemPrompt};
+use trilogue_mapping::agent_client::{system_prompt_in, title_of};
 use trilogue_runtime::{CallError, EmitError, RunContext, Stopped};
 use trilogue_sdk::AgentError;
 use trilogue_sdk::port::{
@@ -117,6 +117,10 @@ impl Memory for Ports {
 
     fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>> {
         Box::pin(async move { Ok(self.context.load_state().await?) })
+    }
+
+    fn system_prompt(&self) -> PortFuture<'_, Result<Option<SystemPrompt>, AgentError>> {
+        Box::pin(async move { Ok(system_prompt_in(&self.context.thread_metadata().await?)) })
     }
 }
 

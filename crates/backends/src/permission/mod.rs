@@ -103,7 +103,7 @@ impl Rules {
 
     /// The decision about a permission interrupt. `None` if a person must be asked: no rule matches, the matching rule requires it, a path cannot be resolved, or no option has the rule's effect.
     ///
-    /// Never chooses an option that also allows later calls. Chooses one that also rejects later calls only if no other option rejects. If no option rejects, a denied call is answered without an option, provided that the agent accepts such an answer.
+    /// Never chooses an option that also allows later calls, or an id that names options of both effects. Chooses one that also rejects later calls only if no other option rejects. If no option rejects, a denied call is answered without an option, provided that the agent accepts such an answer.
     pub async fn answer(
         &self,
         subject: &Subject<'_>,
@@ -156,12 +156,13 @@ impl Rules {
 
 /// The option that allows only this call.
 fn allow_option(question: &Interrupt) -> Option<&PermissionOption> {
-    question.options.iter().find(|option| option.effect == Effect::Allow && !option.always)
+    let allowing = |option: &&PermissionOption| option.effect == Effect::Allow;
+    question.distinct_options().filter(allowing).find(|option| !option.always)
 }
 
 /// The option that rejects, preferably only this call.
 fn reject_option(question: &Interrupt) -> Option<&PermissionOption> {
-    let rejecting = || question.options.iter().filter(|option| option.effect == Effect::Reject);
+    let rejecting = || question.distinct_options().filter(|option| option.effect == Effect::Reject);
     rejecting().find(|option| !option.always).or_else(|| rejecting().next())
 }
 

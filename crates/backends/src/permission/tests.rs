@@ -173,7 +173,12 @@ async fn a_rule_chooses_what_holds_for_this_call_only() {
         ("once", Allow, false),
         ("no", Reject, false),
     ];
-    let cases: [(Verdict, &[_], Option<&str>); 7] = [
+    // One id for two options: the agent could take a refusal for consent.
+    let ambiguous = [("x", Allow, false), ("x", Reject, false), ("yes", Allow, false)];
+    let cases: [(Verdict, &[_], Option<&str>); 10] = [
+        (Verdict::Deny, &ambiguous, None),
+        (Verdict::Allow, &ambiguous, Some("yes")),
+        (Verdict::Allow, &ambiguous[..2], None),
         (Verdict::Allow, &all, Some("once")),
         (Verdict::Deny, &all, Some("no")),
         (Verdict::Ask, &all, None),

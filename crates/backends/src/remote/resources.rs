@@ -27,7 +27,14 @@ impl Remote {
         for body in bodies {
             let Body::Message(MessageEvent::Part { part, .. }) = body else { continue };
             let Content::Url(reference) = &part.content else { continue };
-            let Ok(Some(binding)) = context.binding().await else { continue };
+            let binding = match context.binding().await {
+                Ok(Some(binding)) => binding,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::info!(server = %self.server, agent = self.agent, %reference, %error, "the conversation at the agent's server could not be read; the address of its content is kept");
+                    continue;
+                }
+            };
             let Some(path) = self.content_path(reference, &binding.remote) else { continue };
             let fetched = timeout(RESOURCE_TIME, self.fetch(path)).await.unwrap_or_else(|_| {
                 let seconds = RESOURCE_TIME.as_secs();

@@ -33,7 +33,7 @@ pub(crate) trait RemoteBackend: Send + Sync {
     ) -> Result<Option<Self::Turn>, Failure>;
 
     /// Asks the server to cancel the run with this saved state.
-    async fn cancel_saved(&self, saved: &Json) -> Result<(), ClientError>;
+    async fn cancel_saved(&self, saved: &Json) -> Result<(), Failure>;
 
     /// Finds a run at the server that was at work when this server stopped.
     async fn rejoin(&self, saved: &Json, context: &RunContext) -> Result<Self::Turn, Failure>;
@@ -147,9 +147,9 @@ pub(crate) async fn run<A: RemoteBackend + Backend>(
 
 /// Asks the server to cancel a run that no longer has a reader here. Best effort: an error is only logged.
 pub(crate) async fn abandon<A: RemoteBackend + Backend>(agent: &A, saved: &Json) {
-    if let Err(error) = agent.cancel_saved(saved).await {
+    if let Err(failure) = agent.cancel_saved(saved).await {
         let agent = &agent.card().name;
-        tracing::info!(%agent, saved = saved.as_str(), %error, "a run at another server could not be cancelled");
+        tracing::info!(%agent, saved = saved.as_str(), error = failure.message, "a run at another server could not be cancelled");
     }
 }
 

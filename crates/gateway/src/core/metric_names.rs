@@ -165,8 +165,8 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         IGNORED_LINES,
-        &["agent", "kind"],
-        "Lines of hosted agents that were ignored: `noise` was no message, `oversize` was too long",
+        &["agent", "reason"],
+        "Lines of hosted agents that were ignored, by reason: `noise` is not a message, `too_long` is above `max_line`, `replaced_bytes` is not UTF-8 and its message was kept, the others are invalid messages",
     ),
     counter(UNREACHED_REMOTES, &[], "Requests that did not reach the server of an agent"),
     short(
@@ -252,7 +252,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         LOG_LINES_LEFT_OUT,
         &[],
-        "Lines that are not in the log because they came faster than they could be written",
+        "Lines that are not in the log because they came faster than they could be written, or the log could not be written",
     ),
     counter(OTLP_EXPORTED, &[], "Runs whose spans the collector of traces took"),
     counter(

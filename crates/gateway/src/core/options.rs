@@ -37,6 +37,8 @@ pub struct Options {
     pub store_url: String,
     /// Whether several nodes share the store: then requests for another node's thread are forwarded.
     pub has_nodes: bool,
+    /// The name of this server among those nodes; empty if `has_nodes` is `false`.
+    pub node_name: String,
     /// The disabled protections, by the name of the option that disables each; for the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
@@ -145,6 +147,7 @@ impl Default for Options {
             callback_secrets: CallbackSecrets::default(),
             store_url: String::new(),
             has_nodes: false,
+            node_name: String::new(),
             dangerously: Vec::new(),
             max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
             max_part_metadata_bytes: limits::DEFAULT_MAX_PART_METADATA_BYTES,

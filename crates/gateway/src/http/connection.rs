@@ -90,7 +90,7 @@ impl ConnectionServer {
     ) where
         A: Future<Output = ServedResponse> + Send + 'static,
     {
-        // Small writes here are whole events: Nagle's algorithm would only delay them.
+        // Small writes here are whole events: Nagle's algorithm would only delay them, also if this fails.
         drop(stream.set_nodelay(true));
         let (idle, patience) = (self.options.head_timeout, self.options.write_timeout);
         let outgoing = Arc::new(Outgoing::new(&self.anonymous_budget));

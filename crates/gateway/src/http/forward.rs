@@ -1,7 +1,7 @@
 //! Forwards requests for threads that another node owns, and for agents that only another node has. Requests and answers pass unchanged.
 //!
 //! The other node checks the caller again: both know the same tokens. The number of hops is limited, so two nodes that each name the other do not pass a
-//! request back and forth.
+//! request back and forth. A request names the node that it is for, because an address can lead to another one: a server that is not that node takes nothing.
 
 use std::io;
 use std::time::Duration;
@@ -11,20 +11,27 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
-use trilogue_store::Admin;
 use trilogue_store::ownership::{NextTry, next_try};
+use trilogue_store::{Admin, NodeAddress};
 
 use super::body::ReplyBody;
-use super::reply::{INTERRUPT_ID, REQUEST_ID, Reply};
+use super::reply::{INTERRUPT_ID, Reply};
 use super::request::Request;
 
 /// Marks a forwarded request with the number of nodes that have forwarded it.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
+/// Names the node that a forwarded request is for. That node repeats its name in the response; another one answers [`NOT_MEANT`].
+pub(crate) const NODE: HeaderName = HeaderName::from_static("trilogue-node");
+/// What a server answers that is not the node that a request names. No node can have it as its name.
+pub(crate) const NOT_MEANT: HeaderValue = HeaderValue::from_static("?");
 /// The most nodes that forward one request: to a node that has its agent, to the owner of its thread, and during a handover to the node that stands in and to
 /// the new owner.
 const MAX_HOPS: u16 = 4;
 /// The mark of the first node that forwards.
 pub(super) const YES: HeaderValue = HeaderValue::from_static("1");
+
+const ADDRESS_HINT: &str =
+    "give each node a `cluster.address` of its own, at which the other nodes reach it";
 
 /// How long the other node may send nothing: as long as a run without news.
 const SILENCE: Duration = Duration::from_secs(3_600);
@@ -60,11 +67,12 @@ pub(crate) struct Forwarder {
 pub(crate) struct TakeOverWait(tokio::time::Instant);
 
 /// The reason to forward to the owner of a thread, as the end of a sentence about that node.
-pub(crate) const OWNS_THREAD: &str = "owns the thread";
+const OWNS_THREAD: &str = "owns the thread";
 
 /// A node that can handle the request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OtherNode {
+    pub(crate) name: String,
     pub(crate) address: String,
     /// The reason, as the end of a sentence about the node.
     pub(crate) reason: &'static str,
@@ -75,18 +83,61 @@ pub(crate) struct OtherNode {
 impl OtherNode {
     /// Returns the node that an error names because this one cannot handle the request: it owns the thread, or has the agent. Fails if the look-up fails.
     pub(crate) async fn of(error: &Error, admin: &dyn Admin) -> Result<Option<Self>> {
-        if let Some(address) = error.other_node() {
-            return Ok(Some(Self { address: address.to_owned(), reason: OWNS_THREAD }));
+        if let Some(owner) = Self::owner(error) {
+            return Ok(Some(owner));
         }
         let Some(agent) = error.missing_agent() else { return Ok(None) };
         let node = admin.node_with_agent(agent).await?;
-        Ok(node.map(|node| Self { address: node.address, reason: "has the agent" }))
+        Ok(node.map(|NodeAddress { name, address }| Self {
+            name,
+            address,
+            reason: "has the agent",
+        }))
+    }
+
+    /// Returns the node that an error names as the owner of the thread.
+    pub(crate) fn owner(error: &Error) -> Option<Self> {
+        let (name, address) = (error.other_node_name()?, error.other_node()?);
+        Some(Self { name: name.to_owned(), address: address.to_owned(), reason: OWNS_THREAD })
+    }
+
+    /// Returns the header that names the node in a request.
+    pub(super) fn header(&self) -> HeaderValue {
+        HeaderValue::from_str(&self.name).unwrap_or(NOT_MEANT)
+    }
+
+    /// Checks that this node gave a response, and not another program or node.
+    /// Errors: `peer_unavailable`.
+    pub(super) fn check_response(&self, status: StatusCode, headers: &HeaderMap) -> Result<()> {
+        match headers.get(NODE) {
+            Some(name) if *name == self.header() => Ok(()),
+            Some(_) => Err(another_node(&self.address, &self.name)),
+            None => Err(foreign(&self.address, status)),
+        }
     }
 
     /// The error if no try reached the node.
     pub(crate) fn unreachable(&self) -> Error {
         unreachable(&self.address, self.reason)
     }
+}
+
+/// Checks that a request is for this server, if it names a node.
+/// Errors: `peer_unavailable`.
+pub(crate) fn check_meant(headers: &HeaderMap, own_name: &str) -> Result<()> {
+    match headers.get(NODE) {
+        Some(name) if *name != *own_name => {
+            let message = "this server is not the node that the request is for; nothing was taken";
+            Err(Error::new(Code::PeerUnavailable, message).hint(ADDRESS_HINT))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns what a response says of the node that its request names.
+pub(crate) fn answered_node(headers: &HeaderMap, own_name: &str) -> Option<HeaderValue> {
+    let name = headers.get(NODE)?;
+    Some(if *name == *own_name { name.clone() } else { NOT_MEANT })
 }
 
 /// Whether the request may be forwarded once more.
@@ -143,6 +194,7 @@ impl Forwarder {
         onward
             .headers_mut()
             .insert(FORWARDED, HeaderValue::from(hops(&request.headers).saturating_add(1)));
+        onward.headers_mut().insert(NODE, node.header());
         let only_reads = matches!(*method, Method::GET | Method::HEAD);
         request.agent_check.add_caller_header(onward.headers_mut(), only_reads).await;
         if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
@@ -159,10 +211,8 @@ impl Forwarder {
                 };
             }
         };
-        // Each reply of a node has this header, also with an error.
-        if !headers.contains_key(REQUEST_ID) {
-            return Err(foreign(address, status));
-        }
+        // Each reply of the node has its name, also with an error.
+        node.check_response(status, &headers)?;
         let pieces = stream::unfold(Some(body), |body| async move {
             let mut body = body?;
             match body.next().await {
@@ -174,7 +224,7 @@ impl Forwarder {
         });
         let mut reply = Reply::new(status, ReplyBody::pieces(pieces));
         for (name, value) in &headers {
-            if *name != header::CONNECTION && *name != header::TRANSFER_ENCODING {
+            if ![header::CONNECTION, header::TRANSFER_ENCODING, NODE].contains(name) {
                 reply = reply.header(name.clone(), value.clone());
             }
         }
@@ -220,7 +270,7 @@ pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error
 }
 
 /// The error if no try reached the node that has to handle the request for this reason.
-pub(crate) fn unreachable(address: &str, reason: &str) -> Error {
+fn unreachable(address: &str, reason: &str) -> Error {
     tracing::warn!(address, "another node cannot be reached at its `cluster.address`");
     let message = format!("the node at {address} {reason} and cannot be reached");
     Error::new(Code::PeerUnavailable, message).hint(
@@ -228,13 +278,23 @@ pub(crate) fn unreachable(address: &str, reason: &str) -> Error {
     )
 }
 
+/// The error if another node answers at the address of a node.
+fn another_node(address: &str, name: &str) -> Error {
+    tracing::warn!(address, name, "another node answers at the `cluster.address` of a node");
+    let message = format!(
+        "at {address}, where the node '{}' should be, another node answered; nothing was taken",
+        name.escape_debug()
+    );
+    Error::new(Code::PeerUnavailable, message).hint(ADDRESS_HINT)
+}
+
 /// The error if another program answers at the address of a node.
-pub(super) fn foreign(address: &str, status: StatusCode) -> Error {
+fn foreign(address: &str, status: StatusCode) -> Error {
     tracing::warn!(address, %status, "another program answers at the `cluster.address` of a node");
     let message = format!(
         "at {address}, where a node should be, another program answered with the status {status}"
     );
     Error::new(Code::PeerUnavailable, message).hint(
-        "correct `cluster.address` of that node, or the proxy there; look whether the request was taken before you send it again",
+        "correct `cluster.address` of that node, or the proxy there; a node of an earlier version does not say its name, so restart all nodes together. Look whether the request was taken before you send it again",
     )
 }

@@ -17,8 +17,7 @@ use trilogue_store::rows::TokenRow;
 use trilogue_store::{Admin, Tokens};
 use trilogue_wire::native::{Problem, ThreadHandOver, ThreadPatch};
 
-use super::forward::{self, Forwarder};
-use super::reply::REQUEST_ID;
+use super::forward::{self, Forwarder, OtherNode};
 use crate::access::secret::{hash_secret, new_secret};
 use crate::core::ports::Ports;
 
@@ -65,66 +64,72 @@ impl NodeClient {
     pub(crate) async fn hand_over(
         &self,
         by: &Principal,
-        address: &str,
+        node: &OtherNode,
         thread: &ThreadId,
     ) -> Result<bool> {
         let body = ThreadHandOver { node: self.name().await? };
         let path = format!("/api/v1/threads/{thread}/hand-over");
-        self.send(by, address, Method::POST, &path, &body).await
+        self.send(by, node, Method::POST, &path, &body).await
     }
 
     /// Cancels a run through the owner of its thread.
-    pub(crate) async fn cancel(&self, by: &Principal, address: &str, run: &RunId) -> Result<bool> {
+    pub(crate) async fn cancel(
+        &self,
+        by: &Principal,
+        node: &OtherNode,
+        run: &RunId,
+    ) -> Result<bool> {
         let path = format!("/api/v1/runs/{run}/cancel");
         let body = serde_json::Map::new();
-        self.send(by, address, Method::POST, &path, &body).await
+        self.send(by, node, Method::POST, &path, &body).await
     }
 
     /// Sends an answer to the owner of the question's thread.
     pub(crate) async fn answer(
         &self,
         by: &Principal,
-        address: &str,
+        node: &OtherNode,
         interrupt: &InterruptId,
         answer: &impl Serialize,
     ) -> Result<bool> {
         let path = format!("/api/v1/interrupts/{interrupt}/answer");
-        self.send(by, address, Method::POST, &path, answer).await
+        self.send(by, node, Method::POST, &path, answer).await
     }
 
     /// Changes a thread through its owner.
     pub(crate) async fn patch(
         &self,
         by: &Principal,
-        address: &str,
+        node: &OtherNode,
         thread: &ThreadId,
         patch: &ThreadPatch,
     ) -> Result<bool> {
         let path = format!("/api/v1/threads/{thread}");
-        self.send(by, address, Method::PATCH, &path, patch).await
+        self.send(by, node, Method::PATCH, &path, patch).await
     }
 
     /// Erases a thread through its owner.
     pub(crate) async fn erase(
         &self,
         by: &Principal,
-        address: &str,
+        node: &OtherNode,
         thread: &ThreadId,
     ) -> Result<bool> {
         let body = serde_json::Map::new();
         let path = format!("/api/v1/threads/{thread}");
-        self.send(by, address, Method::DELETE, &path, &body).await
+        self.send(by, node, Method::DELETE, &path, &body).await
     }
 
     /// Sends a request. Returns `false` if the node could not be reached, so that it has done nothing.
     async fn send(
         &self,
         by: &Principal,
-        address: &str,
+        node: &OtherNode,
         method: Method,
         path: &str,
         body: &impl Serialize,
     ) -> Result<bool> {
+        let address = node.address.as_str();
         let body = serde_json::to_vec(body).unwrap_or_default();
         let mut request = http::Request::new(Bytes::from(body));
         *request.method_mut() = method;
@@ -133,11 +138,12 @@ impl NodeClient {
         headers.insert(header::AUTHORIZATION, self.authorization(by).await?);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(forward::FORWARDED, forward::YES);
+        headers.insert(forward::NODE, node.header());
         let (status, body) = match self.client.send(request).await {
-            Ok((status, headers, _)) if !headers.contains_key(REQUEST_ID) => {
-                return Err(forward::foreign(address, status));
+            Ok((status, headers, body)) => {
+                node.check_response(status, &headers)?;
+                (status, body.collect().await)
             }
-            Ok((status, _, body)) => (status, body.collect().await),
             Err(error) if error.is_unreached() => return Ok(false),
             Err(error) => return Err(forward::unanswered(address, &error)),
         };

@@ -99,6 +99,7 @@ impl TraceCollector {
         if !status.is_success() {
             return Err(FailedAttempt::of(status, &headers));
         }
+        // The status has accepted the spans. A reply that cannot be read only lacks the number of rejected ones.
         let reply = body.collect().await.ok();
         let partial = reply.and_then(|body| TraceExportReply::from_bytes(&body)?.partial);
         match partial {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::event::{Body, MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     AgentCard, Answer, Failure, Interrupt, InterruptKind, Json, MessageId, Part, Resolution, Role,
@@ -125,6 +125,24 @@ impl Backend for Puppet {
                     emit(&context, MessageEvent::Delta { message, text }).await?;
                 }
                 emit(&context, MessageEvent::Completed { message }).await?;
+            }
+            "plans" => {
+                let entry = |text: &str| PlanEntry {
+                    content: text.to_owned(),
+                    status: "pending".to_owned(),
+                };
+                let updated = |plan: &str, content| StateEvent::PlanUpdated {
+                    plan: plan.to_owned(),
+                    content,
+                };
+                let text = "- [x] read".to_owned();
+                for event in [
+                    updated("list", PlanContent::Entries(vec![entry("look")])),
+                    updated("document", PlanContent::Markdown { text, path: None }),
+                    StateEvent::PlanRemoved { plan: "list".to_owned() },
+                ] {
+                    context.emit(Body::State(event), None).await.map_err(stopped_failure)?;
+                }
             }
             "state" => {
                 let values = Json::parse(format!("{{\"said\":\"{rest}\"}}")).unwrap();

@@ -49,6 +49,23 @@ pub(crate) fn samples() -> Vec<Value> {
     .to_vec()
 }
 
+/// Plans by their ids: a list, a document, a change of the list, and the removal of the document.
+pub(crate) fn plans() -> Vec<Value> {
+    let entry =
+        |text: &str, status: &str| json!({"content": text, "priority": "high", "status": status});
+    let list = |entries: Value| {
+        let plan = json!({"type": "items", "planId": "list", "entries": entries});
+        json!({"sessionUpdate": "plan_update", "plan": plan})
+    };
+    let document = json!({"type": "markdown", "planId": "document", "content": "# P\n- [x] read"});
+    vec![
+        list(json!([entry("look", "pending")])),
+        json!({"sessionUpdate": "plan_update", "plan": document}),
+        list(json!([entry("look", "completed"), entry("write", "pending")])),
+        json!({"sessionUpdate": "plan_removed", "planId": "document"}),
+    ]
+}
+
 /// The block in every place where an agent can send content.
 pub(crate) fn content(block: &Value) -> Vec<Value> {
     let (message, thought, call) =
@@ -230,6 +247,18 @@ impl Backend for Hosted {
                 let told = json!({"method": "elicitation/complete", "params": params});
                 let told = original(mapping::NOTIFICATION, &told);
                 context.emit(Body::Opaque, Some(told)).await.map_err(lost)?;
+            }
+            "plans" => {
+                for update in plans() {
+                    emit(&context, &update).await?;
+                }
+            }
+            "suggest" => {
+                let prompt = json!([{"type": "text", "text": "go on"}]);
+                let update = json!({"sessionUpdate": "prompt_suggestions_update", "suggestions": [{"prompt": prompt}]});
+                emit(&context, &update).await?;
+                emit(&context, &json!({"sessionUpdate": "cursor_update", "cursorId": "its-own"}))
+                    .await?;
             }
             "unknown" => {
                 emit(&context, &json!({"sessionUpdate": "subagent_update", "what": [1]})).await?;

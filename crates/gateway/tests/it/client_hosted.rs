@@ -1,12 +1,14 @@
 //! Agents that speak the protocol themselves: their updates arrive unchanged.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::{Json, ThreadId};
 use trilogue_runtime::{Backend, ThreadPatch};
 use trilogue_testkit::parts::principal;
+use trilogue_testkit::wait::until;
 
 use crate::client_agent::{Hosted, gated, samples};
 use crate::client_editor::Editor;
@@ -169,7 +171,7 @@ async fn authentication_and_extensions_are_put_through() {
     assert_eq!(editor.ok("logout", json!({})).await, json!({}));
     assert_eq!(editor.ok("_x/echo", json!({"a": [1]})).await, json!({"a": [1]}));
     assert_eq!(editor.code("_x/nothing", json!({})).await, -32601);
-    assert_eq!(editor.code("session/fork", json!({"cwd": "/w"})).await, -32601);
+    assert_eq!(editor.code("proxy/initialize", json!({"cwd": "/w"})).await, -32601);
     let session = editor.session().await;
     let echoed = editor.ok("_x/echo", json!({"sessionId": session, "b": 2})).await;
     assert_eq!(echoed, json!({"sessionId": "", "b": 2}));
@@ -226,4 +228,17 @@ async fn a_session_is_listed_as_its_agent_calls_it_unless_somebody_does() {
     assert_eq!(listed().await, Some(json!("Another")));
     called(None).await;
     assert_eq!(listed().await, None);
+}
+
+#[tokio::test]
+async fn a_cancellation_reaches_an_agent_that_works_without_a_run() {
+    let (rig, hosted) = hosted_server().await;
+    let (mut editor, session) = rig.editor_socket().open_session("hosted").await;
+    editor.prompt(&session, "two").await;
+    editor.notify("session/cancel", json!({ "sessionId": session })).await;
+    let cancelled = || {
+        let was_asked = hosted.recorded_calls("session/cancel").len() == 1;
+        async move { was_asked.then_some(()) }
+    };
+    until("the cancellation at the agent", Duration::from_secs(20), cancelled).await.unwrap();
 }

@@ -287,6 +287,19 @@ async fn another_tenants_sessions_are_not_there() {
 }
 
 #[tokio::test]
+async fn a_slash_at_the_end_makes_no_other_folder() {
+    let rig = Rig::start().await;
+    let mut editor = rig.editor_socket().plain("puppet").await;
+    for cwd in ["/w/a", "/w/a/", "/w/a//", "/w/ab"] {
+        editor.ok("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
+    }
+    for (cwd, count) in [("/w/a", 3), ("/w/a/", 3), ("/w/ab/", 1), ("/w", 0), ("/", 0)] {
+        let listed = editor.ok("session/list", json!({ "cwd": cwd })).await;
+        assert_eq!(listed["sessions"].as_array().unwrap().len(), count, "{cwd}: {listed}");
+    }
+}
+
+#[tokio::test]
 async fn a_shutdown_tells_what_it_did_and_ends_the_connection() {
     let rig = Rig::start().await;
     let (mut editor, session) = rig.editor_socket().open_session("puppet").await;

@@ -33,7 +33,17 @@ async fn every_malformed_line_gets_its_answer() {
         (b"   \t", None),
         (b"npm warn something", error(null.clone(), -32700)),
         (b"{", error(null.clone(), -32700)),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\xff\"}", error(null.clone(), -32700)),
+        // Bytes that are not UTF-8 are replaced, and the request keeps its id.
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\xff\"}", error(json!(1), -32601)),
+        (
+            b"\x1b[0m{\"jsonrpc\":\"2.0\",\"id\":\"o\",\"method\":\"no/such\"}",
+            error(json!("o"), -32601),
+        ),
+        (
+            br#"{"jsonrpc":"2.0","method":"_x"}{"jsonrpc":"2.0","id":"b","method":"no/such"}"#,
+            error(json!("b"), -32601),
+        ),
+        (b"\xff\xfe", error(null.clone(), -32700)),
         (b"5", error(null.clone(), -32600)),
         (b"\"text\"", error(null.clone(), -32600)),
         (b"[]", error(null.clone(), -32600)),

@@ -16,7 +16,9 @@ async fn a_connection_begins_with_the_highest_version_that_both_know() {
         assert_eq!(said["protocolVersion"], 1, "{asked}");
         let can = &said["agentCapabilities"];
         assert_eq!(can["loadSession"], true);
-        for ability in ["list", "resume", "close", "delete"] {
+        let abilities =
+            ["list", "resume", "close", "delete", "fork", "status", "title", "archive", "options"];
+        for ability in abilities {
             assert!(can["sessionCapabilities"][ability].is_object(), "{ability} in {can}");
         }
         assert_eq!(editor.ok("initialize", json!({"protocolVersion": 1})).await, said);

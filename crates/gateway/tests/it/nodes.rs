@@ -1,13 +1,17 @@
 //! Servers that share a PostgreSQL store and notify each other over NATS: a change on one of them takes effect on all.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use trilogue_domain::{InterruptId, PrincipalId, Rights, RunId};
 use trilogue_gateway::Options;
 use trilogue_store::NodeOptions;
-use trilogue_testkit::client::Stream;
+use trilogue_testkit::client::{Reply, Stream};
 use trilogue_testkit::port::reserve_address;
 use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::until;
@@ -24,10 +28,21 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// Starts a node with the store in this schema.
 async fn node(schema: &str, name: &str, news: Option<String>, setup: Setup) -> Rig {
     let address = reserve_address().unwrap();
+    node_at(schema, name, (address, address), news, setup).await
+}
+
+/// Starts a node that listens at the first address and tells the others the second one.
+async fn node_at(
+    schema: &str,
+    name: &str,
+    (address, told): (SocketAddr, SocketAddr),
+    news: Option<String>,
+    setup: Setup,
+) -> Rig {
     let node = NodeOptions {
         news,
         poll: Duration::from_millis(100),
-        ..NodeOptions::new(name.to_owned(), format!("http://{address}"))
+        ..NodeOptions::new(name.to_owned(), format!("http://{told}"))
     };
     let server = service("TRILOGUE_POSTGRES").unwrap();
     let url = format!("{server}?options=-csearch_path%3D{schema}");
@@ -36,7 +51,12 @@ async fn node(schema: &str, name: &str, news: Option<String>, setup: Setup) -> R
         ..trilogue_store::Options::new(Arc::new(NoOriginals))
     };
     let store = trilogue_store::open(&url, options).await.unwrap();
-    let options = Options { has_nodes: true, token_recheck: NEVER, ..setup.options };
+    let options = Options {
+        has_nodes: true,
+        node_name: name.to_owned(),
+        token_recheck: NEVER,
+        ..setup.options
+    };
     let (shared_store, listen) = (Some(store), Some(address));
     Rig::of(Setup { options, shared_store, listen, ..setup }).await
 }
@@ -182,4 +202,93 @@ async fn a_revoked_token_is_refused_by_all_nodes_that_hear_of_it() {
         (status == 401).then_some(())
     };
     until("the token to be forgotten", LIMIT, refused).await.unwrap();
+}
+
+/// Has `b` ask a question, and checks that `a` cannot send the answer on. Returns the run and the refusal.
+async fn refused_answer(a: &Rig, b: &Rig) -> (Value, Reply) {
+    a.token("alpha", "alice", Rights::all(), false).await;
+    let run = b.run_on("there", "ask").await;
+    let path = format!("/api/v1/interrupts/{}/answer", text(&run, "/interrupts/0/id"));
+    let refused = a.alice().post(&path, &json!({ "option": "yes" })).await.unwrap();
+    assert_eq!(refused.code(), "peer_unavailable", "{}", refused.json());
+    (run, refused)
+}
+
+#[tokio::test]
+async fn a_node_at_whose_address_another_one_answers_gets_no_request() {
+    let (_, schema) = new_schema("nodes").await.unwrap();
+    let at = || reserve_address().unwrap();
+    let (first, second) = (at(), at());
+    let a = node_at(&schema, "a", (first, first), None, Setup::default()).await;
+    // Like two machines whose nodes both say `localhost`: the address of b leads a to itself.
+    let b = node_at(&schema, "b", (second, first), None, Setup::default()).await;
+    let (run, refused) = refused_answer(&a, &b).await;
+    let message = refused.json()["detail"].to_string();
+    assert!(message.contains("where the node 'b' should be, another node answered"), "{message}");
+    // The right node answers to its name, and the same node refuses a request for another one.
+    for (name, status, answered) in [("b", 200, "b"), ("a", 503, "?")] {
+        let headers = [("trilogue-node", name)];
+        let response = b
+            .alice()
+            .send(http::Method::GET, "/api/v1/threads", &headers, Bytes::new())
+            .await
+            .unwrap();
+        let said = response.headers["trilogue-node"].to_str().unwrap();
+        assert_eq!((response.status, said), (status, answered), "{}", response.json());
+    }
+    assert_eq!(run_of(&b, text(&run, "/id")).await["status"], "interrupted");
+}
+
+#[tokio::test]
+async fn a_program_that_numbers_its_responses_counts_as_no_node() {
+    let (_, schema) = new_schema("nodes").await.unwrap();
+    let a = node(&schema, "a", None, Setup::default()).await;
+    // Many proxies and servers give each response an `x-request-id`.
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (listen, told) = (reserve_address().unwrap(), other.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = other.accept().await {
+            let _ = stream.read(&mut [0; 4_096]).await;
+            let answer = b"HTTP/1.1 200 OK\r\nx-request-id: 1\r\ncontent-length: 2\r\n\r\n{}";
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    let b = node_at(&schema, "b", (listen, told), None, Setup::default()).await;
+    refused_answer(&a, &b).await;
+}
+
+#[tokio::test]
+async fn searches_of_one_principal_leave_connections_to_the_store_to_others() {
+    const SEARCHES: usize = 24;
+    const MOST: i64 = 3;
+    let (database, schema) = new_schema("nodes").await.unwrap();
+    let rig = node(&schema, "a", None, Setup::default()).await;
+    for principal in ["alice", "bob"] {
+        rig.token("alpha", principal, Rights::all(), false).await;
+    }
+    let (alice, bob) = (rig.alice(), rig.as_("alpha", "bob"));
+    alice.get("/api/v1/tokens").await.unwrap().ok().unwrap();
+    // While another program holds the table, a search keeps its connection.
+    let lock = format!("BEGIN; LOCK TABLE {schema}.threads IN ACCESS EXCLUSIVE MODE");
+    database.batch_execute(&lock).await.unwrap();
+    let waiting = format!(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{schema}.threads'::regclass"
+    );
+    let waiting = async || database.query_one(&waiting, &[]).await.unwrap().get::<_, i64>(0);
+    let body = json!({});
+    let searches = (0..SEARCHES).map(|_| alice.post("/connect/threads/search", &body));
+    let searches = futures_util::future::join_all(searches);
+    let others = async {
+        let begun = async || (waiting().await >= MOST).then_some(());
+        until("the searches", LIMIT, begun).await.unwrap();
+        for _ in 0..SEARCHES {
+            let read = bob.get("/api/v1/tokens");
+            let read = tokio::time::timeout(LIMIT, read).await.unwrap().unwrap();
+            assert_eq!(read.status, 200, "{}", read.json());
+        }
+        assert_eq!(waiting().await, MOST);
+        database.batch_execute("ROLLBACK").await.unwrap();
+    };
+    let (found, ()) = tokio::join!(searches, others);
+    assert!(found.into_iter().all(|found| found.unwrap().status == 200));
 }

@@ -197,6 +197,7 @@ const GUARDS: &[(Guard, &[&str])] = &[
             "delete_run",
             "erase_thread",
             "hand_over_thread",
+            "list_callback_keys",
             "answer_interrupt",
             "answer_run",
             "redeliver",
@@ -219,7 +220,6 @@ const GUARDS: &[(Guard, &[&str])] = &[
             "sign_out",
             // They read.
             "draw",
-            "list_callback_keys",
             "connect_search_configurations",
             "connect_search_runs",
             "connect_search_threads",

@@ -1,12 +1,15 @@
+use super::system_prompt;
+use serde_json::Value;
 use trilogue_domain::AgentCard;
 use trilogue_wire::agent_client::{
-    AgentCapabilities, AuthMethod, Implementation, InitializeResponse, PROTOCOL_VERSION,
-    PromptCapabilities, SessionCapabilities, Supported,
+    AGENT_CAPABILITIES, AgentCapabilities, AuthMethod, Implementation, InitializeResponse,
+    PROTOCOL_VERSION, PromptCapabilities, Rules, SessionCapabilities, Supported, read_checked,
+    retain_served,
 };
 
 /// Returns the response to a client's `initialize`; `hosted` is a hosted agent's own response.
 ///
-/// The server itself lists, loads, resumes, closes and deletes sessions, for every agent; other abilities exist if the hosted agent has them.
+/// The server itself lists, loads, resumes, closes, deletes, copies, names and archives sessions, for every agent; other abilities exist if the hosted agent has them.
 /// The agent's terminal authentication methods are left out: they would run another copy of it.
 pub fn initialize_result(
     card: &AgentCard,
@@ -22,12 +25,16 @@ pub fn initialize_result(
         answer.agent_capabilities = Some(AgentCapabilities {
             load_session: true,
             prompt: Some(prompts(card)),
-            session: Some(sessions(None)),
+            session: Some(SessionCapabilities {
+                system_prompt: system_prompt::capability(card.abilities.system_prompt),
+                ..sessions(None)
+            }),
             ..AgentCapabilities::default()
         });
         return answer;
     };
-    let mut capabilities = hosted.agent_capabilities.clone().unwrap_or_default();
+    let hosted_capabilities = hosted.agent_capabilities.clone().unwrap_or_default();
+    let mut capabilities = served(&hosted_capabilities);
     capabilities.load_session = true;
     capabilities.session = Some(sessions(capabilities.session.as_ref()));
     answer.agent_capabilities = Some(capabilities);
@@ -39,6 +46,15 @@ pub fn initialize_result(
     answer
 }
 
+/// Returns a hosted agent's capabilities without those that a client could not use through this server.
+fn served(hosted: &AgentCapabilities) -> AgentCapabilities {
+    let Ok(Value::Object(mut capabilities)) = serde_json::to_value(hosted) else {
+        return AgentCapabilities::default();
+    };
+    retain_served(&mut capabilities, AGENT_CAPABILITIES);
+    read_checked(&Value::Object(capabilities).to_string(), Rules::Lenient).unwrap_or_default()
+}
+
 /// Returns the session capabilities. A hosted agent's abilities beyond the protocol are not advertised, because they would create sessions outside of the log.
 fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
     let ours = || Some(Supported::default());
@@ -48,6 +64,12 @@ fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
         resume: ours(),
         close: ours(),
         additional_directories: hosted.and_then(|hosted| hosted.additional_directories.clone()),
+        system_prompt: hosted.and_then(|hosted| hosted.system_prompt.clone()),
+        fork: ours(),
+        status: ours(),
+        title: ours(),
+        archive: ours(),
+        options: ours(),
         meta: hosted.and_then(|hosted| hosted.meta.clone()),
         ..SessionCapabilities::default()
     }

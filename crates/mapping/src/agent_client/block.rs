@@ -234,7 +234,7 @@ fn block_extra(block: &str) -> Option<Json> {
 /// Returns the `extra` of a part with these members under the extension key.
 pub(super) fn extra(members: &str) -> Option<Json> {
     let protocol = format!("\"protocol\":\"{PROTOCOL}\"");
-    Json::parse(format!("{{\"{PART_EXTENSION}\":{{{protocol},{members}}}}}")).ok()
+    Json::parse_mended(format!("{{\"{PART_EXTENSION}\":{{{protocol},{members}}}}}")).ok()
 }
 
 /// Returns the part in the `_meta` of one of our blocks.

@@ -1,7 +1,7 @@
 //! Interrupts as requests to clients, in the best form that each client has, and their answers.
 
 use serde_json::{Value, json};
-use trilogue_domain::interrupt::Effect;
+use trilogue_domain::interrupt::{Effect, NO_OPTION};
 use trilogue_domain::{
     Answer, Content, Interrupt, InterruptKind, Json, Message, Part, Survives, safe,
 };
@@ -296,6 +296,9 @@ fn valid_answers_text(interrupt: &Interrupt) -> Option<String> {
             _ => "to accept",
         };
         return Some(format!("Answer `yes` {done}. Any other answer declines."));
+    }
+    if interrupt.options.is_empty() && interrupt.takes_no_option() {
+        return Some(format!("It offers no options. Answer with `{NO_OPTION}`."));
     }
     if !interrupt.options.is_empty() {
         let options: Vec<_> =

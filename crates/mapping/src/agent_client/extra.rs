@@ -21,7 +21,7 @@ const OUTCOME: &str = "outcome";
 
 /// Returns the unknown members of a prompt, and its `_meta` without names of parameters. `None` if it has no such members, or they are nested too deep to keep.
 pub fn extra_of_prompt(params: &str) -> Option<Json> {
-    Json::parse(unknown_members(&without_parameters(params), &KNOWN, None)?).ok()
+    Json::parse_mended(unknown_members(&without_parameters(params), &KNOWN, None)?).ok()
 }
 
 /// Returns the additional members of a permission's answer, if a hosted agent asked with a request: at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
@@ -32,7 +32,7 @@ pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> 
     let chosen = splice::get(result, &[OUTCOME]).unwrap_or_default();
     let chosen = unknown_members(chosen, &KNOWN_OF_OUTCOME, None);
     let chosen = chosen.as_deref().map(|chosen| (OUTCOME, chosen));
-    Json::parse(unknown_members(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
+    Json::parse_mended(unknown_members(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
 }
 
 /// Returns the additional members of an elicitation's answer, if a hosted agent asked in the same form. `None` as for [`extra_of_prompt`].
@@ -40,7 +40,7 @@ pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json>
     if !is_elicitation(interrupt) {
         return None;
     }
-    Json::parse(unknown_members(result, &KNOWN_OF_ELICITATION, None)?).ok()
+    Json::parse_mended(unknown_members(result, &KNOWN_OF_ELICITATION, None)?).ok()
 }
 
 /// Returns the additional members of an answer: for its root, and for its `outcome`.
@@ -93,7 +93,7 @@ pub fn keep_extra(message: &mut Message, extra: &Json) {
             splice::set(before, &[PART_EXTENSION], &ours)
         }
     };
-    if let Some(kept) = kept.and_then(|kept| Json::parse(kept).ok()) {
+    if let Some(kept) = kept.and_then(|kept| Json::parse_mended(kept).ok()) {
         part.extra = Some(kept);
     }
 }

@@ -58,7 +58,7 @@ pub fn interrupt_of_elicitation(
             let schema = get(raw, &["requestedSchema"]);
             Interrupt {
                 prompt: vec![message],
-                schema: schema.and_then(|schema| Json::parse(schema.to_owned()).ok()),
+                schema: schema.and_then(|schema| Json::parse_mended(schema.to_owned()).ok()),
                 ..of_process(id, InterruptKind::Form, raw)
             }
         }
@@ -77,18 +77,18 @@ pub fn interrupt_of_elicitation(
 fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     Interrupt {
         id,
-        payload: Json::parse(raw.to_owned()).unwrap_or_else(|_| Json::null()),
+        payload: Json::parse_mended(raw.to_owned()).unwrap_or_else(|_| Json::null()),
         patience: Some(limits::DEFAULT_INTERRUPT_DEADLINE),
         ..Interrupt::new(kind)
     }
 }
 
-/// Returns a hosted agent's permission outcome. An answer that chooses no option is a cancellation; a time-out's option is valid for this call only. The outcome includes the answer's additional members.
+/// Returns a hosted agent's permission outcome. An answer that chooses no option is a cancellation, and so is one whose id names options that allow and options that reject. A time-out's option is valid for this call only. The outcome includes the answer's additional members.
 pub fn permission_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,
 ) -> RequestPermissionResponse {
-    let offered = |id: &String| interrupt.options.iter().find(|option| option.id == *id);
+    let offered = |id: &String| interrupt.distinct_options().find(|option| option.id == *id);
     let chosen = match resolution {
         Resolution::Answered { answer: Answer::Option(option), .. } => offered(option),
         Resolution::TimedOut { option: Some(option) } => {

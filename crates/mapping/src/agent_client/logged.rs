@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use trilogue_domain::event::{Original, StateEvent};
+use trilogue_domain::event::{Original, StateEvent, TURN_RESULT};
 use trilogue_domain::{Body, Json};
 use trilogue_wire::agent_client::splice;
 
-use super::original::{NOTIFICATION, RESULT, TURN_RESULT, UPDATE, VERSION};
+use super::original::{NOTIFICATION, RESULT, UPDATE, VERSION};
 
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
 
@@ -30,7 +30,7 @@ pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
 
 /// Returns the result of a prompt in logged form; `None` if it is JSON that the log cannot keep.
 pub fn logged_result(result: &Bytes) -> Option<(Body, Original)> {
-    let data = Json::parse(result.clone()).ok()?;
+    let data = Json::parse_mended(result.clone()).ok()?;
     let body = Body::State(StateEvent::Custom { kind: TURN_RESULT.to_owned(), data });
     let dialect = Arc::from(RESULT);
     Some((body, Original { dialect, version: VERSION, bytes: result.clone() }))

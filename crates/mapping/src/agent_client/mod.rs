@@ -11,6 +11,7 @@ mod client_question;
 mod config;
 mod error;
 mod extra;
+mod ignored;
 mod interrupt;
 mod learned_card;
 mod logged;
@@ -19,9 +20,11 @@ mod original;
 mod outcome;
 mod oversize;
 mod permission_completion;
+mod plan;
 mod prompt;
 mod relay;
 mod step;
+mod system_prompt;
 mod tool_calls;
 mod tool_subject;
 mod updates;
@@ -40,6 +43,7 @@ pub use error::{STDERR_INTRODUCTION, error_object, failure_of, session_error, wi
 pub use extra::{
     extra_of_elicitation, extra_of_message, extra_of_permission, extra_of_prompt, keep_extra,
 };
+pub use ignored::{MAX_IGNORED_BYTES, ignored_line, replaced_bytes};
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
 };
@@ -47,11 +51,11 @@ pub use learned_card::{learned_card, prompt_capabilities};
 pub use logged::{logged_notification, logged_result, update_original};
 pub use meta::{with_members, without_meta};
 pub use original::{
-    NOTIFICATION, OriginalReader, RESULT, UPDATE, VERSION, body_of_update, title_of,
+    LINE, NOTIFICATION, OriginalReader, RESULT, UPDATE, VERSION, body_of_update, title_of,
     without_priming_title,
 };
 pub(crate) use original::{carried, carried_update, update_of};
-pub use outcome::prompt_result;
+pub use outcome::{is_cancelled_result, prompt_result};
 pub use oversize::{is_about_size, line_too_long, oversize_notice, split_oversize};
 pub use prompt::{
     Citations, HISTORY_CUT, blocks_of, blocks_of_answer, blocks_of_message, check_capabilities,
@@ -61,9 +65,10 @@ pub use relay::{
     Gate, IdFormat, Relay, RelayedMessage, result_without_booleans, shown_id, without_booleans,
 };
 pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
+pub use system_prompt::{system_prompt, system_prompt_in, system_prompt_metadata};
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use tool_subject::{ToolSubject, subject, subject_of_method};
-pub use updates::{Update, Updates, input_id};
+pub use updates::{Update, Updates, input_id, shown_call};
 
 /// The key under `_meta` of blocks for the parts' members that the protocol does not have.
 pub const EXTENSION: &str = "trilogue";
@@ -74,5 +79,5 @@ const PROTOCOL: &str = "agent_client";
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x2f0d_7a64_91c3_4e0b_b7d5_6a18_3c9e_f042);
 
 pub fn is_dialect(dialect: &str) -> bool {
-    matches!(dialect, UPDATE | NOTIFICATION | RESULT)
+    matches!(dialect, UPDATE | NOTIFICATION | RESULT | LINE)
 }

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{MessageEvent, PlanEntry, StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::event::{MessageEvent, StateEvent, TURN_RESULT, ToolEvent, ToolStatus};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Body, Code, Error, Json, MessageId, Original, Part};
 use trilogue_wire::agent_client::splice::{self, decode, get, get_text, items, members};
 
 use super::PROTOCOL;
 use super::block::{citation_in, cite, extra, part_of};
+use super::ignored::body_of_line;
+use super::plan;
 use super::prompt::is_priming_text;
 
 pub const VERSION: u32 = 1;
@@ -18,14 +20,13 @@ pub const VERSION: u32 = 1;
 pub const UPDATE: &str = "agent-client";
 /// The dialect of any other notification: the object `{"method":…,"params":…}`, with `params.sessionId` emptied if present.
 pub const NOTIFICATION: &str = "agent-client/notification";
+/// The dialect of a whole line with bytes that are not UTF-8, unchanged. Its message is another event.
+pub const LINE: &str = "agent-client/line";
 /// The dialect of the result of a `session/prompt`, unchanged: it contains no session id.
 pub const RESULT: &str = "agent-client/result";
 
-/// The kind of the custom event for a turn's result.
-pub(super) const TURN_RESULT: &str = "turn_result";
-
 /// The updates that become custom events, because only clients of this protocol understand them.
-pub(super) const OWN: [&str; 8] = [
+pub(super) const OWN: [&str; 9] = [
     "usage_update",
     "available_commands_update",
     "current_mode_update",
@@ -34,6 +35,7 @@ pub(super) const OWN: [&str; 8] = [
     "notice",
     "compaction_update",
     "compaction_summary_chunk",
+    "prompt_suggestions_update",
 ];
 
 /// The tool of a call that does not name one.
@@ -59,13 +61,16 @@ pub(super) struct ToolCallFields<'a> {
 
 impl ReadOriginal for OriginalReader {
     fn read(&self, original: &Original) -> Result<Body> {
-        let is_ours = matches!(&*original.dialect, UPDATE | NOTIFICATION | RESULT);
+        let is_ours = super::is_dialect(&original.dialect);
         if !is_ours || original.version != VERSION {
             let Original { dialect, version, bytes: _ } = original;
             return Err(Error::new(
                 Code::InvalidRequest,
                 format!("the dialect '{dialect}' of version {version} is not read here"),
             ));
+        }
+        if *original.dialect == *LINE {
+            return Ok(body_of_line(&original.bytes));
         }
         let text = std::str::from_utf8(&original.bytes).map_err(|_| {
             Error::new(
@@ -106,7 +111,9 @@ fn read_update(params: &str) -> Option<Body> {
         "agent_thought_chunk" => thought(content?, message),
         "tool_call" => ToolCallFields::of(update).start_event(),
         "tool_call_update" => ToolCallFields::of(update).change_event(),
-        "plan" => plan(update),
+        "plan" => plan::plan(update),
+        "plan_update" => plan::plan_update(update),
+        "plan_removed" => plan::plan_removed(update),
         kind if OWN.contains(&kind) => own(kind, update),
         _ => None,
     }
@@ -127,7 +134,8 @@ fn message_event(block: &str, message: Option<&str>, meta: Option<&str>) -> Opti
     }
     let cited = meta.and_then(citation_in);
     if is_text && !has_more && cited.is_none() {
-        let text = Arc::from(&*decode(text?)?);
+        // An empty chunk adds nothing to a message, and begins none.
+        let text = Arc::from(&*decode(text?).filter(|text| !text.is_empty())?);
         return Some(Body::Message(MessageEvent::Delta { message, text }));
     }
     let mut part = part_of(block)?;
@@ -155,29 +163,15 @@ fn thought(block: &str, message: Option<&str>) -> Option<Body> {
             _ => {}
         }
     }
-    let text = Arc::from(&*decode(text.filter(|_| is_text)?)?);
+    let text = decode(text.filter(|_| is_text)?).filter(|text| !text.is_empty())?;
+    let text = Arc::from(&*text);
     let message = message.and_then(decode).filter(|id| !id.is_empty());
     let message = message.map(|id| message_id(Some(&id)));
     Some(Body::Message(MessageEvent::Thought { message, text }))
 }
 
-fn plan(update: &str) -> Option<Body> {
-    let entries = items(get(update, &["entries"])?).filter_map(|entry| {
-        let (mut content, mut status) = (None, None);
-        for member in members(entry) {
-            match &*member.key {
-                "content" => content = decode(member.value),
-                "status" => status = decode(member.value),
-                _ => {}
-            }
-        }
-        Some(PlanEntry { content: content?.into_owned(), status: status?.into_owned() })
-    });
-    Some(Body::State(StateEvent::Plan(entries.collect())))
-}
-
 fn own(kind: &str, data: &str) -> Option<Body> {
-    let data = Json::parse(data.to_owned()).ok()?;
+    let data = Json::parse_mended(data.to_owned()).ok()?;
     Some(Body::State(StateEvent::Custom { kind: kind.to_owned(), data }))
 }
 
@@ -260,7 +254,7 @@ impl<'a> ToolCallFields<'a> {
 
 /// Parses present JSON: `null` counts as absent.
 fn json(raw: &str) -> Option<Json> {
-    if raw == "null" { None } else { Json::parse(raw.to_owned()).ok() }
+    if raw == "null" { None } else { Json::parse_mended(raw.to_owned()).ok() }
 }
 
 /// Converts a tool call's content to a part: a block by its kind, other content as JSON.
@@ -277,7 +271,7 @@ pub(super) fn part_of_tool(item: &str) -> Option<Part> {
     if kind == "content" {
         return part_of(content?);
     }
-    let mut part = Part::json(&Json::parse(item.to_owned()).ok()?);
+    let mut part = Part::json(&Json::parse_mended(item.to_owned()).ok()?);
     part.extra = extra("\"tool_content\":true");
     Some(part)
 }

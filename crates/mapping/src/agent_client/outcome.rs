@@ -10,6 +10,13 @@ use trilogue_wire::native::Json;
 
 use super::error::error_of_failure;
 
+/// Whether an agent's own result says that the prompt was cancelled.
+#[must_use]
+pub fn is_cancelled_result(result: &str) -> bool {
+    let said = splice::get_text(result, &["stopReason"]).map(|word| StopReason::parse(&word));
+    said == Some(StopReason::Cancelled)
+}
+
 /// Returns the result of the `session/prompt` for a run's outcome. `result` is the agent's own, an original of the dialect [`super::RESULT`]; its `userMessageId` is replaced or removed.
 /// The stop reason is always one of the protocol's.
 /// Fails with the error of the run.

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use trilogue_domain::ThreadId;
+use trilogue_domain::json::mended;
 use trilogue_wire::agent_client::splice::{self, decode, get, items, members};
+use trilogue_wire::agent_client::{UpdateGate, update_kind};
 use uuid::Uuid;
 
 use super::{NAMESPACE, NOTIFICATION, UPDATE};
@@ -21,6 +23,14 @@ pub enum Gate {
     Notices,
     NoNotices,
     Compaction,
+    /// A plan without an id. Clients without `plan` get the merged plan instead while there are plans with ids.
+    Plan,
+    /// A plan with an id: clients with `plan` get it unchanged, others the merged plan.
+    PlanById,
+    /// Suggested prompts: clients with `session.promptSuggestions` get them, and only while they are live.
+    PromptSuggestions,
+    /// The agent's own cursors: no client gets them, because the server copies sessions itself.
+    AgentCursors,
     /// A visited address is done: clients with `elicitation.url` get it, and only while it is live.
     Visited,
     /// It has boolean options: clients with `session.configOptions.boolean` get it unchanged, others the result of [`without_booleans`].
@@ -137,6 +147,8 @@ impl Relay {
             }
             return get(&params, &["update"]).map_or(Gate::Opaque, gate_of);
         }
+        // Clients refuse a whole line with an unpaired surrogate. The usual form of params has no code points, and was relayed above.
+        let params = mended(&params);
         let (mut from, mut gate) = (0, Gate::Opaque);
         for member in members(&params) {
             match &*member.key {
@@ -152,6 +164,7 @@ impl Relay {
     }
 
     fn push_params(&self, params: &str, out: &mut Vec<u8>) {
+        let params = &*mended(params);
         let mut from = 0;
         // An id that was not cut out is not the session's.
         let is_cut =
@@ -226,21 +239,18 @@ pub(super) fn gate_of(update: &str) -> Gate {
 
 /// Returns the gate of an update of this kind with any content.
 fn gate_of_kind(kind: &str) -> Gate {
-    match kind {
-        "notice" => Gate::Notices,
-        "compaction_update" | "compaction_summary_chunk" => Gate::Compaction,
-        "config_option_update" => Gate::BooleanConfig,
-        "agent_message_chunk"
-        | "agent_thought_chunk"
-        | "user_message_chunk"
-        | "tool_call"
-        | "tool_call_update"
-        | "plan"
-        | "available_commands_update"
-        | "current_mode_update"
-        | "session_info_update"
-        | "usage_update" => Gate::Always,
-        _ => Gate::Opaque,
+    let Some(known) = update_kind(kind) else { return Gate::Opaque };
+    match known.gate {
+        UpdateGate::Notices => Gate::Notices,
+        UpdateGate::Compaction => Gate::Compaction,
+        UpdateGate::Plan => Gate::PlanById,
+        UpdateGate::PromptSuggestions => Gate::PromptSuggestions,
+        UpdateGate::Cursors => Gate::AgentCursors,
+        UpdateGate::Open => match kind {
+            "config_option_update" => Gate::BooleanConfig,
+            "plan" => Gate::Plan,
+            _ => Gate::Always,
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trilogue_domain::error::Result;
-use trilogue_domain::interrupt::Effect;
+use trilogue_domain::interrupt::{Effect, NO_OPTION};
 use trilogue_domain::{
     Answer, Code, Content, Error, Interrupt, InterruptId, InterruptKind, Json, Part,
 };
@@ -104,13 +104,16 @@ fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<Str
             true => Effect::Allow,
             false => Effect::Reject,
         };
-        let fitting = || options.iter().filter(|option| option.effect == effect);
+        let fitting = || interrupt.distinct_options().filter(|option| option.effect == effect);
         // A plain yes is valid for this call only.
         fitting()
             .find(|option| !option.always)
             .or_else(|| fitting().next().filter(|_| effect == Effect::Reject))
     };
-    by_id.or_else(by_name).or_else(by_word).map(|option| option.id.clone())
+    let chosen = by_id.or_else(by_name).or_else(by_word).map(|option| option.id.clone());
+    // Without an option that rejects, a no chooses no option.
+    let is_none = || same(NO_OPTION) || yes_or_no(text) == Some(false);
+    chosen.or_else(|| (interrupt.takes_no_option() && is_none()).then(|| NO_OPTION.to_owned()))
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {

@@ -26,7 +26,8 @@ pub fn descriptor(card: &AgentCard) -> Json {
 }
 
 pub(super) fn generated(card: &AgentCard) -> Descriptor {
-    let Abilities { threads, callbacks, streams_values, streams_updates } = card.abilities;
+    let Abilities { threads, callbacks, streams_values, streams_updates, system_prompt: _ } =
+        card.abilities;
     let is_chat = card.input == InputKind::Chat;
     let streaming = (streams_values.is_some() || streams_updates.is_some())
         .then_some(Streaming { values: streams_values, custom: streams_updates });
@@ -117,6 +118,7 @@ pub fn card(file: &Json, base: AgentCard) -> Result<AgentCard> {
             callbacks: specs.capabilities.callbacks,
             streams_values: streaming.and_then(|streaming| streaming.values),
             streams_updates: streaming.and_then(|streaming| streaming.custom),
+            system_prompt: None,
         },
         descriptor: Some(read_json(manifest.written)?),
         ..base

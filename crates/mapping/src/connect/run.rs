@@ -55,25 +55,21 @@ pub fn run(of: &RunFields<'_>) -> Vec<u8> {
 
 /// Returns the response to a wait: the run and its output, if there is one, both rendered, with the members that the protocol's document has at the top.
 pub fn wait_response(run: &[u8], output: Option<&[u8]>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(run.len() + 2 * output.map_or(0, <[u8]>::len) + 64);
-    member(&mut out, "run", run);
     let Some(output) = output else {
+        let mut out = Vec::with_capacity(run.len() + 16);
+        member(&mut out, "run", run);
         out.push(b'}');
         return out;
     };
+    let flat = serde_json::from_slice::<Flat<'_>>(output).unwrap_or_default().members();
+    let repeated = flat.iter().filter_map(|(_, value)| *value).map(|value| value.get().len());
+    // An output can be megabytes: the buffer must not grow.
+    let mut out = Vec::with_capacity(run.len() + output.len() + repeated.sum::<usize>() + 160);
+    member(&mut out, "run", run);
     member(&mut out, "output", output);
-    if let Ok(flat) = serde_json::from_slice::<Flat<'_>>(output) {
-        for (key, value) in [
-            ("type", flat.kind),
-            ("result", flat.result),
-            ("interrupt_type", flat.interrupt_type),
-            ("interrupt_payload", flat.interrupt_payload),
-            ("errcode", flat.errcode),
-            ("description", flat.description),
-        ] {
-            if let Some(value) = value {
-                member(&mut out, key, value.get().as_bytes());
-            }
+    for (key, value) in flat {
+        if let Some(value) = value {
+            member(&mut out, key, value.get().as_bytes());
         }
     }
     out.push(b'}');
@@ -109,7 +105,7 @@ pub fn callback_body(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -
 }
 
 /// The members of an output that the document has at the top of a response.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Flat<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
@@ -131,6 +127,21 @@ struct CustomUpdate<'a> {
     update: &'a RawValue,
     #[serde(borrow)]
     kind: Option<&'a RawValue>,
+}
+
+// === impl Flat ===
+
+impl<'a> Flat<'a> {
+    fn members(self) -> [(&'static str, Option<&'a RawValue>); 6] {
+        [
+            ("type", self.kind),
+            ("result", self.result),
+            ("interrupt_type", self.interrupt_type),
+            ("interrupt_payload", self.interrupt_payload),
+            ("errcode", self.errcode),
+            ("description", self.description),
+        ]
+    }
 }
 
 /// Adds a member to an object that is being written; the first opens it. `value` is JSON.

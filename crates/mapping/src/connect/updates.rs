@@ -47,7 +47,11 @@ impl Updates {
             Body::Opaque => Some(self.render(opaque(event.original.as_ref()).as_bytes(), None)),
             Body::Message(_)
             | Body::Tool(_)
-            | Body::State(StateEvent::Plan(_))
+            | Body::State(
+                StateEvent::Plan(_)
+                | StateEvent::PlanUpdated { .. }
+                | StateEvent::PlanRemoved { .. },
+            )
             | Body::Interrupt(InterruptEvent::RuleApplied { .. }) => {
                 let update = self.render_event(event)?;
                 Some(self.render(update.as_bytes(), None))

@@ -226,7 +226,8 @@ impl Values {
         }
         let last = self.agent_messages.last().map(GrowingMessage::text);
         let chat = || {
-            let mut out = Vec::with_capacity(64);
+            let size = last.as_ref().map_or(0, |text| text.len());
+            let mut out = Vec::with_capacity(size + messages.as_ref().map_or(0, Bytes::len) + 64);
             if let Some(text) = &last {
                 member(&mut out, "message", Value::from(&**text).to_string().as_bytes());
             }
@@ -247,12 +248,16 @@ impl Values {
     }
 
     fn messages(&self) -> Bytes {
-        let mut out = vec![b'['];
-        for (place, said) in self.agent_messages.iter().enumerate() {
+        let messages: Vec<_> =
+            self.agent_messages.iter().map(|said| said.json(&self.links)).collect();
+        let size = messages.iter().map(|message| message.len() + 1).sum::<usize>();
+        let mut out = Vec::with_capacity(size + 2);
+        out.push(b'[');
+        for (place, message) in messages.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(&said.json(&self.links));
+            out.extend_from_slice(message);
         }
         out.push(b']');
         Bytes::from(out)
@@ -275,9 +280,13 @@ impl Values {
 
     /// Renders the output as `values`, and as `result`, its name in the protocol's document.
     fn content(&self, kind: &str, is_end: bool) -> Bytes {
-        let mut out = Vec::with_capacity(256);
+        let content = self.output_and_messages(is_end);
+        let size = content.as_ref().map_or(0, |(values, messages)| {
+            2 * values.len() + messages.as_ref().map_or(0, Bytes::len)
+        });
+        let mut out = Vec::with_capacity(size + 128);
         member(&mut out, "type", format!("\"{kind}\"").as_bytes());
-        if let Some((values, messages)) = self.output_and_messages(is_end) {
+        if let Some((values, messages)) = content {
             member(&mut out, "values", &values);
             if let Some(messages) = messages {
                 member(&mut out, "messages", &messages);

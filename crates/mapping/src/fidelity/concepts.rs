@@ -95,6 +95,7 @@ fn of_state(event: &StateEvent) -> &'static [&'static str] {
         StateEvent::Values(_) => &["state"],
         StateEvent::Output(_) => OUTPUT,
         StateEvent::Plan(_) => &["plan"],
+        StateEvent::PlanUpdated { .. } | StateEvent::PlanRemoved { .. } => &["plan by id"],
         StateEvent::Custom { .. } => &["usage, modes, commands"],
     }
 }

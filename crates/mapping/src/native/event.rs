@@ -2,17 +2,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trilogue_domain as domain;
 use trilogue_domain::event::{
-    InterruptEvent, MessageEvent, RunEvent, StateEvent, ThreadEvent, ToolEvent, ToolStatus,
+    InterruptEvent, MessageEvent, PlanContent, RunEvent, StateEvent, ThreadEvent, ToolEvent,
+    ToolStatus,
 };
 use trilogue_domain::{Body, HeadMove, ThreadId};
 use trilogue_wire::native::{
     Event, EventBody, InterruptRaised, InterruptResolved, Json, MessageCompleted, MessageDelta,
     MessagePart, MessageStarted, Nothing, Original, PlanEntry, RuleApplied, RunAudit,
     RunCancelling, RunCreated, RunEnded, RunResult, StateCustom, StateOutput, StatePlan,
-    StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved,
-    ToolEnded, ToolStarted, ToolUpdated,
+    StatePlanRemoved, StatePlanUpdated, StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved,
+    ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
 
+use super::short_original::{has_blobs, without_long_strings};
 use super::{interrupt, json, message, run};
 
 /// Converts one event; `id` is its position on its stream, and `thread` is the thread of links to large content.
@@ -24,7 +26,7 @@ pub fn event(event: &domain::Event, id: u64, run_id: Option<&str>, thread: &Thre
         run_id: run_id.map(str::to_owned),
         at: event.at.to_string(),
         body: body(&event.body, thread),
-        original: event.original.as_ref().map(original),
+        original: event.original.as_ref().map(|it| original(it, has_blobs(&event.body))),
     }
 }
 
@@ -150,16 +152,35 @@ fn state_event(event: &StateEvent) -> EventBody {
         StateEvent::Values(values) => EventBody::StateValues(StateValues { values: json(values) }),
         StateEvent::Output(output) => EventBody::StateOutput(StateOutput { output: json(output) }),
         StateEvent::Plan(entries) => {
-            let entries = entries.iter().map(|entry| PlanEntry {
-                content: entry.content.clone(),
-                status: entry.status.clone(),
-            });
-            EventBody::StatePlan(StatePlan { entries: entries.collect() })
+            EventBody::StatePlan(StatePlan { entries: plan_entries(entries) })
+        }
+        StateEvent::PlanUpdated { plan, content } => {
+            let (entries, markdown, path) = match content {
+                PlanContent::Entries(entries) => (Some(plan_entries(entries)), None, None),
+                PlanContent::Markdown { text, path } => (None, Some(text.clone()), path.clone()),
+            };
+            EventBody::StatePlanUpdated(StatePlanUpdated {
+                plan_id: plan.clone(),
+                entries,
+                markdown,
+                path,
+            })
+        }
+        StateEvent::PlanRemoved { plan } => {
+            EventBody::StatePlanRemoved(StatePlanRemoved { plan_id: plan.clone() })
         }
         StateEvent::Custom { kind, data } => {
             EventBody::StateCustom(StateCustom { kind: kind.clone(), data: json(data) })
         }
     }
+}
+
+fn plan_entries(entries: &[domain::event::PlanEntry]) -> Vec<PlanEntry> {
+    let entry = |entry: &domain::event::PlanEntry| PlanEntry {
+        content: entry.content.clone(),
+        status: entry.status.clone(),
+    };
+    entries.iter().map(entry).collect()
 }
 
 fn thread_event(event: &ThreadEvent) -> EventBody {
@@ -194,9 +215,13 @@ fn thread_event(event: &ThreadEvent) -> EventBody {
     }
 }
 
-fn original(original: &domain::Original) -> Original {
+/// Converts an original. If its event has blobs, their content is left out.
+fn original(original: &domain::Original, has_blobs: bool) -> Original {
     let text = std::str::from_utf8(&original.bytes).ok();
-    let value = text.and_then(|text| Json::parse(text).ok());
+    let value = text.and_then(|text| match has_blobs {
+        true => Json::parse(without_long_strings(text)).ok(),
+        false => Json::parse(text).ok(),
+    });
     let base64 = value.is_none().then(|| STANDARD.encode(&original.bytes));
     Original { dialect: original.dialect.to_string(), version: original.version, value, base64 }
 }

@@ -9,6 +9,7 @@ mod json;
 pub mod message;
 mod read_event;
 pub mod run;
+mod short_original;
 mod text;
 pub mod token;
 

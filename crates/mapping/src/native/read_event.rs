@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use trilogue_domain as domain;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{InterruptEvent, MessageEvent, StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::event::{
+    InterruptEvent, MessageEvent, PlanContent, StateEvent, ToolEvent, ToolStatus,
+};
 use trilogue_domain::{Body, MessageId, Role};
 use trilogue_wire::native::{ContentEncoding, EventBody, InputPart, Part};
 
@@ -64,17 +66,35 @@ pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
             origin: applied.origin.as_deref().and_then(domain::RuleOrigin::from_text),
         }),
         EventBody::StatePlan(plan) => {
-            let entry = |entry: trilogue_wire::native::PlanEntry| domain::event::PlanEntry {
-                content: entry.content,
-                status: entry.status,
+            Body::State(StateEvent::Plan(read_plan_entries(plan.entries)))
+        }
+        EventBody::StatePlanUpdated(plan) => {
+            let content = match (plan.entries, plan.markdown) {
+                (_, Some(text)) => PlanContent::Markdown { text, path: plan.path },
+                (entries, None) => {
+                    PlanContent::Entries(read_plan_entries(entries.unwrap_or_default()))
+                }
             };
-            Body::State(StateEvent::Plan(plan.entries.into_iter().map(entry).collect()))
+            Body::State(StateEvent::PlanUpdated { plan: plan.plan_id, content })
+        }
+        EventBody::StatePlanRemoved(plan) => {
+            Body::State(StateEvent::PlanRemoved { plan: plan.plan_id })
         }
         EventBody::StateCustom(custom) => {
             Body::State(StateEvent::Custom { kind: custom.kind, data: read_json(custom.data)? })
         }
         _ => return Ok(None),
     }))
+}
+
+fn read_plan_entries(
+    entries: Vec<trilogue_wire::native::PlanEntry>,
+) -> Vec<domain::event::PlanEntry> {
+    let entry = |entry: trilogue_wire::native::PlanEntry| domain::event::PlanEntry {
+        content: entry.content,
+        status: entry.status,
+    };
+    entries.into_iter().map(entry).collect()
 }
 
 fn read_part(part: Part, base: &str) -> Result<domain::Part> {

@@ -1,6 +1,6 @@
 use trilogue_domain as domain;
 use trilogue_domain::Failure;
-use trilogue_wire::native::{Outcome, ParentRun, RunError, RunStatus, Strategy};
+use trilogue_wire::native::{Outcome, ParentRun, RunError, RunStatus, StartedBy, Strategy};
 
 use super::json;
 
@@ -47,6 +47,12 @@ pub fn parent(parent: &domain::ParentRun) -> ParentRun {
     ParentRun {
         run_id: parent.run.as_str().to_owned(),
         thread_id: parent.thread.as_str().to_owned(),
+    }
+}
+
+pub fn started_by(starter: domain::StartedBy) -> StartedBy {
+    match starter {
+        domain::StartedBy::Agent => StartedBy::Agent,
     }
 }
 

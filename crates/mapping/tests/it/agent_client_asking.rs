@@ -1,10 +1,10 @@
 //! Permissions and questions, in both directions.
 
 use serde_json::{Value, json};
-use trilogue_domain::interrupt::Effect;
+use trilogue_domain::interrupt::{Effect, NO_OPTION, PermissionOption};
 use trilogue_domain::{
     Answer, Code, Interrupt, InterruptId, InterruptKind, Json, MessageId, Part, PrincipalId,
-    Resolution,
+    Resolution, Survives,
 };
 use trilogue_mapping::agent_client::{
     ClientQuestion, ToolSubject, answer_of_elicitation, answer_of_permission, answer_of_prompt,
@@ -169,6 +169,43 @@ fn whatever_chooses_nothing_that_was_offered_allows_nothing() {
 }
 
 #[test]
+fn an_id_of_options_with_both_effects_is_never_sent() {
+    let (read, mut interrupt) = permission();
+    let twin = PermissionOption::once("no", "Allow", Effect::Allow);
+    interrupt.options.push(twin);
+    assert_eq!(interrupt.reject_option(), None);
+    for resolution in [
+        answer_resolution(Answer::Option("no".to_owned())),
+        Resolution::TimedOut { option: Some("no".to_owned()) },
+    ] {
+        let told = permission_outcome(&interrupt, &resolution);
+        assert_eq!(read.chosen(&told).map(|option| &option.option_id), None, "{resolution:?}");
+    }
+    let told =
+        permission_outcome(&interrupt, &answer_resolution(Answer::Option("once".to_owned())));
+    assert!(read.chosen(&told).is_some(), "the other options are as they were");
+}
+
+#[test]
+fn a_permission_without_options_is_answered_with_none() {
+    let (_, mut interrupt) = permission();
+    interrupt.options.clear();
+    let none = Answer::Option(NO_OPTION.to_owned());
+    assert!(interrupt.check(&none).is_ok());
+    let hint = interrupt.check(&Answer::Option("x".to_owned())).unwrap_err();
+    assert!(hint.hint_text().is_some_and(|hint| hint.contains(NO_OPTION)), "{hint:?}");
+    let said = |text: &str| message_of_prompt(&[ContentBlock::text(text)], MessageId::generate());
+    for words in ["none", "no", "None"] {
+        let message = said(words);
+        assert_eq!(answer_of_prompt(&interrupt, &message), Some(none.clone()), "{words}");
+    }
+    assert_eq!(answer_of_prompt(&interrupt, &said("yes")), None);
+    // A question that survives a restart accepts only its options.
+    interrupt.survives = Survives::Restart;
+    assert!(interrupt.check(&none).is_err());
+}
+
+#[test]
 fn a_hosted_agent_is_told_what_was_chosen_and_else_that_nobody_did() {
     let (read, interrupt) = permission();
     let told = |resolution: &Resolution| {
@@ -192,6 +229,7 @@ fn a_hosted_agent_is_told_what_was_chosen_and_else_that_nobody_did() {
         Resolution::Cancelled,
         Resolution::Withdrawn { reason: Code::AgentLost },
         answer_resolution(Answer::Option("other".to_owned())),
+        answer_resolution(Answer::Option(NO_OPTION.to_owned())),
         answer_resolution(Answer::Json(json_of(&json!({ "option": "once" })))),
     ] {
         assert_eq!(told(&nobody), None, "{nobody:?}");

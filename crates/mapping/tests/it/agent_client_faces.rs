@@ -195,6 +195,39 @@ fn plans_keep_their_priorities() {
 }
 
 #[test]
+fn plans_by_id_have_the_same_ids_everywhere() {
+    let entry = json!({ "content": "a", "priority": "high", "status": "pending" });
+    let items = json!({
+        "sessionUpdate": "plan_update", "plan": { "type": "items", "planId": "p", "entries": [entry] },
+    });
+    let document = json!({
+        "sessionUpdate": "plan_update",
+        "plan": { "type": "markdown", "planId": "q", "content": "# Q", "path": "/q.md" },
+    });
+    let removed = json!({ "sessionUpdate": "plan_removed", "planId": "p" });
+    let entries = json!([{ "content": "a", "status": "pending" }]);
+    for (update, kind, shown) in [
+        (items, "plan_updated", json!({ "plan_id": "p", "entries": entries })),
+        (document, "plan_updated", json!({ "plan_id": "q", "markdown": "# Q", "path": "/q.md" })),
+        (removed, "plan_removed", json!({ "plan_id": "p" })),
+    ] {
+        let with = |mut members: Value, own: Value| {
+            members.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+            members
+        };
+        let generic = with(json!({ "kind": kind, "x_trilogue": carried(&update) }), shown.clone());
+        assert_eq!(on_communication(&update)[0]["generic"], generic);
+        let custom = json!({ "kind": format!("state.{kind}"), "trilogue": carried(&update) });
+        assert_eq!(on_connect(&update), with(custom, shown.clone()));
+        let native = on_native(&update);
+        assert_eq!(native["type"], format!("state.{kind}"));
+        for (name, value) in shown.as_object().unwrap() {
+            assert_eq!(native[name], *value);
+        }
+    }
+}
+
+#[test]
 fn usage_modes_and_commands_are_the_agents_own_updates() {
     for kind in [
         "usage_update",

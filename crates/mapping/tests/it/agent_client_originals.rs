@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trilogue_domain::event::{MessageEvent, PlanEntry, StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::event::{
+    MessageEvent, PlanContent, PlanEntry, StateEvent, ToolEvent, ToolStatus,
+};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Body, Content, MessageId, Original, Part, ThreadId};
 use trilogue_mapping::agent_client::{
-    Gate, IdFormat, NOTIFICATION, OriginalReader, RESULT, Relay, UPDATE, VERSION,
+    Gate, IdFormat, LINE, NOTIFICATION, OriginalReader, RESULT, Relay, UPDATE, VERSION,
     blocks_of_message, body_of_update, message_of_prompt, shown_id, without_booleans,
 };
 use trilogue_wire::agent_client::splice;
@@ -29,6 +31,49 @@ fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
+#[test]
+fn an_empty_chunk_says_nothing_unless_it_carries_a_citation() {
+    for kind in ["agent_message_chunk", "agent_thought_chunk"] {
+        assert_eq!(body(&chunk(kind, &text(""))), Body::Opaque, "{kind}");
+    }
+    let mut cited = text("");
+    cited["_meta"] = json!({ "trilogue": { "citation": { "url": "https://example.com" } } });
+    let cited = body(&chunk("agent_message_chunk", &cited));
+    assert!(matches!(cited, Body::Message(MessageEvent::Part { .. })), "{cited:?}");
+}
+
+#[test]
+fn half_of_a_character_changes_no_other_member() {
+    let update = r#"{"sessionId":"","update":{"sessionUpdate":"usage_update","used":1,"_meta":{"x":"\ud83d","y":"\ud83d\ude00"}}}"#;
+    let Body::State(StateEvent::Custom { data, .. }) = body_of_update(update) else {
+        panic!("it is lost")
+    };
+    let meta = json!({ "x": "\u{fffd}", "y": "\u{1f600}" });
+    assert_eq!((&data.to_value()["used"], &data.to_value()["_meta"]), (&json!(1), &meta));
+    // A client refuses a line with half of a character.
+    let mut line = Vec::new();
+    relay(IdFormat::Any).push_line_into(UPDATE, update.as_bytes(), &mut line).unwrap();
+    let line: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(line["params"]["update"]["_meta"], meta);
+    assert_eq!(line["params"]["sessionId"], THREAD);
+}
+
+#[test]
+fn the_line_of_an_original_is_read_though_it_is_not_text() {
+    let original = Original {
+        dialect: Arc::from(LINE),
+        version: VERSION,
+        bytes: Bytes::from_static(b"{\xff}"),
+    };
+    let Body::State(StateEvent::Custom { kind, data }) = OriginalReader.read(&original).unwrap()
+    else {
+        panic!("it is lost")
+    };
+    assert_eq!((&*kind, data.as_str()), ("replaced_bytes", r#"{"bytes":3}"#));
+    // No client gets it.
+    assert_eq!(relay(IdFormat::Any).push_line_into(LINE, b"{}", &mut Vec::new()), None);
+}
+
 fn relay(ids: IdFormat) -> Relay {
     Relay::new(&ThreadId::parse(THREAD).unwrap(), ids)
 }
@@ -38,7 +83,8 @@ fn text_continues_its_message_and_other_blocks_are_parts_of_it() {
     let said = body(&chunk("agent_message_chunk", &text("a\n\u{1f600}")));
     let delta = MessageEvent::Delta { message: message_id("m"), text: Arc::from("a\n\u{1f600}") };
     assert_eq!(said, Body::Message(delta));
-    for form in forms() {
+    // An empty text is a test of its own.
+    for form in forms().into_iter().filter(|form| form["text"] != "") {
         let read = body(&chunk("agent_message_chunk", &form));
         let is_text = form["type"] == "text" && form.get("annotations").is_none();
         match read {
@@ -178,7 +224,17 @@ fn plans_are_plans_and_the_rest_is_the_agents_own() {
         { "content": "a", "priority": "high", "status": "completed" }, { "content": 5 }, "odd"
     ] });
     let entry = PlanEntry { content: "a".to_owned(), status: "completed".to_owned() };
-    assert_eq!(body(&plan), Body::State(StateEvent::Plan(vec![entry])));
+    assert_eq!(body(&plan), Body::State(StateEvent::Plan(vec![entry.clone()])));
+    let by_id = |plan: Value| json!({ "sessionUpdate": "plan_update", "plan": plan });
+    let updated = |content| Body::State(StateEvent::PlanUpdated { plan: "p".to_owned(), content });
+    let items = json!({ "type": "items", "planId": "p", "entries": plan["entries"] });
+    assert_eq!(body(&by_id(items)), updated(PlanContent::Entries(vec![entry])));
+    let document = json!({ "type": "markdown", "planId": "p", "content": "# P", "path": "/p.md" });
+    let content = PlanContent::Markdown { text: "# P".to_owned(), path: Some("/p.md".to_owned()) };
+    assert_eq!(body(&by_id(document)), updated(content));
+    let removed = json!({ "sessionUpdate": "plan_removed", "planId": "p" });
+    let event = StateEvent::PlanRemoved { plan: "p".to_owned() };
+    assert_eq!(body(&removed), Body::State(event));
     for kind in [
         "usage_update",
         "available_commands_update",
@@ -232,6 +288,9 @@ fn what_cannot_be_read_is_opaque_and_fails_nothing() {
         json!({ "sessionUpdate": "tool_call", "title": "T" }),
         json!({ "sessionUpdate": "tool_call_update", "status": "completed" }),
         json!({ "sessionUpdate": "plan" }),
+        json!({ "sessionUpdate": "plan_update", "plan": { "type": "items", "entries": [] } }),
+        json!({ "sessionUpdate": "plan_update", "plan": { "type": "later", "planId": "p" } }),
+        json!({ "sessionUpdate": "plan_removed", "planId": 1 }),
     ] {
         assert_eq!(body(&update), Body::Opaque, "{update}");
     }
@@ -369,8 +428,12 @@ fn gates_say_whom_an_update_is_for() {
             Gate::BooleanConfig,
         ),
         (json!({ "sessionUpdate": "user_message_chunk" }), Gate::Always),
-        (json!({ "sessionUpdate": "plan" }), Gate::Always),
-        (json!({ "sessionUpdate": "plan_update" }), Gate::Opaque),
+        (json!({ "sessionUpdate": "plan" }), Gate::Plan),
+        (json!({ "sessionUpdate": "plan_update" }), Gate::PlanById),
+        (json!({ "sessionUpdate": "plan_removed" }), Gate::PlanById),
+        (json!({ "sessionUpdate": "prompt_suggestions_update" }), Gate::PromptSuggestions),
+        (json!({ "sessionUpdate": "cursor_update" }), Gate::AgentCursors),
+        (json!({ "sessionUpdate": "subagent_update" }), Gate::Opaque),
         (json!(5), Gate::Opaque),
     ] {
         let sent = json!({ "sessionId": "s", "update": update }).to_string();
@@ -452,6 +515,7 @@ fn any_update() -> impl Strategy<Value = Value> {
         "tool_call",
         "tool_call_update",
         "plan",
+        "plan_update",
         "usage_update",
         "future",
     ];

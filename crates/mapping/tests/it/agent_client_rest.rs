@@ -1,7 +1,10 @@
 //! The ends of runs, agents' descriptions of themselves, and their options.
 
 use serde_json::{Value, json};
-use trilogue_domain::{AgentCard, Code, Error, Failure, InterruptId, Outcome, Violation};
+use trilogue_domain::{
+    Abilities, AgentCard, Code, Error, Failure, InterruptId, Outcome, SystemPromptAbility,
+    Violation,
+};
 use trilogue_mapping::agent_client::{
     config_options, error_object, failure_of, for_client, initialize_result, prompt_result,
     session_error, set_config_option,
@@ -200,10 +203,29 @@ fn a_native_agent_takes_what_its_content_types_say() {
     assert_eq!(answer["agentInfo"], json!({ "name": "echo", "version": "1.0.0", "title": "Echo" }));
     assert_eq!(answer["protocolVersion"], 1);
     assert_eq!(answer["agentCapabilities"]["loadSession"], true);
-    assert_eq!(
-        answer["agentCapabilities"]["sessionCapabilities"],
-        json!({ "list": {}, "delete": {}, "resume": {}, "close": {} })
-    );
+    assert_eq!(answer["agentCapabilities"]["sessionCapabilities"], ours(&json!({})));
+    let with = |ability| AgentCard {
+        abilities: Abilities { system_prompt: Some(ability), ..Abilities::default() },
+        ..chat()
+    };
+    for (ability, declared) in [
+        (SystemPromptAbility::Append, json!({})),
+        (SystemPromptAbility::AppendOrOverride, json!({ "mode": { "override": {} } })),
+    ] {
+        let answer = initialized(&with(ability), None);
+        let session = &answer["agentCapabilities"]["sessionCapabilities"];
+        assert_eq!(session["systemPrompt"], declared);
+    }
+}
+
+/// The session capabilities of every agent, with further ones.
+fn ours(further: &Value) -> Value {
+    let names =
+        ["list", "delete", "resume", "close", "fork", "status", "title", "archive", "options"];
+    let mut all: serde_json::Map<_, _> =
+        names.into_iter().map(|name| (name.to_owned(), json!({}))).collect();
+    all.extend(further.as_object().unwrap().clone());
+    all.into()
 }
 
 #[test]
@@ -212,9 +234,14 @@ fn a_hosted_agent_says_what_it_can_and_we_what_we_can_for_it() {
         "protocolVersion": 1,
         "agentCapabilities": {
             "promptCapabilities": { "image": true },
-            "mcpCapabilities": { "http": true },
-            "sessionCapabilities": { "additionalDirectories": {}, "fork": {} },
-            "auth": { "logout": {} },
+            // What a client could not use here is not passed on.
+            "mcpCapabilities": { "http": true, "acp": true, "later": {} },
+            "sessionCapabilities": {
+                "additionalDirectories": {}, "systemPrompt": { "mode": { "override": {} } }, "later": {},
+            },
+            "auth": { "logout": {}, "status": {}, "later": {} },
+            "providers": {},
+            "later": true,
             "_meta": { "own": 1 },
         },
         "authMethods": [
@@ -228,14 +255,15 @@ fn a_hosted_agent_says_what_it_can_and_we_what_we_can_for_it() {
     let caps = &answer["agentCapabilities"];
     assert_eq!(caps["promptCapabilities"], json!({ "image": true }));
     assert_eq!(
-        (&caps["loadSession"], &caps["mcpCapabilities"]["http"]),
-        (&json!(true), &json!(true))
+        (&caps["loadSession"], &caps["mcpCapabilities"]),
+        (&json!(true), &json!({ "http": true }))
     );
-    assert_eq!(
-        caps["sessionCapabilities"],
-        json!({ "list": {}, "delete": {}, "resume": {}, "close": {}, "additionalDirectories": {} })
-    );
-    assert_eq!((&caps["auth"], &caps["_meta"]), (&json!({ "logout": {} }), &json!({ "own": 1 })));
+    let further =
+        json!({ "additionalDirectories": {}, "systemPrompt": { "mode": { "override": {} } } });
+    assert_eq!(caps["sessionCapabilities"], ours(&further));
+    assert_eq!(caps["auth"], json!({ "logout": {}, "status": {} }));
+    assert_eq!((&caps["_meta"], &caps["providers"]), (&json!({ "own": 1 }), &json!({})));
+    assert_eq!(caps.get("later"), None);
     assert_eq!(answer["authMethods"], json!([{ "id": "key", "name": "Key" }]));
     assert_eq!(answer["agentInfo"], json!({ "name": "theirs", "version": "9" }));
     let bare = initialized(&chat(), Some(&json!({ "protocolVersion": 1 })));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{
-    MessageEvent, PlanEntry, RunEvent, StateEvent, ThreadEvent, ToolEvent, ToolStatus,
+    MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent, ThreadEvent, ToolEvent, ToolStatus,
 };
 use trilogue_domain::{
     AgentName, Body, Citation, Code, Content, Event, Failure, Json, Message, Original, Outcome,
@@ -246,6 +246,73 @@ fn plans_have_what_the_protocol_wants_of_them() {
         render_updates(vec![Body::State(StateEvent::Plan(Vec::new()))])[0]["entries"],
         json!([])
     );
+}
+
+fn plan_of(id: &str, content: PlanContent) -> Body {
+    Body::State(StateEvent::PlanUpdated { plan: id.to_owned(), content })
+}
+
+#[test]
+fn plans_by_id_keep_their_ids() {
+    let entry = PlanEntry { content: "a".to_owned(), status: "completed".to_owned() };
+    let document = |path: Option<&str>| PlanContent::Markdown {
+        text: "# \"P\"".to_owned(),
+        path: path.map(str::to_owned),
+    };
+    let told = render_updates(vec![
+        plan_of("p", PlanContent::Entries(vec![entry])),
+        plan_of("q", document(Some("/p.md"))),
+        plan_of("q", document(None)),
+        Body::State(StateEvent::PlanRemoved { plan: "p".to_owned() }),
+    ]);
+    let updated = |plan: Value| json!({ "sessionUpdate": "plan_update", "plan": plan });
+    let entries = json!([{ "content": "a", "priority": "medium", "status": "completed" }]);
+    assert_eq!(
+        told,
+        [
+            updated(json!({ "type": "items", "planId": "p", "entries": entries })),
+            updated(
+                json!({ "type": "markdown", "planId": "q", "content": "# \"P\"", "path": "/p.md" })
+            ),
+            updated(json!({ "type": "markdown", "planId": "q", "content": "# \"P\"" })),
+            json!({ "sessionUpdate": "plan_removed", "planId": "p" }),
+        ]
+    );
+}
+
+#[test]
+fn clients_with_one_plan_get_all_plans_as_one() {
+    let mut fold = updates();
+    let merged = |fold: &Updates| -> Value {
+        let params: Value = serde_json::from_slice(&fold.merged_plan()).unwrap();
+        assert_eq!(params["update"]["sessionUpdate"], "plan");
+        assert_valid("SessionNotification", &params);
+        let entries = params["update"]["entries"].as_array().unwrap();
+        entries
+            .iter()
+            .map(|entry| json!([entry["content"], entry["priority"], entry["status"]]))
+            .collect()
+    };
+    let push = |fold: &mut Updates, update: Value| {
+        let params = json!({ "sessionId": "", "update": update }).to_string();
+        fold.record_relayed_plan(params.as_bytes());
+    };
+    let entry = |text: &str| json!({ "content": text, "priority": "high", "status": "pending" });
+    push(&mut fold, json!({ "sessionUpdate": "plan", "entries": [entry("whole")] }));
+    assert!(!fold.merges_plans());
+    let items = json!({ "type": "items", "planId": "a", "entries": [entry("a1"), entry("a2")] });
+    push(&mut fold, json!({ "sessionUpdate": "plan_update", "plan": items }));
+    let document = json!({ "type": "markdown", "planId": "b", "content": "# B\n- [x] b1\n- b2" });
+    push(&mut fold, json!({ "sessionUpdate": "plan_update", "plan": document }));
+    assert!(fold.merges_plans());
+    let whole = json!(["whole", "high", "pending"]);
+    let of_b = [json!(["b1", "medium", "completed"]), json!(["b2", "medium", "pending"])];
+    let of_a = [json!(["a1", "high", "pending"]), json!(["a2", "high", "pending"])];
+    let all: Vec<_> = [whole.clone()].into_iter().chain(of_a).chain(of_b.clone()).collect();
+    assert_eq!(merged(&fold), json!(all));
+    push(&mut fold, json!({ "sessionUpdate": "plan_removed", "planId": "a" }));
+    let left: Vec<_> = [whole].into_iter().chain(of_b).collect();
+    assert_eq!(merged(&fold), json!(left));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trilogue_domain::event::{InterruptEvent, PlanEntry, RunEvent, StateEvent};
+use trilogue_domain::event::{InterruptEvent, PlanContent, PlanEntry, RunEvent, StateEvent};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     AgentName, Body, Citation, Code, Content, Failure, Input, Interrupt, InterruptKind, Message,
@@ -249,12 +249,22 @@ proptest! {
     }
 }
 
+fn any_entry() -> impl Strategy<Value = PlanEntry> {
+    let status = prop_oneof!["pending", "in_progress", "completed"];
+    (word(), status).prop_map(|(content, status)| PlanEntry { content, status })
+}
+
 /// A plan, an applied rule, or an agent's own update.
 fn any_news() -> impl Strategy<Value = Body> {
-    let status = prop_oneof!["pending", "in_progress", "completed"];
-    let entry = (word(), status).prop_map(|(content, status)| PlanEntry { content, status });
+    let entries = prop::collection::vec(any_entry(), 0..3).prop_map(PlanContent::Entries);
+    let document = (word(), prop::option::of(word()))
+        .prop_map(|(text, path)| PlanContent::Markdown { text, path });
+    let content = prop_oneof![entries, document];
     prop_oneof![
-        prop::collection::vec(entry, 0..3).prop_map(|it| Body::State(StateEvent::Plan(it))),
+        prop::collection::vec(any_entry(), 0..3).prop_map(|it| Body::State(StateEvent::Plan(it))),
+        (word(), content)
+            .prop_map(|(plan, content)| { Body::State(StateEvent::PlanUpdated { plan, content }) }),
+        word().prop_map(|plan| Body::State(StateEvent::PlanRemoved { plan })),
         (word(), any::<bool>()).prop_map(|(rule, allowed)| {
             Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed, origin: None })
         }),

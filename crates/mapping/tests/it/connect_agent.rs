@@ -40,8 +40,7 @@ fn agents_are_listed_by_the_published_schema() {
 fn made_descriptors_keep_the_published_schema_and_the_rules() {
     let document = document();
     let mut quiet = full();
-    quiet.abilities =
-        Abilities { threads: false, callbacks: false, streams_values: None, streams_updates: None };
+    quiet.abilities = Abilities { threads: false, callbacks: false, ..Abilities::default() };
     quiet.interrupts.clear();
     for card in [chat(), full(), quiet] {
         let made = descriptor(&card);

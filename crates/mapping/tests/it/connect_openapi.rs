@@ -82,6 +82,7 @@ fn what_the_agent_does_not_do_is_gone() {
         callbacks: false,
         streams_values: Some(false),
         streams_updates: None,
+        system_prompt: None,
     };
     let own = of(&document, &card);
     resolves(&own, &own);

@@ -12,7 +12,7 @@ fn document() -> Option<&'static Value> {
 }
 
 fn read() -> Option<Value> {
-    let path = specs::document("agent_client/v1.schema.json")?;
+    let path = specs::document("agent_client/v1.20.schema.json")?;
     Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
 }
 

@@ -5,6 +5,7 @@ mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use trilogue_domain::event::{Body, Event, Original};
@@ -100,6 +101,35 @@ impl RunContext {
         self.0.source
     }
 
+    /// Whether the agent started the run, by working while no prompt was open. The next run on the thread completes it at once.
+    #[must_use]
+    pub fn is_started_by_agent(&self) -> bool {
+        self.0.is_started_by_agent()
+    }
+
+    /// Notes that the agent has answered and that the run only waits for late output. The next run on the thread completes it at once.
+    /// The log must have the answer as a custom event of the kind [`trilogue_domain::event::TURN_RESULT`], so that a restart completes it too.
+    pub fn set_answered(&self) {
+        self.0.set_answered();
+    }
+
+    /// Whether the run accepts no more events.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+
+    /// Waits until a client is connected that takes the agent's calls. Returns its profile, or `None` after the time limit.
+    pub async fn wait_for_client(&self, limit: Duration) -> Option<ClientProfile> {
+        self.0.services.controllers.wait(self.0.thread_key, limit).await
+    }
+
+    /// Returns how long an agent has to stop when its run is cancelled.
+    #[must_use]
+    pub fn cancel_grace(&self) -> Duration {
+        self.0.services.options.cancel_grace
+    }
+
     /// Whether the creator of the run can answer its questions, and so can keep the agent from asking.
     #[must_use]
     pub fn can_answer(&self) -> bool {
@@ -111,7 +141,7 @@ impl RunContext {
     /// Errors: [`EmitError`] if the run was stopped, the event is larger than the log accepts, or it breaks the run's rules.
     pub fn try_emit(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
         self.0.check(body)?;
-        if original.is_none() && has_large_content(body) {
+        if has_large_content(body) {
             return Ok(false);
         }
         self.0.push(body, original)
@@ -122,7 +152,7 @@ impl RunContext {
     /// Errors: [`EmitError`] if the run was stopped, the event is larger than the log accepts, it breaks the run's rules, or content could not be stored.
     pub async fn emit(&self, body: Body, original: Option<Original>) -> Result<(), EmitError> {
         self.0.check(&body)?;
-        let body = if original.is_none() && has_large_content(&body) {
+        let body = if has_large_content(&body) {
             outlined(self.0.store.as_ref(), &self.0.scope, body).await?
         } else {
             body
@@ -206,6 +236,12 @@ impl RunContext {
             return Ok(Some(values));
         }
         history::values(self.0.source(), &self.0.thread, self.0.base()).await
+    }
+
+    /// Returns the thread's metadata. Fails if the store cannot be read.
+    pub async fn thread_metadata(&self) -> Result<Json, Error> {
+        let row = self.0.store.thread_of(&self.0.scope, self.0.thread_key).await?;
+        Ok(row.map_or_else(Json::empty_object, |row| row.metadata))
     }
 
     /// Returns the remote session of this agent for the thread, if the agent has its own memory. Fails if the store cannot be read.

@@ -10,8 +10,8 @@ use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEv
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, PrincipalId,
-    Provenance, RequestSource, Resolution, Role, RuleOrigin, RunId, RunKey, Scope, ThreadId,
-    ThreadKey, Timestamp, limits,
+    Provenance, RequestSource, Resolution, Role, RuleOrigin, RunId, RunKey, Scope, StartedBy,
+    ThreadId, ThreadKey, Timestamp, limits,
 };
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
@@ -69,6 +69,9 @@ pub(crate) struct SharedRun {
     pub(super) cancelled: AtomicBool,
     cancel: Notify,
     pub(super) stopped: AtomicBool,
+    is_started_by_agent: bool,
+    /// Whether the agent has answered, so that the run only waits for late output.
+    is_answered: AtomicBool,
     pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
     pub(super) permit: RunPermit,
     base: Mutex<Option<CheckpointKey>>,
@@ -106,6 +109,8 @@ pub(super) struct OpenDraft {
     signalled: bool,
     /// The output since the turn began, taken by the owner or not.
     emitted: EmittedOutput,
+    /// Whether the run is complete, so that no event is added any more.
+    is_closed: bool,
 }
 
 /// How much a turn has emitted.
@@ -121,6 +126,8 @@ struct UnfinishedMessage {
     alias: Option<MessageId>,
     /// Whether the owner knows that the message has begun.
     is_told: bool,
+    /// Whether it is a thought, which no event completes.
+    is_thought: bool,
 }
 
 #[derive(Debug)]
@@ -177,6 +184,8 @@ impl SharedRun {
             cancelled: AtomicBool::new(false),
             cancel: Notify::new(),
             stopped: AtomicBool::new(false),
+            is_started_by_agent: row.started_by == Some(StartedBy::Agent),
+            is_answered: AtomicBool::new(false),
             asks: Mutex::default(),
             permit: RunPermit::default(),
             base: Mutex::new(row.base),
@@ -191,6 +200,34 @@ impl SharedRun {
     /// Notes that the creator of the run can no longer answer its questions.
     pub(crate) fn lose_answer(&self) {
         self.can_answer.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_started_by_agent(&self) -> bool {
+        self.is_started_by_agent
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_answered(&self) {
+        self.is_answered.store(true, Ordering::Release);
+    }
+
+    /// Completes the unfinished messages, and accepts no more events. What was emitted before can still be taken.
+    pub(crate) fn close(&self) {
+        let mut filling = lock(&self.open_draft);
+        let open = filling.open.iter().filter(|(_, open)| !open.is_thought);
+        let open: Vec<_> = open.map(|(message, _)| message.clone()).collect();
+        for message in open {
+            let body = Body::Message(MessageEvent::Completed { message });
+            if let Err(error) = filling.draft.push(self.clock.now(), &body, None) {
+                tracing::error!(%error, "the end of a message does not fit the log");
+                continue;
+            }
+            filling.note(&body);
+        }
+        filling.is_closed = true;
     }
 
     /// Checks an event against the metadata limit and the run's rules.
@@ -361,8 +398,13 @@ impl SharedRun {
 
     /// Records an unfinished message of this run that is already in the log.
     pub(super) fn continue_message(&self, message: MessageId, role: Role) {
-        let open = UnfinishedMessage { role, alias: None, is_told: true };
+        let open = UnfinishedMessage { role, alias: None, is_told: true, is_thought: false };
         lock(&self.open_draft).open.insert(message, open);
+    }
+
+    /// Whether the run accepts no more events.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire) || lock(&self.open_draft).is_closed
     }
 
     pub(crate) fn cancel(&self) {
@@ -425,6 +467,10 @@ impl SharedRun {
             return Err(EmitError::Stopped);
         }
         let mut filling = lock(&self.open_draft);
+        // Under the lock: a closed draft is taken for the last time.
+        if filling.is_closed {
+            return Err(EmitError::Stopped);
+        }
         let was_empty = filling.draft.is_empty();
         if filling.draft.is_full() {
             drop(filling);
@@ -490,13 +536,13 @@ impl OpenDraft {
         }
         match body {
             Body::Message(MessageEvent::Started { message, role, .. }) => {
-                self.begin(message.clone(), role.clone());
+                self.begin(message.clone(), role.clone(), false);
             }
             // No event completes a thought: it ends with its run.
             Body::Message(MessageEvent::Thought { message: Some(message), .. })
                 if is_new_thought && !self.open.contains_key(message) =>
             {
-                self.begin(message.clone(), Role::Agent);
+                self.begin(message.clone(), Role::Agent, true);
             }
             Body::Message(MessageEvent::Completed { message }) => {
                 if let Some(UnfinishedMessage { role, alias, .. }) = self.open.remove(message) {
@@ -511,14 +557,15 @@ impl OpenDraft {
         }
     }
 
-    fn begin(&mut self, message: MessageId, role: Role) {
+    fn begin(&mut self, message: MessageId, role: Role, is_thought: bool) {
         if self.open.len() >= limits::MAX_OPEN_MESSAGES {
             // A message beyond the limit is not tracked, so report it at once.
             self.messages.push(Completed { message, role, alias: None });
             return;
         }
         self.begun.push(message.clone());
-        self.open.insert(message, UnfinishedMessage { role, alias: None, is_told: false });
+        let open = UnfinishedMessage { role, alias: None, is_told: false, is_thought };
+        self.open.insert(message, open);
     }
 
     /// Returns the messages that have begun and that the owner does not know yet; their aliases follow.
@@ -547,9 +594,12 @@ impl OpenDraft {
         match body {
             Body::Message(MessageEvent::Thought { .. })
             | Body::Tool(_)
-            | Body::State(StateEvent::Custom { .. } | StateEvent::Plan(_))
-                if updates =>
-            {
+            | Body::State(
+                StateEvent::Custom { .. }
+                | StateEvent::Plan(_)
+                | StateEvent::PlanUpdated { .. }
+                | StateEvent::PlanRemoved { .. },
+            ) if updates => {
                 self.callback_events.updates.push(place);
             }
             Body::Message(MessageEvent::Thought { .. }) => {}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trilogue_domain::content::Content;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent, TURN_RESULT};
 use trilogue_domain::{
     AgentName, CheckpointKey, Code, Error, Event, Json, Message, MessageId, Part, Reference, Role,
     RunId, RunKey, Scope, ThreadId, ThreadKey, Transcript, limits,
@@ -169,12 +169,22 @@ pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<
     Ok(latest)
 }
 
-/// Returns the messages and thoughts of a run that have begun and are not complete, in order.
-pub(crate) async fn open_messages(
+/// What the log of a run without a task says about its end.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    /// The messages and thoughts that have begun and are not complete, in order.
+    pub(crate) open: Vec<MessageRow>,
+    /// Whether the agent had answered, so that only late output was missing.
+    pub(crate) is_answered: bool,
+}
+
+/// Reads from a run's log what its end depends on.
+pub(crate) async fn unfinished(
     store: &dyn Store,
     thread: &ThreadRow,
     run: RunKey,
-) -> Result<Vec<MessageRow>> {
+) -> Result<Unfinished> {
+    let mut is_answered = false;
     let begun = |message: &MessageId, role: &Role, event: &Event| MessageRow {
         id: message.clone(),
         tenant: thread.tenant.clone(),
@@ -201,6 +211,7 @@ pub(crate) async fn open_messages(
         Body::Message(MessageEvent::Completed { message }) => {
             open.retain(|row| row.id != *message);
         }
+        Body::State(StateEvent::Custom { kind, .. }) => is_answered |= kind == TURN_RESULT,
         _ => {}
     })
     .await?;
@@ -209,7 +220,7 @@ pub(crate) async fn open_messages(
         let known = store.message_in(thread.key, &row.id).await?;
         row.alias = known.filter(|known| known.id == row.id).and_then(|known| known.alias);
     }
-    Ok(open)
+    Ok(Unfinished { open, is_answered })
 }
 
 /// Returns the run number of the last piece of a thought; `None` if the id names a message.

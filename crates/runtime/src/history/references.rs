@@ -78,6 +78,7 @@ struct Collected {
     entries: Vec<Reference>,
     /// The index of each incomplete message.
     open: HashMap<MessageId, usize>,
+    has_ended: bool,
 }
 
 // === impl StateAt ===
@@ -193,6 +194,11 @@ impl RunReferences {
         }
         let mut collected = Collected { thread: Some(thread.id.clone()), ..Collected::default() };
         each_event(store, thread.key, run, |event| collected.push(event)).await?;
+        if !collected.has_ended {
+            // Only a run that its agent started is in the history before its end. Its open messages are named too.
+            collected.open.clear();
+            return Ok(collected.into_entries().collect());
+        }
         let references: Arc<[Reference]> = collected.into_entries().collect();
         lock(&self.0).insert(run, Arc::clone(&references));
         Ok(references)
@@ -221,6 +227,7 @@ impl Collected {
     fn push(&mut self, event: &Event) {
         match &event.body {
             Body::Run(RunEvent::Created { run, .. }) => self.run = Some(run.clone()),
+            Body::Run(RunEvent::Ended(_)) => self.has_ended = true,
             Body::Run(RunEvent::Result(_)) => {
                 self.entries.extend(self.run.clone().map(Reference::Result));
             }

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Failure, RunKey};
+use trilogue_domain::{AgentName, Code, Error, Failure, RunKey, Scope};
 use trilogue_store::ownership::{self, OwnerExit};
-use trilogue_store::rows::RunRow;
+use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 
 use super::{Acknowledgement, Envelope, HandOver, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
-use crate::history;
+use crate::history::{self, Unfinished};
 use crate::state::{RunState, ThreadState};
 use crate::step::{Command, is_over, lost};
 
@@ -42,7 +42,8 @@ impl Owner {
         self.look_for_open_messages(&mut state).await;
         self.state = Some(state);
         if has_open {
-            self.step(Command::Recover { restarted, failure: failure.clone() })?;
+            let checkpoint = self.checkpoint_of_answered();
+            self.step(Command::Recover { restarted, failure: failure.clone(), checkpoint })?;
             // Not `commit`: after a failure, that would begin another recovery, and so another load.
             Box::pin(self.commit_recovery()).await?;
         }
@@ -55,8 +56,13 @@ impl Owner {
         let has_ended = |run: &&mut Box<RunState>| run.row.started_at.is_some() && is_over(run);
         for run in runs.values_mut().filter(has_ended) {
             let store = self.services.store.as_ref();
-            match history::open_messages(store, thread, run.row.key).await {
-                Ok(open) => run.open = open,
+            match history::unfinished(store, thread, run.row.key).await {
+                Ok(Unfinished { open, is_answered }) => {
+                    (run.open, run.is_answered) = (open, is_answered);
+                    if is_answered {
+                        run.bound = self.binding_of(thread, &run.row.agent).await;
+                    }
+                }
                 // The run ends even if they cannot be read.
                 Err(error) => {
                     let run = &run.row.id;
@@ -64,6 +70,13 @@ impl Owner {
                 }
             }
         }
+    }
+
+    /// The binding of an agent, with which its completed run moves. Without it, the agent gets the run's messages again.
+    async fn binding_of(&self, thread: &ThreadRow, agent: &AgentName) -> Option<Box<BindingRow>> {
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        let found = self.services.store.binding(&scope, &thread.id, agent).await;
+        found.ok().flatten().map(Box::new)
     }
 
     async fn commit_recovery(&mut self) -> Result<()> {
@@ -134,6 +147,7 @@ impl Owner {
 
     /// Ends every task, keeps what survives a restart, and leaves.
     pub(super) async fn shutdown(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
+        self.complete_answered().await;
         let lost_runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         // What the agents emitted until now precedes the end of their runs in the log.
         self.take_drafts(&lost_runs).await;

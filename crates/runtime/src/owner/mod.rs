@@ -21,6 +21,7 @@ mod message_ids;
 mod next_append;
 mod request;
 mod request_size;
+mod yielding;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

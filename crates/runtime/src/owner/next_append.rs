@@ -8,12 +8,15 @@ use trilogue_store::{Batch, Change};
 
 use crate::services::Services;
 use crate::state::ThreadState;
-use crate::step::{Effect, Reply, Sections, Step};
+use crate::step::{Effect, Reply, Section, Sections, Step};
 
 /// An append is sent once it contains this many events.
 const MAX_APPEND_EVENTS: usize = 2_048;
 /// An append is sent once its events have this many bytes. The last event in it can be larger, and the append still stays within [`limits::MAX_BATCH_BYTES`].
 const MAX_APPEND_BYTES: usize = limits::MAX_FRAME_BYTES;
+
+/// Events of one run that follow each other share a frame up to this many bytes: a short run is one frame. Beyond that, copying them together costs more than a separate frame.
+const MAX_JOINED_BYTES: usize = 64 * 1024;
 
 /// The contents of the next append.
 #[derive(Debug, Default)]
@@ -50,11 +53,11 @@ pub(super) enum Acknowledgement {
 
 impl NextAppend {
     pub(super) fn add(&mut self, step: Step) {
-        for section in &step.sections {
+        for section in step.sections {
             self.events += section.draft.len();
             self.bytes += section.draft.bytes();
+            self.add_section(section);
         }
-        self.sections.extend(step.sections);
         for change in step.changes {
             self.change(change);
         }
@@ -63,6 +66,19 @@ impl NextAppend {
         self.vital |= step.vital;
         self.new_work |= step.new_work;
         self.may_wait = false;
+    }
+
+    /// Adds events. They join the previous events of the same run if they continue them and both are small.
+    fn add_section(&mut self, section: Section) {
+        if let Some(previous) = self.sections.last_mut()
+            && previous.run == section.run
+            && previous.next() == section.first
+            && previous.draft.bytes() + section.draft.bytes() <= MAX_JOINED_BYTES
+        {
+            previous.draft.join(section.draft);
+        } else {
+            self.sections.push(section);
+        }
     }
 
     /// Adds a row change. A row that is already in the append is written once, in its newest form.
@@ -119,6 +135,17 @@ impl NextAppend {
         }
     }
 
+    /// A copy of its changes and effects, without those who wait for it.
+    pub(super) fn changes_alone(&self) -> Self {
+        Self {
+            sections: self.sections.clone(),
+            changes: self.changes.clone(),
+            effects: self.effects.clone(),
+            acknowledgements: Vec::new(),
+            ..*self
+        }
+    }
+
     /// Whether it must be appended before further requests are taken.
     pub(super) fn is_full(&self) -> bool {
         self.events >= MAX_APPEND_EVENTS || self.bytes >= MAX_APPEND_BYTES
@@ -149,5 +176,61 @@ impl Acknowledgement {
             Self::Settled(reply, row) => drop(reply.send(outcome.map(|()| row.map(|row| *row)))),
             Self::Ended(reply, abandoned) => drop(reply.send(abandoned)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trilogue_domain::event::MessageEvent;
+    use trilogue_domain::{Body, RunKey, Timestamp};
+    use trilogue_store::Draft;
+
+    use super::{MAX_JOINED_BYTES, NextAppend};
+    use crate::step::{Section, Step};
+
+    /// A section of one event with a text of this many bytes. Its two first numbers are the same.
+    fn section(run: Option<i64>, first: u64, bytes: usize) -> Section {
+        let mut draft = Draft::default();
+        let body = Body::Message(MessageEvent::Thought {
+            message: None,
+            text: Arc::from("t".repeat(bytes)),
+        });
+        draft.push(Timestamp::from_micros(1), &body, None).unwrap();
+        Section { run: run.map(RunKey), first, first_run: run.map_or(0, |_| first), draft }
+    }
+
+    /// Adds the sections in separate steps. Returns the first number and the number of events of each section of the append.
+    fn sections(added: impl IntoIterator<Item = Section>) -> Vec<(u64, usize)> {
+        let mut append = NextAppend::default();
+        for section in added {
+            append.add(Step { sections: [section].into_iter().collect(), ..Step::default() });
+        }
+        append.sections.iter().map(|section| (section.first, section.draft.len())).collect()
+    }
+
+    #[test]
+    fn consecutive_events_of_one_run_share_a_section() {
+        assert_eq!(sections((1..=3).map(|number| section(Some(7), number, 10))), [(1, 3)]);
+        assert_eq!(sections((1..=3).map(|number| section(None, number, 10))), [(1, 3)]);
+    }
+
+    #[test]
+    fn events_of_another_run_or_behind_a_gap_begin_a_section() {
+        let of_two_runs = [(7, 1), (8, 2), (7, 3)];
+        let of_two_runs = of_two_runs.map(|(run, number)| section(Some(run), number, 10));
+        assert_eq!(sections(of_two_runs), [(1, 1), (2, 1), (3, 1)]);
+        assert_eq!(sections([section(Some(7), 1, 10), section(None, 2, 10)]), [(1, 1), (2, 1)]);
+        assert_eq!(sections([section(Some(7), 1, 10), section(Some(7), 3, 10)]), [(1, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn a_section_that_is_joined_stays_small() {
+        let half = MAX_JOINED_BYTES / 2;
+        let too_large = (1..=3).map(|number| section(Some(7), number, half));
+        assert_eq!(sections(too_large), [(1, 1), (2, 1), (3, 1)]);
+        let fitting = (1..=4).map(|number| section(Some(7), number, half - 100));
+        assert_eq!(sections(fitting), [(1, 2), (3, 2)]);
     }
 }

@@ -24,11 +24,15 @@ impl Owner {
         }
         match request {
             Envelope::Submit { mut submit, deferred, reply, settled } => {
+                if submit.row.started_by.is_some() {
+                    self.prepare_opening(&mut submit).await;
+                }
                 if let Err(error) = self.replace_taken_ids(&mut submit).await {
                     self.acknowledge(Acknowledgement::RunRefused(reply, error));
                 } else if submit.claims_ids {
                     self.submit_alone(submit, reply, settled).await;
                 } else {
+                    self.make_way_for(&submit).await;
                     self.submit(submit, deferred, reply, settled);
                 }
             }
@@ -70,6 +74,9 @@ impl Owner {
                 drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }
             Envelope::Change { mut command, reply } => {
+                if command.needs_end_of_turn() {
+                    self.complete_answered().await;
+                }
                 if let Command::Patch { checkpoint, .. } = &mut *command {
                     // A run may have moved the head since the command was sent, and keys must grow along a path within one process.
                     *checkpoint = self.services.new_checkpoint();
@@ -159,15 +166,22 @@ impl Owner {
             self.forward(Envelope::Submit { submit, deferred: false, reply, settled });
             return;
         }
-        let before = self.state.clone();
+        // One append for both: it is on the way of every turn of an editor.
+        self.make_way_for(&submit).await;
+        let completed = (!self.pending.is_empty()).then(|| self.pending.changes_alone());
         let run = submit.row.key;
-        // The append has only this run now: a failure leaves the state from before it.
-        self.undo = before;
+        // Beside that, the append has only this run: a failure leaves the state from before it.
+        self.undo = self.state.clone();
         self.submit(submit, false, reply, settled);
         self.commit().await;
         // The failed append has used `undo`. The run is refused, so its end will not come.
         if self.undo.take().is_none() {
             self.waiters.remove(&run);
+            // The end of the run before does not depend on the refused one.
+            if let Some(completed) = completed.filter(|_| !self.gone) {
+                self.pending = completed;
+                self.commit().await;
+            }
         }
     }
 

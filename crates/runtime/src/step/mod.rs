@@ -39,7 +39,7 @@ use crate::turn::{Ending, Turn};
 use trilogue_domain::Input;
 
 pub(crate) use answer::not_pending_error;
-pub(crate) use output::Sections;
+pub(crate) use output::{Section, Sections};
 pub(crate) use recover::{is_over, lost};
 pub(crate) use run::resume_turn;
 
@@ -88,7 +88,12 @@ pub(crate) enum Command {
     /// Removes the whole thread; with `if_idle`, only while no run is in flight.
     Erase { if_idle: bool },
     /// The thread was loaded with open runs without a task: a previous process left them, or an append failed.
-    Recover { restarted: bool, failure: Failure },
+    Recover {
+        restarted: bool,
+        failure: Failure,
+        /// For a run whose agent had answered.
+        checkpoint: Option<(CheckpointKey, CheckpointId)>,
+    },
     /// The tasks of these runs are gone, for this reason.
     Lose { runs: Vec<RunKey>, failure: Failure },
     /// An event outside of runs, a new binding, or a new title.
@@ -120,6 +125,16 @@ pub(crate) struct Submit {
     pub(crate) when_waiting: WhenWaiting,
     pub(crate) when_holding: WhenHolding,
     pub(crate) idempotency: Option<IdempotencyRow>,
+    /// For a run that its agent starts.
+    pub(crate) opening: Option<Box<AgentRunOpening>>,
+}
+
+/// What a run that its agent starts adds to the thread when it starts.
+#[derive(Debug)]
+pub(crate) struct AgentRunOpening {
+    /// Its checkpoint. It exists from the start, so that readers of the history see what the agent has done so far.
+    pub(crate) checkpoint: (CheckpointKey, CheckpointId),
+    pub(crate) binding: Option<BindingRow>,
 }
 
 /// A history from a client.
@@ -224,6 +239,20 @@ pub(crate) enum StartTurn {
     AnswerFromStore { interrupt: InterruptId, saved: Json },
 }
 
+// === impl Command ===
+
+impl Command {
+    /// Whether it depends on whether a turn is over: a turn whose agent has answered counts as over.
+    pub(crate) fn needs_end_of_turn(&self) -> bool {
+        match self {
+            Self::Cancel { .. } => true,
+            Self::Patch { patch, .. } => patch.if_idle,
+            Self::Erase { if_idle } => *if_idle,
+            _ => false,
+        }
+    }
+}
+
 // === impl StartTurn ===
 
 impl StartTurn {
@@ -277,7 +306,9 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Patch { patch, from, checkpoint } => output.patch(*patch, from, checkpoint)?,
         Command::Replace { replace, checkpoint } => output.replace(*replace, checkpoint),
         Command::Erase { if_idle } => output.erase_command(if_idle)?,
-        Command::Recover { restarted, failure } => output.recover(restarted, &failure),
+        Command::Recover { restarted, failure, checkpoint } => {
+            output.recover(restarted, &failure, checkpoint);
+        }
         Command::Lose { runs, failure } => output.lose(&runs, &failure),
         Command::AppendOutsideRun { draft, bound, title, begun } => {
             output.note(draft, bound, title, begun)

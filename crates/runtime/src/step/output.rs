@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::run::Transition;
 use trilogue_domain::{Code, Outcome, RunKey, RunStatus, Timestamp};
-use trilogue_store::rows::{MessageRow, QueueKind};
+use trilogue_store::rows::{CheckpointRow, MessageRow, QueueKind};
 use trilogue_store::{Change, Draft};
 
 use super::{Effect, Reply, StartTurn, Step};
@@ -13,7 +13,7 @@ use crate::state::{RunState, ThreadState};
 use crate::turn::Turn;
 
 /// Consecutive events of one run, or of no run, with their numbers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Section {
     pub(crate) run: Option<RunKey>,
     /// The thread number of the first event.
@@ -32,6 +32,15 @@ pub(super) struct StepOutput<'a> {
     pub(super) state: &'a mut ThreadState,
     pub(super) now: Timestamp,
     step: Step,
+}
+
+// === impl Section ===
+
+impl Section {
+    /// The thread number of the event that follows.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.draft.len() as u64
+    }
 }
 
 // === impl StepOutput ===
@@ -155,6 +164,10 @@ impl<'a> StepOutput<'a> {
         self.log(Some(run), &Body::Run(RunEvent::Ended(outcome.clone())));
         self.transit(run, Transition::End(outcome.status()));
         let Some(mut ended) = self.state.runs.remove(&run) else { return };
+        if let Some(checkpoint) = ended.checkpoint.take() {
+            let position = self.state.last;
+            self.change(Change::Checkpoint(CheckpointRow { position, ..*checkpoint }));
+        }
         let id = ended.row.id.clone();
         ended.row.outcome = Some(outcome);
         // The row has the reason even after a restart.

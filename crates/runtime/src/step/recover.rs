@@ -1,6 +1,9 @@
 //! Recovery after a crash: no action is silently repeated, and no run stays active without a task.
 
-use trilogue_domain::{Code, Failure, Outcome, RunKey, RunStatus, Survives};
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::{
+    Body, CheckpointId, CheckpointKey, Code, Failure, Outcome, Role, RunKey, RunStatus, Survives,
+};
 
 use super::output::StepOutput;
 use crate::state::RunState;
@@ -20,6 +23,8 @@ enum RecoveryDecision {
     Rejoin,
     /// It keeps waiting: for an answer, or for its time.
     Keep,
+    /// Its agent had answered.
+    Answered,
     /// The last actions of its agent are unknown.
     Lost,
     /// It was being cancelled, for this reason.
@@ -30,7 +35,12 @@ enum RecoveryDecision {
 
 impl StepOutput<'_> {
     /// Decides about every open run, in the order in which they were created.
-    pub(super) fn recover(&mut self, restarted: bool, failure: &Failure) {
+    pub(super) fn recover(
+        &mut self,
+        restarted: bool,
+        failure: &Failure,
+        mut checkpoint: Option<(CheckpointKey, CheckpointId)>,
+    ) {
         let now = self.now;
         let fates: Vec<(RunKey, RecoveryDecision)> = self
             .state
@@ -49,7 +59,10 @@ impl StepOutput<'_> {
                 RecoveryDecision::FallDue => self.schedule(run),
                 RecoveryDecision::Keep if restarted => self.keep(run),
                 RecoveryDecision::Keep => {}
+                // At most one run has the turn, and so an answer.
+                RecoveryDecision::Answered => self.complete(run, checkpoint.take()),
                 RecoveryDecision::Lost => {
+                    self.complete_open_messages(run);
                     self.withdraw_pending(run, Code::AgentLost);
                     self.end_run(run, Outcome::Failed(failure.clone()));
                 }
@@ -61,6 +74,19 @@ impl StepOutput<'_> {
         }
         self.state.queue.extend(queue);
         self.give_turn();
+    }
+
+    /// Completes the messages of a lost run that its agent had started: the history has them already.
+    fn complete_open_messages(&mut self, run: RunKey) {
+        let Some(state) = self.run(run).filter(|state| state.row.started_by.is_some()) else {
+            return;
+        };
+        // No event completes a thought, whose role has no name.
+        let open = state.open.iter().filter(|row| matches!(row.role, Role::NamedAgent(_)));
+        let open: Vec<_> = open.map(|row| row.id.clone()).collect();
+        for message in open {
+            self.log(Some(run), &Body::Message(MessageEvent::Completed { message }));
+        }
     }
 
     /// Stops runs from taking the turn.
@@ -111,6 +137,7 @@ fn recovery_decision(run: &RunState, due: bool) -> RecoveryDecision {
             }
         }
         RunStatus::Running if run.row.saved.is_some() => RecoveryDecision::Rejoin,
+        RunStatus::Running if run.is_answered => RecoveryDecision::Answered,
         RunStatus::Running
         | RunStatus::Completed
         | RunStatus::Failed

@@ -48,7 +48,13 @@ impl StepOutput<'_> {
         for said in &progress.messages {
             state.open.retain(|open| open.id != said.message);
         }
-        state.open.extend(progress.begun.into_iter().map(|(id, role)| row(id, role, None)));
+        let begun: Vec<_> =
+            progress.begun.into_iter().map(|(id, role)| row(id, role, None)).collect();
+        state.open.extend(begun.iter().cloned());
+        if state.checkpoint.is_some() {
+            // The history has the run already, so its messages can be looked up from their beginning.
+            begun.into_iter().for_each(|row| self.point_at(row));
+        }
         for said in progress.messages {
             self.point_at(row(said.message, said.role, said.alias));
         }
@@ -329,8 +335,13 @@ impl StepOutput<'_> {
     }
 
     /// Ends a run as completed. Its checkpoint becomes the head; an ephemeral thread needs no path.
-    fn complete(&mut self, run: RunKey, checkpoint: Option<(CheckpointKey, CheckpointId)>) {
-        let Some((key, id)) = checkpoint else {
+    pub(super) fn complete(
+        &mut self,
+        run: RunKey,
+        checkpoint: Option<(CheckpointKey, CheckpointId)>,
+    ) {
+        let has_checkpoint = self.run(run).is_some_and(|state| state.checkpoint.is_some());
+        let Some((key, id)) = checkpoint.filter(|_| !has_checkpoint) else {
             self.end_run(run, Outcome::Completed);
             return;
         };

@@ -3,11 +3,11 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, ThreadEvent};
 use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy, Times, limits};
-use trilogue_store::rows::{MessageRow, QueueItem, QueueKind, RunRow};
+use trilogue_store::rows::{BindingRow, CheckpointRow, MessageRow, QueueItem, QueueKind, RunRow};
 use trilogue_store::{Change, Draft};
 
 use super::output::StepOutput;
-use super::{Effect, Reply, Submit};
+use super::{AgentRunOpening, Effect, Reply, Submit};
 use crate::request::{WhenHolding, WhenWaiting};
 use crate::state::RunState;
 use trilogue_domain::Input;
@@ -35,7 +35,7 @@ impl StepOutput<'_> {
         if submit.create_thread {
             self.create_thread();
         }
-        let not_before = submit.row.not_before;
+        let (not_before, opening) = (submit.row.not_before, submit.opening);
         let input = submit.input;
         let entry = RunState::new(submit.row, Some(input), submit.native);
         self.state.runs.insert(run, Box::new(entry));
@@ -52,6 +52,9 @@ impl StepOutput<'_> {
         } else {
             self.state.queue.push_back(run);
             self.give_turn();
+        }
+        if let Some(opening) = opening {
+            self.open_agent_run(run, *opening);
         }
         let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
         state.is_delayed = state.row.started_at.is_none();
@@ -76,6 +79,9 @@ impl StepOutput<'_> {
         if self.state.draining {
             return Err(Error::new(Code::ShuttingDown, "the server is shutting down")
                 .hint("send the request again when it is back"));
+        }
+        if submit.opening.is_some() {
+            return self.check_is_free().map(|()| GivesWay::default());
         }
         let is_scheduled = submit.row.not_before.is_some_and(|at| at > self.now);
         let holder = self.state.turn.and_then(|run| self.state.runs.get(&run));
@@ -114,6 +120,41 @@ impl StepOutput<'_> {
                 Ok(gives_way)
             }
             _ => Ok(gives_way),
+        }
+    }
+
+    /// Checks that no run has the turn or waits for it: a run that its agent starts never waits in the queue.
+    fn check_is_free(&self) -> Result<()> {
+        let holder = self.state.turn.or(self.state.queue.front().copied());
+        match holder.and_then(|run| self.state.runs.get(&run)) {
+            Some(holder) => Err(self.thread_busy(&holder.row)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the checkpoint of a run that its agent starts to the path. The agent knows what it does itself, so its binding moves along.
+    fn open_agent_run(&mut self, run: RunKey, opening: AgentRunOpening) {
+        let AgentRunOpening { checkpoint: (key, id), binding } = opening;
+        let thread = &self.state.thread;
+        let checkpoint = CheckpointRow {
+            key,
+            id,
+            thread: thread.key,
+            parent: thread.head,
+            run: Some(run),
+            position: self.state.last,
+            value: None,
+            created_at: self.now,
+            client_history: None,
+        };
+        if let Some(binding) = binding.filter(|binding| binding.last_seen == thread.head) {
+            self.change(Change::Binding(BindingRow { last_seen: Some(key), ..binding }));
+        }
+        self.change(Change::Checkpoint(checkpoint.clone()));
+        self.state.thread.head = Some(key);
+        self.save_thread();
+        if let Some(state) = self.run(run) {
+            state.checkpoint = Some(Box::new(checkpoint));
         }
     }
 

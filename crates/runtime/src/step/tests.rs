@@ -1,5 +1,6 @@
 //! Tests the owner's step as a table: a state, commands, and the resulting events, rows and effects.
 
+mod agent_started;
 mod answers;
 mod in_flight;
 mod thread;
@@ -77,6 +78,7 @@ impl Table {
             when_waiting: WhenWaiting::Start,
             when_holding: WhenHolding::Refuse,
             idempotency: None,
+            opening: None,
         };
         change(&mut submit);
         self.step(Command::Submit(Box::new(submit)))

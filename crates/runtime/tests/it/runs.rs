@@ -40,15 +40,19 @@ async fn a_run_is_logged_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_synchronous_native_run_costs_one_commit() {
+async fn a_synchronous_native_run_costs_one_commit_and_one_frame() {
     let server = TestServer::sqlite().await;
-    let before = server.store.stats().await.unwrap().commits;
+    let before = server.store.stats().await.unwrap();
     let mut new = new_run("say:hello", ThreadChoice::Ephemeral);
     new.synchronous = true;
     let run = server.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap();
     assert_eq!(run.status, RunStatus::Completed);
     assert_eq!(server.output_text(&run).await, "hello");
-    assert_eq!(server.store.stats().await.unwrap().commits - before, 1);
+    let after = server.store.stats().await.unwrap();
+    assert_eq!((after.commits - before.commits, after.frames - before.frames), (1, 1));
+    let numbers: Vec<_> =
+        server.events(&run).await.iter().map(|event| (event.number, event.run_number)).collect();
+    assert_eq!(numbers, (1..=9).map(|number| (number, number)).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use trilogue_wire::agent_client::{
     AgentCapabilities, AgentGate, AuthMethod, AuthenticateRequest, CloseSessionRequest,
-    DeleteSessionRequest, Gate, Implementation, InitializeRequest, InitializeResponse,
-    ListSessionsRequest, ListSessionsResponse, LogoutRequest, McpCapabilities, McpServer,
-    NewSessionRequest, NewSessionResponse, PROTOCOL_VERSION, PromptCapabilities, RequestParams,
-    ResumeSessionRequest, Rules, check_mcp_servers, is_absolute, read_checked,
+    ContentBlock, DeleteSessionRequest, Gate, Implementation, InitializeRequest,
+    InitializeResponse, ListSessionsRequest, ListSessionsResponse, LogoutRequest, McpCapabilities,
+    McpServer, NewSessionRequest, NewSessionResponse, PROTOCOL_VERSION, PromptCapabilities,
+    RequestParams, ResumeSessionRequest, Rules, SystemPrompt, SystemPromptMode, check_mcp_servers,
+    check_system_prompt, is_absolute, read_checked,
 };
 use trilogue_wire::jsonrpc::Payload;
 
@@ -62,6 +63,8 @@ pub struct SessionOptions {
     pub additional_directories: Vec<String>,
     /// The MCP servers that the agent uses.
     pub mcp_servers: Vec<McpServer>,
+    /// Instructions for the agent.
+    pub system_prompt: Option<SystemPrompt>,
     /// The user's earlier messages in this session, if this program knows them: see [`Session::user_messages`].
     pub user_messages: UserMessages,
 }
@@ -216,6 +219,7 @@ impl Client {
         self.check(&options)?;
         let request = NewSessionRequest {
             additional_directories: options.additional_directories,
+            system_prompt: options.system_prompt,
             ..NewSessionRequest::new(options.cwd, options.mcp_servers)
         };
         // Some agents send updates of a session before they return its id.
@@ -257,6 +261,7 @@ impl Client {
         let request = ResumeSessionRequest {
             mcp_servers: options.mcp_servers,
             additional_directories: options.additional_directories,
+            system_prompt: options.system_prompt,
             ..ResumeSessionRequest::new(session, options.cwd)
         };
         let updates = self.updates(options.user_messages);
@@ -407,6 +412,17 @@ impl Client {
                 what: "a session with additional directories".to_owned(),
             });
         }
+        if let Some(prompt) = &options.system_prompt {
+            let takes = session.and_then(|session| session.system_prompt.as_ref());
+            if takes.is_none() {
+                return Err(Error::Lacks {
+                    capability: "agentCapabilities.sessionCapabilities.systemPrompt",
+                    what: "a session with a system prompt".to_owned(),
+                });
+            }
+            let checked = check_system_prompt(prompt, takes);
+            checked.map_err(|why| Error::Invalid(why.to_string()))?;
+        }
         let mcp: Option<&McpCapabilities> = can.and_then(|can| can.mcp.as_ref());
         check_mcp_servers(&options.mcp_servers, mcp).map_err(|why| Error::Invalid(why.to_string()))
     }
@@ -493,6 +509,7 @@ impl SessionOptions {
             cwd: cwd.into(),
             additional_directories: Vec::new(),
             mcp_servers: Vec::new(),
+            system_prompt: None,
             user_messages: UserMessages::default(),
         }
     }
@@ -508,6 +525,14 @@ impl SessionOptions {
     #[must_use]
     pub fn mcp_server(mut self, server: McpServer) -> Self {
         self.mcp_servers.push(server);
+        self
+    }
+
+    /// Adds instructions to the agent's own.
+    #[must_use]
+    pub fn append_system_prompt(mut self, text: impl Into<String>) -> Self {
+        let content = vec![ContentBlock::text(text)];
+        self.system_prompt = Some(SystemPrompt::new(SystemPromptMode::Append, content));
         self
     }
 

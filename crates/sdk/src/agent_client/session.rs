@@ -269,6 +269,7 @@ impl SessionReplay {
     ) -> Result<Self, Error> {
         let request = LoadSessionRequest {
             additional_directories: options.additional_directories,
+            system_prompt: options.system_prompt,
             ..LoadSessionRequest::new(session, options.cwd, options.mcp_servers)
         };
         let updates = client.updates(options.user_messages);

@@ -4,7 +4,8 @@ mod check;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Abilities, AgentCard, AgentName, DeclaredError, DeclaredInterrupt, InputKind, Json, limits,
+    Abilities, AgentCard, AgentName, DeclaredError, DeclaredInterrupt, InputKind, Json,
+    SystemPromptAbility, limits,
 };
 
 use crate::typed::IntoSchema;
@@ -133,6 +134,13 @@ impl Card {
     pub fn update(mut self, schema: impl IntoSchema) -> Self {
         self.card.update_schema = Some(schema.written());
         self.card.abilities.streams_updates.get_or_insert(true);
+        self
+    }
+
+    /// Declares that the agent takes instructions of clients, which [`Context::system_prompt`](crate::Context::system_prompt) returns.
+    #[must_use]
+    pub fn system_prompt(mut self, ability: SystemPromptAbility) -> Self {
+        self.card.abilities.system_prompt = Some(ability);
         self
     }
 

@@ -51,8 +51,10 @@ impl Context {
             Resolution::TimedOut { option } => (option, None),
             other => return Err(unanswered(&other)),
         };
-        let chosen = options.iter().find(|candidate| Some(&candidate.id) == option.as_ref());
-        let allows = chosen.is_some_and(|chosen| chosen.effect == Effect::Allow);
+        // An id that also names an option that rejects allows nothing.
+        let mut chosen =
+            options.iter().filter(|candidate| Some(&candidate.id) == option.as_ref()).peekable();
+        let allows = chosen.peek().is_some() && chosen.all(|it| it.effect == Effect::Allow);
         Ok(Decision { allowed: allows && by.is_some(), option, by })
     }
 

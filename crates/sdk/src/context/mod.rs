@@ -13,11 +13,12 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trilogue_domain::event::{
-    MessageEvent, PlanEntry, RunEvent, StateEvent, ToolEvent, ToolStatus,
+    MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent, ToolEvent, ToolStatus,
 };
 use trilogue_domain::lock;
 use trilogue_domain::{
-    AgentName, Body, Json, Message, MessageId, Part, Role, RunId, ThreadId, Times, Trajectory,
+    AgentName, Body, Json, Message, MessageId, Part, Role, RunId, SystemPrompt, ThreadId, Times,
+    Trajectory,
 };
 
 pub use ask::Decision;
@@ -233,6 +234,27 @@ impl Context {
     ) -> Result<(), AgentError> {
         let entries = entries.into_iter().collect();
         self.emit(Body::State(StateEvent::Plan(entries))).await
+    }
+
+    /// Shows a plan that has an id, next to the agent's other plans. It replaces the plan with the same id. `content` is a list of entries or a Markdown document.
+    ///
+    /// Clients that know only one plan get the entries of all plans as one.
+    pub async fn plan_by_id(&self, plan: &str, content: PlanContent) -> Result<(), AgentError> {
+        let plan = plan.to_owned();
+        self.emit(Body::State(StateEvent::PlanUpdated { plan, content })).await
+    }
+
+    /// Removes a plan that has an id.
+    pub async fn remove_plan(&self, plan: &str) -> Result<(), AgentError> {
+        self.emit(Body::State(StateEvent::PlanRemoved { plan: plan.to_owned() })).await
+    }
+
+    /// Returns the client's instructions for the thread, if it gave some. Editors give them only to an agent whose card declares [`Card::system_prompt`](crate::Card::system_prompt).
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub async fn system_prompt(&self) -> Result<Option<SystemPrompt>, AgentError> {
+        self.shared.host.system_prompt().await
     }
 
     /// Emits an update of the agent's own kind.

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use trilogue_domain::{AgentCard, Json, lock};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_wire::agent_client::{
-    AgentNotification, AgentRequest, ClientCapabilities, InitializeResponse, NewSessionResponse,
-    Rules, SetSessionConfigOptionResponse,
+    AgentNotification, AgentRequest, ClientCapabilities, InitializeResponse, NewSessionRequest,
+    NewSessionResponse, Rules, SessionCapabilities, SetSessionConfigOptionResponse,
+    SystemPromptCapabilities, check_system_prompt,
 };
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
@@ -68,17 +69,34 @@ impl StdioConnection {
         if let Some(capabilities) = &mut answer.agent_capabilities {
             // Sessions end with the process, so the editor cannot load one again.
             capabilities.load_session = false;
-            capabilities.session = None;
+            let system_prompt = self.system_prompt();
+            capabilities.session = system_prompt
+                .is_some()
+                .then(|| SessionCapabilities { system_prompt, ..SessionCapabilities::default() });
         }
         RawJson::of(&answer)
     }
 
-    fn new_session(self: &Arc<Self>, peer: &Peer) -> Result<RawJson, ErrorObject> {
+    fn system_prompt(&self) -> Option<SystemPromptCapabilities> {
+        let whole = mapping::initialize_result(&self.card, None).agent_capabilities?;
+        whole.session?.system_prompt
+    }
+
+    fn new_session(
+        self: &Arc<Self>,
+        peer: &Peer,
+        request: &NewSessionRequest,
+    ) -> Result<RawJson, ErrorObject> {
+        if let Some(prompt) = &request.system_prompt {
+            let checked = check_system_prompt(prompt, self.system_prompt().as_ref());
+            checked.map_err(|violation| violation.error())?;
+        }
         let mut state = self.state();
         if state.sessions.len() >= self.options.max_sessions {
             return Err(ErrorObject::new(Code::INTERNAL_ERROR, "too many sessions are open"));
         }
         let session = StdioSession::new(Arc::clone(self), peer.clone());
+        session.state().system_prompt = request.system_prompt.as_ref().map(mapping::system_prompt);
         let id = session.id().to_owned();
         state.sessions.insert(id.clone(), Arc::new(session));
         let options = mapping::config_options(&self.card, None);
@@ -107,7 +125,7 @@ impl StdioConnection {
             AgentRequest::Initialize(hello) => {
                 Ok(self.initialize(request.params(), hello.client_capabilities))
             }
-            AgentRequest::NewSession(_) => self.new_session(request.peer()),
+            AgentRequest::NewSession(new) => self.new_session(request.peer(), &new),
             AgentRequest::SetSessionConfigOption(set) => {
                 let options = self.session(&set.session_id)?.set_config_option(&set)?;
                 Ok(RawJson::of(&SetSessionConfigOptionResponse::new(options)))

@@ -10,12 +10,12 @@ use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::run::Outcome as RunOutcome;
 use trilogue_domain::{
     Answer, Body, Event, Interrupt, Json, Message, MessageId, PrincipalId, Resolution, RunId,
-    RunKey, Transcript, lock,
+    RunKey, SystemPrompt, Transcript, lock,
 };
 use trilogue_mapping::agent_client::{self as mapping, ClientQuestion, Gate, Updates};
 use trilogue_wire::agent_client::{
     CreateElicitationResponse, ElicitationCancel, Read, RequestPermissionResponse, Rules,
-    read_checked, splice,
+    UpdateGate, read_checked, splice,
 };
 use trilogue_wire::jsonrpc::Code;
 
@@ -173,6 +173,11 @@ impl StdioPorts {
                 Gate::BooleanConfig if !self.shows(update.gate) => {
                     mapping::without_booleans(&update.params).into()
                 }
+                Gate::Plan | Gate::PlanById
+                    if !UpdateGate::Plan.is_open(&self.client.capabilities) =>
+                {
+                    output.updates.merged_plan().into()
+                }
                 gate if self.shows(gate) => Cow::Owned(update.params),
                 _ => continue,
             };
@@ -184,14 +189,16 @@ impl StdioPorts {
 
     /// Returns `true` if the editor can show updates with this gate.
     fn shows(&self, gate: Gate) -> bool {
-        let session = self.client.capabilities.session.as_ref();
-        let notices = session.is_some_and(|session| session.notices.is_some());
+        let client = &self.client.capabilities;
+        let session = client.session.as_ref();
         match gate {
-            Gate::Always | Gate::Opaque => true,
-            Gate::UserMessage | Gate::Visited => false,
-            Gate::Notices => notices,
-            Gate::NoNotices => !notices,
-            Gate::Compaction => session.is_some_and(|session| session.compaction.is_some()),
+            Gate::Always | Gate::Opaque | Gate::Plan => true,
+            Gate::UserMessage | Gate::Visited | Gate::AgentCursors => false,
+            Gate::Notices => UpdateGate::Notices.is_open(client),
+            Gate::NoNotices => !UpdateGate::Notices.is_open(client),
+            Gate::Compaction => UpdateGate::Compaction.is_open(client),
+            Gate::PlanById => UpdateGate::Plan.is_open(client),
+            Gate::PromptSuggestions => UpdateGate::PromptSuggestions.is_open(client),
             Gate::BooleanConfig => session
                 .and_then(|session| session.config_options.as_ref())
                 .is_some_and(|options| options.boolean.is_some()),
@@ -251,6 +258,11 @@ impl Memory for StdioPorts {
         let own = self.output().values.clone();
         let values = own.or_else(|| self.session.state().values.clone());
         Box::pin(std::future::ready(Ok(values)))
+    }
+
+    fn system_prompt(&self) -> PortFuture<'_, Result<Option<SystemPrompt>, AgentError>> {
+        let prompt = self.session.state().system_prompt.clone();
+        Box::pin(std::future::ready(Ok(prompt)))
     }
 }
 

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::run::Outcome as RunOutcome;
 use trilogue_domain::{
-    Code, Failure, Interrupt, Json, Message, MessageId, Resolution, RunId, ThreadId, lock,
+    Code, Failure, Interrupt, Json, Message, MessageId, Resolution, RunId, SystemPrompt, ThreadId,
+    lock,
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_mapping::shape;
@@ -37,6 +38,7 @@ pub(super) struct State {
     pub(super) history: Vec<Message>,
     pub(super) values: Option<Json>,
     pub(super) config: Option<Json>,
+    pub(super) system_prompt: Option<SystemPrompt>,
     /// The number of runs so far.
     runs: u64,
     /// Cancels the running turn.

@@ -6,20 +6,21 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use trilogue_sdk::agent_client::wire::{
     ClientCapabilities, FileSystemCapabilities, ReadTextFileRequest, ReadTextFileResponse,
-    RequestPermissionRequest, RequestPermissionResponse,
+    RequestPermissionRequest, RequestPermissionResponse, SessionUpdate, SystemPromptMode,
 };
 use trilogue_sdk::agent_client::{
-    Client, ClientHandler, ErrorObject, Options, Prompt, RejectAll, Session, SessionOptions,
+    Client, ClientHandler, Error, ErrorObject, Options, Prompt, RejectAll, Session, SessionOptions,
     StopReason, TurnEnd, Update, allow_once,
 };
 use trilogue_sdk::prelude::*;
-use trilogue_sdk::{PlanEntry, stdio};
+use trilogue_sdk::{PlanContent, PlanEntry, SystemPromptAbility, stdio};
 
 const LONG: Duration = Duration::from_secs(20);
 
 fn puppet() -> impl Agent {
     let card = Card::chat("puppet", "Does what you say.")
         .version("1.2.3")
+        .system_prompt(SystemPromptAbility::Append)
         .config(json!({ "properties": { "loud": { "type": "boolean" } } }))
         .interrupt("count", json!({}), json!({ "type": "object" }));
     agent_fn("puppet", "", |turn: Turn, context: Context| async move {
@@ -33,6 +34,9 @@ fn puppet() -> impl Agent {
                 context.thought("I have to look.").await?;
                 let step = PlanEntry { content: "Look".to_owned(), status: "pending".to_owned() };
                 context.plan([step]).await?;
+                let document = PlanContent::Markdown { text: "- [x] Read".to_owned(), path: None };
+                context.plan_by_id("later", document).await?;
+                context.remove_plan("later").await?;
                 let call = context.tool("look", "Looking", json!({ "at": "it" })).await?;
                 call.complete("seen").await?;
                 context.text("One, ").await?;
@@ -70,6 +74,11 @@ fn puppet() -> impl Agent {
                 context.wait(LONG * 100).await?;
             }
             "panic" => unreachable!("as it was told"),
+            "instructed?" => {
+                let prompt = context.system_prompt().await?;
+                let shown = prompt.map(|prompt| (prompt.overrides, prompt.text));
+                context.text(format!("{shown:?}")).await?;
+            }
             "fail" => return Err(AgentError::new("no_luck", "There is no luck.")),
             "title" => context.custom("session_info_update", json!({ "title": "T" })).await?,
             other => context.text(other.repeat(4)).await?,
@@ -117,6 +126,9 @@ async fn what_an_agent_says_and_does_is_shown() {
     let expected = [
         "agent_thought_chunk",
         "plan",
+        // The client knows only one plan, so it gets all of them as one.
+        "plan",
+        "plan",
         "tool_call",
         "tool_call_update",
         "agent_message_chunk",
@@ -124,6 +136,16 @@ async fn what_an_agent_says_and_does_is_shown() {
         "agent_message_chunk",
     ];
     assert_eq!(kinds, expected);
+    let plans: Vec<_> = updates
+        .iter()
+        .filter_map(|update| match &update.body {
+            SessionUpdate::Plan(plan) => {
+                Some(plan.entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(plans, [vec!["Look"], vec!["Look", "Read"], vec!["Look"]]);
     // Chunks of one message have the same id, and another message has another id.
     let ids: Vec<_> = updates.iter().filter_map(|update| update.body.chunk()).collect();
     let ids: Vec<_> = ids.iter().map(|chunk| chunk.message_id.clone().unwrap()).collect();
@@ -146,6 +168,21 @@ async fn an_id_is_acknowledged_where_the_session_keeps_it() {
         assert_eq!(end.stop_reason, StopReason::EndTurn);
         assert_eq!(end.user_message_id.as_deref(), acknowledged, "{id:?}");
     }
+}
+
+#[tokio::test]
+async fn an_agent_gets_the_instructions_of_its_client() {
+    let (client, _serving) = connect(RejectAll).await;
+    let options = SessionOptions::new("/work");
+    let plain = client.new_session(options.clone()).await.unwrap();
+    assert_eq!(reply(&plain, "instructed?").await, "None");
+    let instructed = options.clone().append_system_prompt("Be brief.");
+    let instructed = client.new_session(instructed).await.unwrap();
+    assert_eq!(reply(&instructed, "instructed?").await, "Some((false, \"Be brief.\"))");
+    let mut replaced = options.append_system_prompt("Be brief.");
+    replaced.system_prompt.as_mut().unwrap().mode = SystemPromptMode::Override;
+    // The agent keeps its own instructions.
+    assert!(matches!(client.new_session(replaced).await, Err(Error::Invalid(_))));
 }
 
 #[derive(Debug)]

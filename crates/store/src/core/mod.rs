@@ -30,11 +30,22 @@ pub(crate) mod table;
 pub(crate) mod tail;
 pub(crate) mod transfer;
 
+use tokio::task::JoinError;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
 pub(crate) fn closed_error() -> Error {
     Error::new(Code::ShuttingDown, "the store is closed")
+}
+
+/// The error after a failure that only a bug explains. Its details are in the log.
+pub(crate) fn unexpected_error() -> Error {
+    Error::new(Code::Internal, "the store failed in a way it should not; see the server's log")
+}
+
+/// The error of a blocking task without a result: it panicked, or the runtime ended before it began.
+pub(crate) fn task_error(error: &JoinError) -> Error {
+    if error.is_panic() { unexpected_error() } else { closed_error() }
 }
 
 pub(crate) fn no_thread(thread: ThreadKey) -> Error {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
+use trilogue_domain::limits::{MAX_SIGN_IN_LINKS, MAX_SIGN_IN_LINKS_PER_TOKEN};
 use trilogue_domain::{Timestamp, lock};
 
 use crate::rows::SignInLinkRow;
@@ -18,7 +18,8 @@ impl SignInLinks {
     pub(crate) fn put(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
         let mut links = lock(&self.0);
         links.retain(|_, link| now < link.expires_at);
-        if links.len() >= MAX_SIGN_IN_LINKS {
+        let of_token = links.values().filter(|other| other.token == link.token).count();
+        if links.len() >= MAX_SIGN_IN_LINKS || of_token >= MAX_SIGN_IN_LINKS_PER_TOKEN {
             return Err(too_many_links());
         }
         links.insert(link.code, link);

@@ -120,11 +120,18 @@ impl Admin for PostgresStore {
         // Appends that were accepted are written before the pools close.
         while tasks.join_next().await.is_some() {}
         lock(&self.upkeep).abort_all();
+        // The second close of a store has nothing to leave.
         if let Some(node) = &self.database.node
-            && let Ok(conn) = self.database.connect().await
+            && self.database.health.state() < StoreState::Closed
         {
-            // If this fails, the other nodes notice the silence of this one.
-            drop(node::leave(&conn, node).await);
+            let left = match self.database.connect().await {
+                Ok(conn) => node::leave(&conn, node).await,
+                Err(fail) => Err(fail),
+            };
+            if let Err(fail) = left {
+                let error = self.database.settle(fail);
+                tracing::warn!(%error, "this node could not leave the cluster: the others take its threads over when its signs of life are missing");
+            }
         }
         self.database.health.worsen(StoreState::Closed, "");
         self.database.room.close();

@@ -17,7 +17,7 @@ use super::node::Node;
 use super::{PostgresStore, agents, blob, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::ownership::{Acquisition, LogEnd, Ownership, acquisition};
-use crate::core::{closed_error, no_thread};
+use crate::core::{closed_error, no_thread, task_error};
 use crate::port::{Append, Batch, NodeAddress, OwnedThread};
 use crate::rows::ThreadRow;
 use crate::sql::lookups::owned_thread;
@@ -80,7 +80,7 @@ impl Append for PostgresStore {
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {
         let hashed = bytes.clone();
         let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
-        let blob = naming.await.unwrap_or_else(|_| Err(closed_error()))?;
+        let blob = naming.await.map_err(|error| task_error(&error))??;
         blob::put(&self.database, tenant, &blob, &bytes).await?;
         Ok(blob)
     }

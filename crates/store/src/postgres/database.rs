@@ -22,10 +22,10 @@ use super::news::{AppendNotice, LogRemoval, News};
 use super::node::Node;
 use super::outage::{Outage, Retries};
 use super::primary_sessions::PrimarySessions;
-use crate::core::closed_error;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
 use crate::core::tail::Tails;
+use crate::core::{closed_error, unexpected_error};
 use crate::news::PeerNews;
 use crate::options::Durability;
 use crate::port::{Batch, Change};
@@ -333,10 +333,7 @@ impl Database {
             }
             _ => {
                 tracing::error!(store = %store, error = text, "a statement failed");
-                Error::new(
-                    Code::Internal,
-                    "the store failed in a way it should not; see the server's log",
-                )
+                unexpected_error()
             }
         }
     }

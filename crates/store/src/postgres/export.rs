@@ -52,11 +52,10 @@ impl PostgresStore {
     /// The approximate number of the store's rows.
     pub(crate) async fn count_rows(&self) -> Result<u64> {
         let count = |conn| async move {
-            let conn: Connection = conn;
+            // A connection with this setting must not return to the pool, even if the count fails. So take it out first.
+            let conn = Connection::take(conn);
             conn.batch_execute("SET statement_timeout = 0").await?;
             let found = conn.query_one(COUNT_ROWS, &[]).await?;
-            // A connection with this setting must not return to the pool.
-            drop(Connection::take(conn));
             Ok(found.get::<_, i64>(0).cast_unsigned())
         };
         self.database.read(count).await

@@ -1,7 +1,7 @@
 //! Sign-in links, for all nodes.
 
 use trilogue_domain::Timestamp;
-use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
+use trilogue_domain::limits::{MAX_SIGN_IN_LINKS, MAX_SIGN_IN_LINKS_PER_TOKEN};
 
 use super::connection::Connection;
 use super::error::PostgresError;
@@ -10,10 +10,12 @@ use crate::core::sign_in::too_many_links;
 use crate::rows::SignInLinkRow;
 
 const EXPIRE: &str = "DELETE FROM sign_in_links WHERE expires_at <= $1";
-/// Stores a link if the limit allows one more.
+/// Stores a link if the limits allow one more.
 const PUT: &str = concat!(
     "INSERT INTO sign_in_links (code, token, expires_at) SELECT $1, $2, $3",
-    " WHERE (SELECT count(*) FROM sign_in_links) < $4 ON CONFLICT (code) DO UPDATE SET token = excluded.token"
+    " WHERE (SELECT count(*) FROM sign_in_links) < $4",
+    " AND (SELECT count(*) FROM sign_in_links WHERE token = $2) < $5",
+    " ON CONFLICT (code) DO UPDATE SET token = excluded.token"
 );
 const GET: &str = "SELECT token, expires_at FROM sign_in_links WHERE code = $1";
 const TAKE: &str = "DELETE FROM sign_in_links WHERE code = $1 RETURNING token, expires_at";
@@ -24,9 +26,11 @@ pub(super) async fn put(
     now: Timestamp,
 ) -> Result<(), PostgresError> {
     row::execute(conn, EXPIRE, &[&now.as_micros()]).await?;
-    let most = i64::try_from(MAX_SIGN_IN_LINKS).unwrap_or(i64::MAX);
+    let limit = |links: usize| i64::try_from(links).unwrap_or(i64::MAX);
+    let (most, most_of_token) = (limit(MAX_SIGN_IN_LINKS), limit(MAX_SIGN_IN_LINKS_PER_TOKEN));
     let (code, token) = (link.code.as_slice(), link.token.as_slice());
-    let params: &row::Params<'_> = &[&code, &token, &link.expires_at.as_micros(), &most];
+    let params: &row::Params<'_> =
+        &[&code, &token, &link.expires_at.as_micros(), &most, &most_of_token];
     if row::execute(conn, PUT, params).await? == 0 {
         return Err(too_many_links().into());
     }

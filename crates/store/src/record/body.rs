@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{
-    Body, InterruptEvent, MessageEvent, Original, PlanEntry, RunEvent, StateEvent, ThreadEvent,
-    ToolEvent, ToolStatus,
+    Body, InterruptEvent, MessageEvent, Original, PlanContent, PlanEntry, RunEvent, StateEvent,
+    ThreadEvent, ToolEvent, ToolStatus,
 };
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{Answer, HeadMove, Resolution, RuleOrigin};
+use trilogue_domain::{Answer, Content, HeadMove, Part, Resolution, RuleOrigin};
 
 use super::codec::{Damage, DecodeResult, FieldReader};
 use super::content::blobs_of;
@@ -17,6 +17,7 @@ use super::frame::RawOriginal;
 use super::subject::RecordSubject;
 
 fields!(PlanEntry { content, status });
+variants!(PlanContent: 0 = Entries(entries), 1 = Markdown { text, path });
 variants!(RuleOrigin: 0 = Settings, 1 = Run);
 variants!(ToolStatus: 0 = Completed, 1 = Failed);
 variants!(HeadMove: 0 = Completion, 1 = Patch, 2 = Rollback, 3 = Copy, 4 = Replacement);
@@ -25,6 +26,8 @@ variants!(HeadMove: 0 = Completion, 1 = Patch, 2 = Rollback, 3 = Copy, 4 = Repla
 const ORIGINAL: u8 = 0;
 /// The tag of a record without content.
 const OPAQUE: u8 = 1;
+/// The tag of a record that holds an original, and the references to the blobs with the large content of its parts.
+const ORIGINAL_WITH_BLOBS: u8 = 2;
 /// The tag of text that continues a message.
 const DELTA: u8 = 33;
 
@@ -52,6 +55,8 @@ variants!(StateEvent:
     81 = Plan(entries),
     82 = Custom { kind, data },
     83 = Output(json),
+    84 = PlanUpdated { plan, content },
+    85 = PlanRemoved { plan },
 );
 variants!(ThreadEvent:
     96 = Created { thread, metadata, copied_from },
@@ -73,12 +78,19 @@ pub(super) fn put_body(body: &Body, out: &mut Vec<u8>) {
 }
 
 /// Adds an original with the head's id instead of a body. The original's bytes come last and without a length.
-pub(super) fn put_original(original: &Original, body: &Body, out: &mut Vec<u8>) {
-    out.push(ORIGINAL);
+///
+/// The content that the body has as blobs is in the original too: peers that get the original need all of it. Returns whether there are blobs.
+pub(super) fn put_original(original: &Original, body: &Body, out: &mut Vec<u8>) -> bool {
+    let blobs = outlined_parts(body);
+    out.push(if blobs.is_empty() { ORIGINAL } else { ORIGINAL_WITH_BLOBS });
     RecordSubject::of(body).put(out);
+    if !blobs.is_empty() {
+        blobs.put(out);
+    }
     original.dialect.put(out);
     original.version.put(out);
     out.extend_from_slice(&original.bytes);
+    !blobs.is_empty()
 }
 
 /// Takes a body, or reads it from the stored original.
@@ -87,9 +99,10 @@ pub(super) fn take_body(
     originals: &dyn ReadOriginal,
 ) -> DecodeResult<(Body, Option<Original>)> {
     let body = match input.peek()? {
-        ORIGINAL => {
+        tag @ (ORIGINAL | ORIGINAL_WITH_BLOBS) => {
             input.byte()?;
             let subject = RecordSubject::take(input)?;
+            let blobs = take_blobs(tag, input)?;
             let original = Original {
                 dialect: Field::take(input)?,
                 version: Field::take(input)?,
@@ -104,7 +117,9 @@ pub(super) fn take_body(
                 );
                 Body::Opaque
             });
-            return Ok((subject.restore(body)?, Some(original)));
+            let mut body = subject.restore(body)?;
+            outline(&mut body, blobs);
+            return Ok((body, Some(original)));
         }
         OPAQUE => {
             input.byte()?;
@@ -125,7 +140,8 @@ pub(super) fn take_body(
 pub(super) fn take_original<'a>(
     input: &mut FieldReader<'a>,
 ) -> DecodeResult<Option<RawOriginal<'a>>> {
-    if input.byte()? != ORIGINAL {
+    let tag = input.byte()?;
+    if !matches!(tag, ORIGINAL | ORIGINAL_WITH_BLOBS) {
         return Ok(None);
     }
     let (message, call) = match RecordSubject::take(input)? {
@@ -134,18 +150,63 @@ pub(super) fn take_original<'a>(
         RecordSubject::ToolOf(id, message) => (Some(message), Some(id)),
         RecordSubject::None | RecordSubject::Interrupt(_) => (None, None),
     };
+    take_blobs(tag, input)?;
     let (dialect, version) = (text(input)?, Field::take(input)?);
     Ok(Some(RawOriginal { dialect, version, message, call, bytes: input.rest() }))
+}
+
+/// A part of an event whose content is a blob.
+#[derive(Debug)]
+struct OutlinedPart {
+    index: u64,
+    blob: BlobRef,
+}
+
+fields!(OutlinedPart { index, blob });
+
+fn take_blobs(tag: u8, input: &mut FieldReader<'_>) -> DecodeResult<Vec<OutlinedPart>> {
+    if tag == ORIGINAL_WITH_BLOBS { Field::take(input) } else { Ok(Vec::new()) }
+}
+
+fn outlined_parts(body: &Body) -> Vec<OutlinedPart> {
+    let blob = |(part, index): (&Part, u64)| match &part.content {
+        Content::Blob(blob) => Some(OutlinedPart { index, blob: blob.clone() }),
+        _ => None,
+    };
+    parts_of(body).iter().zip(0..).filter_map(blob).collect()
+}
+
+/// Puts blobs in the place of the content that an original has in full.
+fn outline(body: &mut Body, blobs: Vec<OutlinedPart>) {
+    let parts = match body {
+        Body::Message(MessageEvent::Part { part, .. }) => std::slice::from_mut(part),
+        Body::Tool(ToolEvent::Updated { content, .. }) => content,
+        _ => return,
+    };
+    for OutlinedPart { index, blob } in blobs {
+        let part = usize::try_from(index).ok().and_then(|index| parts.get_mut(index));
+        if let Some(part) = part {
+            part.content = Content::Blob(blob);
+        }
+    }
+}
+
+/// The parts of an event of a peer.
+fn parts_of(body: &Body) -> &[Part] {
+    match body {
+        Body::Message(MessageEvent::Part { part, .. }) => std::slice::from_ref(part),
+        Body::Tool(ToolEvent::Updated { content, .. }) => content,
+        _ => &[],
+    }
 }
 
 const UNKNOWN_EVENT: Damage = Damage("it holds an unknown kind of event");
 
 pub(crate) fn blobs_in(body: &Body, blobs: &mut Vec<BlobRef>) {
     match body {
-        Body::Message(MessageEvent::Part { part, .. }) => {
-            blobs_of(std::slice::from_ref(part), blobs);
+        Body::Message(MessageEvent::Part { .. }) | Body::Tool(ToolEvent::Updated { .. }) => {
+            blobs_of(parts_of(body), blobs);
         }
-        Body::Tool(ToolEvent::Updated { content, .. }) => blobs_of(content, blobs),
         Body::Interrupt(InterruptEvent::Raised(interrupt)) => blobs_of(&interrupt.prompt, blobs),
         Body::Interrupt(InterruptEvent::Resolved {
             resolution: Resolution::Answered { answer: Answer::Message(parts), .. },

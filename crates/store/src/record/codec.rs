@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::FORMAT_VERSION;
+use super::{FORMAT_VERSION, OUTLINED_VERSION};
 
 /// Bytes of the checksum at the end of every frame and row.
 pub(super) const CHECKSUM_BYTES: usize = 4;
@@ -72,7 +72,16 @@ impl<'a> FieldReader<'a> {
 
     /// Takes the version byte. Fails for a version that this program does not read.
     pub(super) fn version(&mut self) -> DecodeResult<()> {
-        if self.byte()? == FORMAT_VERSION {
+        self.version_in(&[FORMAT_VERSION])
+    }
+
+    /// The same for a frame.
+    pub(super) fn frame_version(&mut self) -> DecodeResult<()> {
+        self.version_in(&[FORMAT_VERSION, OUTLINED_VERSION])
+    }
+
+    fn version_in(&mut self, known: &[u8]) -> DecodeResult<()> {
+        if known.contains(&self.byte()?) {
             return Ok(());
         }
         Err(Damage("its format version is not known"))

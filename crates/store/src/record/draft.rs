@@ -11,6 +11,7 @@ use trilogue_domain::{MessageId, RunKey, ThreadKey, Timestamp, limits};
 use super::body::{blobs_in, put_body, put_original};
 use super::codec::put_signed;
 use super::frame::{Frame, Header, LENGTH_BYTES};
+use super::{FORMAT_VERSION, OUTLINED_VERSION};
 
 /// Events that are not yet numbered, in their persisted form. A run's task fills it.
 ///
@@ -23,6 +24,8 @@ pub struct Draft {
     /// Text that may still grow: the last record.
     open: Option<GrowingText>,
     blobs: Vec<BlobRef>,
+    /// Whether an original has blobs.
+    is_outlined: bool,
     /// The events as they were pushed, while the records have the same content. Only for callers that read them back at once.
     events: Option<Vec<Event>>,
 }
@@ -61,7 +64,10 @@ impl Draft {
         self.records.extend_from_slice(&[0; LENGTH_BYTES]);
         put_signed(&mut self.records, at.as_micros());
         if let Some(original) = original {
-            put_original(original, body, &mut self.records);
+            if put_original(original, body, &mut self.records) {
+                blobs_in(body, &mut self.blobs);
+                self.is_outlined = true;
+            }
         } else {
             put_body(body, &mut self.records);
             blobs_in(body, &mut self.blobs);
@@ -151,6 +157,7 @@ impl Draft {
         reader: &Arc<dyn ReadOriginal>,
     ) -> Vec<u8> {
         let (thread, run) = of;
+        let version = if self.is_outlined { OUTLINED_VERSION } else { FORMAT_VERSION };
         let mut events = self.events;
         let mut rest = self.records.as_slice();
         let (mut first, mut first_run) = (from.0, if run.is_some() { from.1 } else { 0 });
@@ -158,7 +165,7 @@ impl Draft {
             let (count, length) = frame_of(rest);
             let (records, behind) = rest.split_at(length);
             let header = Header { thread, run, first, last: first + count - 1, first_run };
-            let frame = Frame::seal(header, records, Arc::clone(reader));
+            let frame = Frame::seal(version, header, records, Arc::clone(reader));
             // If a draft makes several frames, it is too large for a caller to read back at once, so its events are dropped.
             if let Some(events) = events.take_if(|events| events.len() as u64 == count) {
                 frame.keep_events(events);
@@ -186,6 +193,7 @@ impl Draft {
         self.records.extend_from_slice(&other.records);
         self.count += other.count;
         self.blobs.extend(other.blobs);
+        self.is_outlined |= other.is_outlined;
         self.events = self.events.take().zip(other.events).map(|(mut events, others)| {
             events.extend(others);
             events

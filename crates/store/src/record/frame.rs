@@ -9,7 +9,6 @@ use trilogue_domain::event::Event;
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey, Timestamp, limits};
 
-use super::FORMAT_VERSION;
 use super::body::{take_body, take_original};
 use super::codec::{
     CHECKSUM_BYTES, Damage, DecodeResult, FieldReader, check_checksum, put_checksum, put_signed,
@@ -79,9 +78,14 @@ pub struct RawOriginal<'a> {
 
 impl Frame {
     /// Closes a frame around records that carry their lengths.
-    pub(super) fn seal(header: Header, records: &[u8], reader: Arc<dyn ReadOriginal>) -> Self {
+    pub(super) fn seal(
+        version: u8,
+        header: Header,
+        records: &[u8],
+        reader: Arc<dyn ReadOriginal>,
+    ) -> Self {
         let mut out = Vec::with_capacity(MAX_HEADER_BYTES + records.len() + CHECKSUM_BYTES);
-        out.push(FORMAT_VERSION);
+        out.push(version);
         header.put(&mut out);
         out.extend_from_slice(records);
         put_checksum(&mut out);
@@ -176,7 +180,7 @@ impl Frame {
     pub(crate) fn from_bytes(bytes: Bytes, reader: &Arc<dyn ReadOriginal>) -> Option<Self> {
         let end = check_checksum(&bytes).ok()?;
         let mut input = FieldReader::new(&bytes, 0, end);
-        input.version().ok()?;
+        input.frame_version().ok()?;
         let header = Header::take(&mut input).ok()?;
         header.check(&bytes).ok()?;
         Some(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
@@ -192,7 +196,7 @@ impl Frame {
         // The checksum was checked when the frame was read, or the frame was just written.
         let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);
         let mut input = FieldReader::new(&self.bytes, 0, end);
-        input.version()?;
+        input.frame_version()?;
         Header::take(&mut input)?;
         Ok(input)
     }
@@ -295,7 +299,7 @@ impl Header {
     fn check(&self, bytes: &Bytes) -> DecodeResult<()> {
         let end = check_checksum(bytes)?;
         let mut input = FieldReader::new(bytes, 0, end);
-        input.version()?;
+        input.frame_version()?;
         if Self::take(&mut input)? != *self {
             return Err(Damage("it belongs elsewhere"));
         }

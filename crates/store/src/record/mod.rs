@@ -33,6 +33,9 @@ pub use frame::{Frame, RawOriginal, RawRecord, RawRecords};
 pub(crate) use row::Record;
 
 pub const FORMAT_VERSION: u8 = 1;
+/// The version of a frame in which an original has blobs. Other frames keep [`FORMAT_VERSION`], so that older programs can read them; to such
+/// a program, a thread with this version is damaged.
+const OUTLINED_VERSION: u8 = 2;
 
 /// For stores without dialects: every original reads as [`Body::Opaque`].
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{Callback, ParentRun, Provenance, RequestSource, RunAudit};
+use trilogue_domain::{Callback, ParentRun, Provenance, RequestSource, RunAudit, StartedBy};
 
 use super::FORMAT_VERSION;
 use super::codec::{Damage, DecodeResult, FieldReader, check_checksum, put_checksum};
@@ -92,7 +92,8 @@ record!(
         parent,
         provenance,
         mount,
-        audit
+        audit,
+        started_by
     }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alias });
@@ -145,6 +146,7 @@ record!(
 
 fields!(ParentRun { run, thread });
 fields!(RunAudit { principal, thread, token, source, can_answer });
+variants!(StartedBy: 0 = Agent);
 variants!(RequestSource: 0 = Network, 1 = LocalSocket, 2 = Agent);
 fields!(Provenance { trace, hops });
 fields!(Callback { url, status, values, updates });

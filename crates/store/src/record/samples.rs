@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{
-    Body, InterruptEvent, MessageEvent, PlanEntry, RunEvent, StateEvent, ThreadEvent, ToolEvent,
-    ToolStatus,
+    Body, InterruptEvent, MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent, ThreadEvent,
+    ToolEvent, ToolStatus,
 };
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
@@ -133,6 +133,21 @@ pub(super) fn bodies() -> Vec<Body> {
             PlanEntry { content: String::new(), status: "pending".to_owned() },
         ])),
         Body::State(StateEvent::Custom { kind: "k".to_owned(), data: json("null") }),
+        Body::State(StateEvent::PlanUpdated {
+            plan: "p".to_owned(),
+            content: PlanContent::Entries(vec![PlanEntry {
+                content: "look".to_owned(),
+                status: "in_progress".to_owned(),
+            }]),
+        }),
+        Body::State(StateEvent::PlanUpdated {
+            plan: "q".to_owned(),
+            content: PlanContent::Markdown {
+                text: "# Look".to_owned(),
+                path: Some("/plan.md".to_owned()),
+            },
+        }),
+        Body::State(StateEvent::PlanRemoved { plan: "p".to_owned() }),
     ]);
     bodies.extend(thread_events().into_iter().map(Body::Thread));
     bodies

@@ -84,7 +84,7 @@ impl Admin for SqliteStore {
         let task = tokio::task::spawn_blocking(move || {
             backup::backup(&context.path, &to, &context.health)
         });
-        task.await.unwrap_or_else(|_| Err(crate::core::closed_error()))
+        task.await.unwrap_or_else(|error| Err(crate::core::task_error(&error)))
     }
 
     async fn close(&self) -> Result<()> {

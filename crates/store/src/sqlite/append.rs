@@ -12,8 +12,8 @@ use super::job::{self, Job, WorkKind, WriteContext};
 use super::row::run_to_end;
 use super::{KeyCounters, SqliteStore, blob};
 use crate::core::batch::{Head, blob_ref};
-use crate::core::closed_error;
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
+use crate::core::task_error;
 use crate::news::Peers;
 use crate::port::{Append, Batch, Nodes, OwnedThread};
 use crate::sql::lookups::owned_thread;
@@ -48,7 +48,7 @@ impl Append for SqliteStore {
         self.context.health.check_write(false)?;
         let hashed = bytes.clone();
         let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
-        let blob = naming.await.unwrap_or_else(|_| Err(closed_error()))?;
+        let blob = naming.await.map_err(|error| task_error(&error))??;
         let kind = WorkKind { is_vital: false, is_alone: true, bytes: bytes.len() };
         let (tenant, stored) = (tenant.clone(), blob.clone());
         self.write(kind, move |writer: &mut WriteContext<'_>| {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, ErrorCode, PrepFlags, Statement, params};
-
+use smallvec::SmallVec;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
-use trilogue_domain::{MessageId, ThreadKey};
+use trilogue_domain::{AgentName, Json, MessageId, ThreadKey};
 
 use super::error::SqliteError;
 use super::job::WriteContext;
@@ -28,10 +28,25 @@ pub(super) struct InsertFrame<'c> {
 }
 
 /// The kinds of rows that cannot exist yet: those of a thread that the batch creates.
-struct NewRows {
+struct NewRows<'a> {
     thread: bool,
     run: bool,
+    /// The agents whose runs may be new in the thread.
+    agents: SmallVec<[&'a AgentName; 1]>,
 }
+
+/// Updates a row whose indexed columns and metadata do not change: an insert would rewrite every index.
+pub(super) const UPDATE_THREAD: &str = concat!(
+    "UPDATE threads SET owner_node = ?6, epoch = ?7, body = ?9",
+    " WHERE key = ?1 AND tenant = ?3 AND id = ?4 AND owner = ?5 AND ephemeral = ?8",
+    " AND searched = ?10"
+);
+/// As [`UPDATE_THREAD`], for a run. It rewrites only the indexes of the run's status and end.
+pub(super) const UPDATE_RUN: &str = concat!(
+    "UPDATE runs SET status = ?7, ended_at = ?8, body = ?10 WHERE key = ?2",
+    " AND tenant = ?3 AND id = ?4 AND thread = ?1 AND principal = ?5",
+    " AND agent = ?6 AND stateless = ?9 AND searched = ?11"
+);
 
 /// Checks epoch and expected number before any statement of the batch. Returns whether the batch creates its thread.
 pub(super) fn check_head(writer: &WriteContext<'_>, batch: &Batch) -> Result<bool, SqliteError> {
@@ -53,7 +68,7 @@ pub(super) fn batch(
     let (conn, last) = (writer.conn, batch.last());
     // Before the changes: the removal of the thread then replaces this head with none.
     writer.heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
-    let mut new = NewRows { thread: is_new, run: is_new };
+    let mut new = NewRows { thread: is_new, run: is_new, agents: SmallVec::new() };
     // A thread's first row must precede its blob references, and these must precede a removal.
     let mut has_named = batch.blobs.is_empty();
     for change in &batch.changes {
@@ -73,7 +88,7 @@ pub(super) fn batch(
     if !has_named {
         blob::refer(conn, writer.blobs, batch)?;
     }
-    thread_agents::note_of_batch(conn, batch)
+    thread_agents::note_all(conn, batch, &new.agents)
 }
 
 // === impl InsertFrame ===
@@ -120,7 +135,7 @@ impl<'c> InsertFrame<'c> {
 pub(super) fn write_new(conn: &Connection, change: &Change) -> Result<(), SqliteError> {
     match change {
         Change::Thread(row) => write_thread(conn, row, true),
-        Change::Run(row) => write_run(conn, row, true),
+        Change::Run(row) => write_run(conn, row, true).map(drop),
         Change::Message(row) => write_message(conn, row),
         Change::Checkpoint(row) => write_checkpoint(conn, row),
         Change::Interrupt(row) => write_interrupt(conn, row),
@@ -134,17 +149,24 @@ pub(super) fn write_new(conn: &Connection, change: &Change) -> Result<(), Sqlite
     }
 }
 
-fn write_change(
+fn write_change<'a>(
     writer: &mut WriteContext<'_>,
     thread: ThreadKey,
-    change: &Change,
-    new: &mut NewRows,
+    change: &'a Change,
+    new: &mut NewRows<'a>,
 ) -> Result<(), SqliteError> {
     let conn = writer.conn;
     match change {
         // Only the first row is new. A second one of the batch finds it.
         Change::Thread(row) => write_thread(conn, row, std::mem::take(&mut new.thread)),
-        Change::Run(row) => write_run(conn, row, std::mem::take(&mut new.run)),
+        Change::Run(row) => {
+            let is_update = write_run(conn, row, std::mem::take(&mut new.run))?;
+            // Several agents in one batch are rare.
+            if !is_update && new.agents.last() != Some(&&row.agent) {
+                new.agents.push(&row.agent);
+            }
+            Ok(())
+        }
         Change::Message(row) => write_message(conn, row),
         Change::Alias(message, alias) => write_alias(conn, thread, message, alias),
         Change::Checkpoint(row) => write_checkpoint(conn, row),
@@ -166,19 +188,18 @@ pub(super) fn write_thread(
     row: &ThreadRow,
     is_new: bool,
 ) -> Result<(), SqliteError> {
-    // A row whose indexed columns do not change is updated: an insert would rewrite every index.
-    const UPDATE: &str = concat!(
-        "UPDATE threads SET owner_node = ?6, epoch = ?7, body = ?9",
-        " WHERE key = ?1 AND tenant = ?3 AND id = ?4 AND owner = ?5 AND ephemeral = ?8"
-    );
     const INSERT: &str = concat!(
         "INSERT INTO threads (key, tenant, id, owner, owner_node, epoch, ephemeral, body)",
         " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         " ON CONFLICT (key) DO UPDATE SET tenant = ?3, id = ?4, owner = ?5, owner_node = ?6,",
         " epoch = ?7, ephemeral = ?8, body = ?9"
     );
-    update_or_insert(conn, (!is_new).then_some(UPDATE), INSERT, row)
-        .map_err(|error| to_conflict_error(error, "thread", row.id.as_str()))?;
+    let update = (!is_new).then_some((UPDATE_THREAD, &row.metadata));
+    if update_or_insert(conn, update, INSERT, row)
+        .map_err(|error| to_conflict_error(error, "thread", row.id.as_str()))?
+    {
+        return Ok(());
+    }
     let owner = (search::SearchKind::Thread, row.key.0);
     let has_changed = search::write(conn, owner, &row.tenant, &row.metadata, is_new)?;
     if has_changed {
@@ -187,38 +208,41 @@ pub(super) fn write_thread(
     Ok(())
 }
 
-fn write_run(conn: &Connection, row: &RunRow, is_new: bool) -> Result<(), SqliteError> {
-    const UPDATE: &str = concat!(
-        "UPDATE runs SET status = ?7, ended_at = ?8, body = ?10 WHERE key = ?2",
-        " AND tenant = ?3 AND id = ?4 AND thread = ?1 AND principal = ?5",
-        " AND agent = ?6 AND stateless = ?9"
-    );
+/// Returns whether it updated a run that keeps its agent and its metadata.
+fn write_run(conn: &Connection, row: &RunRow, is_new: bool) -> Result<bool, SqliteError> {
     const INSERT: &str = concat!(
         "INSERT INTO runs (thread, key, tenant, id, principal, agent, status, ended_at, stateless,",
         " body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         " ON CONFLICT (key) DO UPDATE SET thread = ?1, tenant = ?3, id = ?4, principal = ?5,",
         " agent = ?6, status = ?7, ended_at = ?8, stateless = ?9, body = ?10"
     );
-    update_or_insert(conn, (!is_new).then_some(UPDATE), INSERT, row)
-        .map_err(|error| to_conflict_error(error, "run", row.id.as_str()))?;
+    let update = (!is_new).then_some((UPDATE_RUN, &row.metadata));
+    if update_or_insert(conn, update, INSERT, row)
+        .map_err(|error| to_conflict_error(error, "run", row.id.as_str()))?
+    {
+        return Ok(true);
+    }
     let owner = (search::SearchKind::Run, row.key.0);
     search::write(conn, owner, &row.tenant, &row.metadata, is_new)?;
-    Ok(())
+    Ok(false)
 }
 
+/// Returns whether the update found the row with search rows of the same metadata.
 fn update_or_insert<R: TableRow>(
     conn: &Connection,
-    update: Option<&str>,
+    update: Option<(&str, &Json)>,
     insert: &str,
     row: &R,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let body = row.encode();
-    if let Some(update) = update
-        && write_encoded(&mut conn.prepare_cached(update)?, row, &body, &[])? > 0
+    if let Some((update, metadata)) = update
+        && write_encoded(&mut conn.prepare_cached(update)?, row, &body, &[&search::mark(metadata)])?
+            > 0
     {
-        return Ok(());
+        return Ok(true);
     }
-    write_encoded(&mut conn.prepare_cached(insert)?, row, &body, &[]).map(drop)
+    write_encoded(&mut conn.prepare_cached(insert)?, row, &body, &[])?;
+    Ok(false)
 }
 
 fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), SqliteError> {

@@ -8,7 +8,7 @@ use super::error::{Health, SqliteError};
 use super::file::{FileLock, cannot, create_new, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
-use super::{commit_record, connection};
+use super::{KeyCounters, commit_record, connection};
 
 /// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
@@ -27,7 +27,9 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
     });
     if durable.is_err() {
         // Otherwise a partial backup could be taken for a complete one.
-        drop(fs::remove_file(&to));
+        if let Err(error) = fs::remove_file(&to) {
+            tracing::error!(backup = %to.display(), %error, "an incomplete backup remains: remove it");
+        }
     }
     durable
 }
@@ -69,7 +71,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
     vacuum_into(backup, &copy).and_then(|()| settle_copy(&copy, options)).map_err(|fail| {
-        // It may hold tokens.
+        // It may hold tokens. The next restore or start of the store removes it if this fails.
         drop(remove(&copy));
         backup_error(fail, &copy, &Health::new(backup))
     })?;
@@ -85,6 +87,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
 /// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes data that must not enter the new store.
 fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> {
     let (conn, _) = scan::open(copy)?;
+    KeyCounters::read(&conn)?;
     if !options.with_runs {
         let sql = "SELECT count(*) FROM runs WHERE ended_at IS NULL";
         let open: i64 = conn.query_row(sql, [], |row| row.get(0))?;

@@ -277,6 +277,7 @@ impl CommitRecord {
 
     fn salts(&mut self) -> LogSalts {
         if self.log.is_none() {
+            // An entry without salts claims nothing about the log, and the next commit tries again.
             self.log = File::open(&self.file.log).ok();
         }
         self.log.as_ref().and_then(log_scan::salts).unwrap_or_default()

@@ -106,8 +106,10 @@ fn open(path: &Path, access: OpenFlags) -> Result<Connection, SqliteError> {
 }
 
 /// Sets options that make a damaged or foreign file less dangerous: nothing in its schema runs. A store has no triggers and no views.
+/// A statement keeps its plan for all bound values: otherwise SQLite prepares it again for each new value of `LIMIT ?`, and for zero and one in `column = ?`.
 fn harden(conn: &Connection) -> Result<(), SqliteError> {
     for (config, is_on) in [
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true),
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),

@@ -1,6 +1,7 @@
 //! Space on the disk: the reserve, and the largest size of the database.
 
 use rusqlite::Connection;
+use trilogue_domain::error::Error;
 
 use super::connection::PAGE_BYTES;
 use super::error::SqliteError;
@@ -15,6 +16,8 @@ const FREE_AGAIN: u64 = 16;
 pub(super) struct DiskSpace {
     reserve: Reserve,
     limit: Option<PageLimit>,
+    /// Whether [`Self::log_failure`] has logged the current failure.
+    is_failure_logged: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +37,7 @@ impl DiskSpace {
             let kept = (options.reserve_bytes / u64::from(PAGE_BYTES)).min(vital / 2);
             PageLimit { usual: vital - kept, vital }
         });
-        Self { reserve, limit }
+        Self { reserve, limit, is_failure_logged: false }
     }
 
     /// Releases the reserve to vital writes.
@@ -49,6 +52,7 @@ impl DiskSpace {
     }
 
     /// Restores the reserve. Returns `false` if the disk does not have enough space yet.
+    /// Errors: [`SqliteError::Refused`] if the reserve's file cannot be written for another reason.
     pub(super) fn restore(&mut self, conn: &Connection) -> Result<bool, SqliteError> {
         if let Some(limit) = self.limit {
             let used = pages(conn, "page_count")?.saturating_sub(pages(conn, "freelist_count")?);
@@ -56,11 +60,19 @@ impl DiskSpace {
                 return Ok(false);
             }
         }
-        if self.reserve.fill().is_err() {
+        if !self.reserve.fill()? {
             return Ok(false);
         }
+        self.is_failure_logged = false;
         self.apply_usual_limit(conn)?;
         Ok(true)
+    }
+
+    /// Logs why the reserve cannot be restored, once until it can: a full store tries every second.
+    pub(super) fn log_failure(&mut self, error: &Error) {
+        if !std::mem::replace(&mut self.is_failure_logged, true) {
+            tracing::warn!(%error, "the reserve cannot be restored, so the disk still counts as full");
+        }
     }
 
     pub(super) fn apply_usual_limit(&self, conn: &Connection) -> Result<(), SqliteError> {

@@ -5,8 +5,8 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
 use super::file;
-use crate::core::closed_error;
 pub(super) use crate::core::health::{Health, StoreState};
+use crate::core::{closed_error, unexpected_error};
 use crate::sql::SqlError;
 pub(super) use trilogue_domain::lock;
 
@@ -133,6 +133,6 @@ impl Health {
 
     fn unexpected(&self, error: &rusqlite::Error) -> Error {
         tracing::error!(store = %self.path().display(), %error, "a statement failed");
-        Error::new(Code::Internal, "the store failed in a way it should not; see the server's log")
+        unexpected_error()
     }
 }

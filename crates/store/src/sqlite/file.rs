@@ -246,17 +246,16 @@ impl Reserve {
         Self { path: sibling_path(store, ".reserve"), bytes }
     }
 
-    /// Makes sure that the space is really allocated.
-    pub(super) fn fill(&self) -> io::Result<()> {
+    /// Makes sure that the space is really allocated. Returns `false` if the disk does not have it.
+    pub(super) fn fill(&self) -> Result<bool> {
         if self.bytes == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        let filled = self.try_fill();
-        if filled.is_err() {
-            // A partial reserve would only take the remaining space.
-            let _ = self.release();
-        }
-        filled
+        let Err(error) = self.try_fill() else { return Ok(true) };
+        // A partial reserve would only take the remaining space. The first error is the one to report.
+        let _ = self.release();
+        let error = cannot("write", &self.path, &error);
+        if error.code() == Code::DiskFull { Ok(false) } else { Err(error) }
     }
 
     fn try_fill(&self) -> io::Result<()> {

@@ -21,9 +21,14 @@ const MAX_HEADS: usize = 65_536;
 #[derive(Debug, Default)]
 pub(super) struct DurableHeads(Mutex<HashMap<ThreadKey, Head>>);
 
-/// The heads after the current transaction. `None` for a thread that the transaction removes.
-#[derive(Debug, Default)]
-pub(super) struct Heads(HashMap<ThreadKey, Option<Head>>);
+/// The heads after the current transaction, and the threads that cannot exist yet.
+#[derive(Debug)]
+pub(super) struct Heads {
+    /// `None` for a thread that the transaction removes.
+    changed: HashMap<ThreadKey, Option<Head>>,
+    /// No thread with a greater key was ever stored: keys grow, and only the writer stores threads.
+    newest: ThreadKey,
+}
 
 // === impl DurableHeads ===
 
@@ -41,6 +46,11 @@ impl DurableHeads {
 // === impl Heads ===
 
 impl Heads {
+    /// `newest` is the greatest key that may be stored.
+    pub(super) fn new(newest: ThreadKey) -> Self {
+        Self { changed: HashMap::new(), newest }
+    }
+
     /// The head as the current transaction sees it. `None` if the thread does not exist.
     pub(super) fn get(
         &self,
@@ -49,8 +59,12 @@ impl Heads {
         thread: ThreadKey,
     ) -> Result<Option<Head>, SqliteError> {
         // First, because earlier jobs of the transaction may have moved this head.
-        if let Some(head) = self.0.get(&thread) {
+        if let Some(head) = self.changed.get(&thread) {
             return Ok(*head);
+        }
+        // Most appends that create a thread end here, without a look-up.
+        if thread > self.newest {
+            return Ok(None);
         }
         if let Some(head) = context.heads.get(thread) {
             return Ok(Some(head));
@@ -63,17 +77,19 @@ impl Heads {
 
     /// Notes the thread's head after the current transaction.
     pub(super) fn set(&mut self, thread: ThreadKey, head: Option<Head>) {
-        self.0.insert(thread, head);
+        // A rollback keeps this key as the newest, which costs a look-up and is never wrong.
+        self.newest = self.newest.max(thread);
+        self.changed.insert(thread, head);
     }
 
     /// Makes the heads of the current transaction durable heads, after its commit.
     pub(super) fn commit(&mut self, durable: &DurableHeads) {
         let mut durable = lock(&durable.0);
-        if durable.len() + self.0.len() > MAX_HEADS {
+        if durable.len() + self.changed.len() > MAX_HEADS {
             // This loses nothing: a missing head is read from the database.
             durable.clear();
         }
-        for (thread, head) in self.0.drain() {
+        for (thread, head) in self.changed.drain() {
             match head {
                 Some(head) => durable.insert(thread, head),
                 None => durable.remove(&thread),
@@ -82,7 +98,7 @@ impl Heads {
     }
 
     pub(super) fn rollback(&mut self) {
-        self.0.clear();
+        self.changed.clear();
     }
 }
 

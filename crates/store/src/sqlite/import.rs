@@ -39,7 +39,7 @@ pub(crate) fn import(
     }
     // Otherwise SQLite would apply the log of another store to the copy.
     file::check_not_lost(&path, commit_record::SUFFIX)?;
-    let draft = sibling_path(&path, DRAFT);
+    let draft = copy_draft(&path);
     // No other process can be writing the unfinished copy: this one has the lock.
     remove(&draft);
     // Created here for its mode: SQLite would let other users read it.
@@ -79,9 +79,15 @@ pub(crate) fn import(
     imported
 }
 
+/// The path of an unfinished copy into this file. A server that finds something there starts no empty store.
+#[must_use]
+pub fn copy_draft(path: &Path) -> PathBuf {
+    sibling_path(path, DRAFT)
+}
+
 /// The unfinished file of an interrupted copy into this file. `None` if it does not exist, or if a store exists.
 pub(super) fn unfinished(path: &Path) -> Option<PathBuf> {
-    let draft = sibling_path(path, DRAFT);
+    let draft = copy_draft(path);
     (!path.exists() && draft.exists()).then_some(draft)
 }
 
@@ -101,6 +107,8 @@ fn remove(draft: &Path) {
         // The next copy removes what cannot be removed now.
         drop(std::fs::remove_file(sibling_path(draft, suffix)));
     }
+    // A copy that cancels runs has a folder for its draft.
+    drop(std::fs::remove_dir_all(draft));
 }
 
 /// Reads everything that was written, and checks it.

@@ -109,11 +109,21 @@ fn inspect(conn: &Connection, health: &Health, log: Option<&LogLimit>) -> Result
     Ok(())
 }
 
+/// What the check of a table found; at most [`MAX_FINDINGS`]. SQLite puts what it finds in one tree into one row, up to a hundred lines, so each line is a finding.
 fn findings(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     // The names are constants of this crate; a pragma takes no bound parameters.
     let mut check = conn.prepare(&format!("PRAGMA integrity_check({table})"))?;
-    let found = check.query_map([], |row| row.get(0))?;
-    found.take(MAX_FINDINGS).collect()
+    let mut findings = Vec::new();
+    for row in check.query_map([], |row| row.get::<_, String>(0))? {
+        // A line with asterisks only names the database.
+        let row = row?;
+        let lines = row.lines().filter(|line| !line.starts_with("***"));
+        findings.extend(lines.take(MAX_FINDINGS - findings.len()).map(str::to_owned));
+        if findings.len() == MAX_FINDINGS {
+            break;
+        }
+    }
+    Ok(findings)
 }
 
 /// Decides whether a finding is damage of a row or of the structures around it.

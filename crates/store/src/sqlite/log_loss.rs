@@ -104,8 +104,11 @@ impl LogExamination {
                 store = %self.path.display(),
                 "the write-ahead log was damaged where it was no longer needed: nothing is lost"
             );
-            // A copy that stays only takes space.
-            drop(fs::remove_file(sibling_path(&self.path, DAMAGED_LOG)));
+            let copy = sibling_path(&self.path, DAMAGED_LOG);
+            if let Err(error) = fs::remove_file(&copy) {
+                // It can hold content that is erased later.
+                tracing::warn!(copy = %copy.display(), %error, "the copy of a damaged log remains: remove it");
+            }
         }
     }
 }

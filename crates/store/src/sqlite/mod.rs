@@ -81,6 +81,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
+pub use self::import::copy_draft;
 pub(crate) use self::import::import;
 pub use backup::{RestoreOptions, restore};
 pub(crate) use export::StoreSnapshot;
@@ -96,10 +97,10 @@ use self::retention::RetentionBacklog;
 use self::row::run_to_end;
 use self::row_cache::RowCache;
 use crate::core::batch::PERMIT_BYTES;
-use crate::core::closed_error;
 use crate::core::queue::QueueSignal;
 use crate::core::sign_in::SignInLinks;
 use crate::core::tail::{SharedReads, Tails};
+use crate::core::{closed_error, task_error};
 use crate::options::Durability;
 use crate::port::Range;
 use crate::record::Frame;
@@ -240,7 +241,7 @@ impl Context {
             let found = context.readers.run(|conn| look_up(conn, &context));
             found.map_err(|fail| context.health.settle(fail))
         });
-        task.await.unwrap_or_else(|_| Err(closed_error()))
+        task.await.unwrap_or_else(|error| Err(task_error(&error)))
     }
 
     /// The error of a write after the writer has ended.

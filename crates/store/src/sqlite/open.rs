@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
+use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::checkpoint::{Checkpointer, InheritedLog};
@@ -30,14 +31,18 @@ use crate::core::batch::queue_permits;
 use crate::core::queue::QueueSignal;
 use crate::core::sign_in::SignInLinks;
 use crate::core::tail::{SharedReads, Tails};
+use crate::core::task_error;
 use crate::options::{Durability, Options};
+
+/// More keys than a store can give: a million a second for a century.
+const MAX_KEY: i64 = 1 << 52;
 
 impl SqliteStore {
     /// Opens the store in this file, and creates the file if it does not exist. Fails as [`crate::open()`].
     pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
         let runtime = Handle::current();
         let opening = tokio::task::spawn_blocking(move || open(&path, &options, runtime));
-        opening.await.unwrap_or_else(|_| Err(crate::core::closed_error()))
+        opening.await.unwrap_or_else(|error| Err(task_error(&error)))
     }
 }
 
@@ -150,6 +155,17 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     })
 }
 
+/// A forged key would leave no number for the next row.
+fn check_key(kind: &str, last: i64) -> Result<(), SqliteError> {
+    if (0..MAX_KEY).contains(&last) {
+        return Ok(());
+    }
+    let message =
+        format!("the store is damaged: a {kind} has the key {last}, which no store gives");
+    let error = Error::new(Code::StoreCorrupt, message);
+    Err(error.hint("restore a backup: trilogue restore BACKUP --to STORE --force").into())
+}
+
 fn opening_error(health: &Health, fail: SqliteError) -> Error {
     health.settle(fail)
 }
@@ -163,12 +179,22 @@ impl KeyCounters {
             .map(|(kind, next)| (kind, next.load(Ordering::Relaxed) - 1))
     }
 
-    fn read(conn: &Connection) -> Result<Self, SqliteError> {
+    /// The greatest thread key that was given.
+    pub(super) fn newest_thread(&self) -> ThreadKey {
+        ThreadKey(self.thread.load(Ordering::Relaxed) - 1)
+    }
+
+    /// Reads the last key of each kind. Errors: `store_corrupt` for a key that no store gives.
+    pub(super) fn read(conn: &Connection) -> Result<Self, SqliteError> {
         let next = |kind: &str, sql: &str| -> Result<AtomicI64, SqliteError> {
             let stored: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;
             let last = stored.unwrap_or(0).max(remove::removed_key(conn, kind)?);
+            check_key(kind, last)?;
             Ok(AtomicI64::new(last + 1))
         };
+        let queued: Option<i64> =
+            conn.query_row("SELECT max(seq) FROM sqlite_sequence", [], |row| row.get(0))?;
+        check_key("queue item", queued.unwrap_or(0))?;
         Ok(Self {
             thread: next("thread", "SELECT max(key) FROM threads")?,
             run: next("run", "SELECT max(key) FROM runs")?,

@@ -94,9 +94,9 @@ pub(super) fn check_objects(
         expected.contains(object) || STATISTICS.iter().any(|own| object.is_table(own))
     };
     let refused = |what: String| {
-        let message = format!("the file is not a store of Trilogue, or was changed: {what}");
+        let message = format!("the file is not a store of Trilogue, or is damaged: {what}");
         Err(Error::new(Code::StoreCorrupt, message)
-            .hint("use an unchanged file that 'trilogue backup' wrote")
+            .hint("restore an unchanged file that 'trilogue backup' wrote")
             .into())
     };
     if let Some(foreign) = found.iter().find(|object| !is_known(object)) {

@@ -12,6 +12,11 @@ pub(super) enum SearchKind {
     Run = 2,
 }
 
+/// The column `searched` of a row whose search rows match this metadata. Zero means that none were made: an object without members needs none.
+pub(super) fn mark(metadata: &Json) -> i64 {
+    if is_empty(metadata) { 0 } else { sum(metadata) }
+}
+
 /// Makes the search rows of a row match its metadata; returns whether they changed. Does nothing if the metadata is the same as when they were made.
 /// `is_new` says that the row was just inserted and has no search rows.
 pub(super) fn write(
@@ -21,9 +26,8 @@ pub(super) fn write(
     metadata: &Json,
     is_new: bool,
 ) -> Result<bool, SqliteError> {
-    // Zero means "never made". An object without members needs no rows and no look-up.
-    let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
-    let (read, mark) = match kind {
+    let sum = sum(metadata);
+    let (read, update) = match kind {
         SearchKind::Thread => (
             "SELECT searched FROM threads WHERE key = ?1",
             "UPDATE threads SET searched = ?2 WHERE key = ?1",
@@ -38,8 +42,7 @@ pub(super) fn write(
     } else {
         conn.prepare_cached(read)?.query_row([id], |row| row.get(0)).optional()?
     };
-    let is_empty = metadata.as_bytes().as_ref() == b"{}";
-    if made == Some(sum) || (made == Some(0) && is_empty) {
+    if made == Some(sum) || made == Some(mark(metadata)) {
         return Ok(false);
     }
     if made != Some(0) {
@@ -51,8 +54,17 @@ pub(super) fn write(
     for (name, value) in metadata.scalars() {
         insert.execute(params![tenant.as_str(), kind as i64, name, value_hash(&value), id])?;
     }
-    conn.prepare_cached(mark)?.execute([id, sum])?;
+    conn.prepare_cached(update)?.execute([id, sum])?;
     Ok(true)
+}
+
+fn is_empty(metadata: &Json) -> bool {
+    metadata.as_bytes().as_ref() == b"{}"
+}
+
+/// The checksum of metadata, never zero.
+fn sum(metadata: &Json) -> i64 {
+    i64::from(crc32c::crc32c(metadata.as_bytes())) + 1
 }
 
 /// Whether a row has a metadata member with this value, by the value's hash.

@@ -12,24 +12,18 @@ use crate::rows::ThreadRow;
 /// The kind of these search rows, in addition to those of [`super::search::SearchKind`].
 pub(super) const KIND: i64 = 3;
 
-/// Notes the agents of a batch's runs. The thread's row must exist.
-pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), SqliteError> {
+/// Notes the agents of the runs that a batch adds. The thread's row must exist.
+pub(super) fn note_all(
+    conn: &Connection,
+    batch: &Batch,
+    agents: &[&AgentName],
+) -> Result<(), SqliteError> {
     // Listings show no ephemeral threads, so those have no rows.
     let is_ephemeral = |change: &Change| matches!(change, Change::Thread(row) if row.ephemeral);
     if batch.changes.iter().any(is_ephemeral) {
         return Ok(());
     }
-    let mut noted: Option<&AgentName> = None;
-    for change in &batch.changes {
-        // A run may be written more than once; several agents in one batch are rare.
-        if let Change::Run(row) = change
-            && noted != Some(&row.agent)
-        {
-            note(conn, batch.thread, &row.agent)?;
-            noted = Some(&row.agent);
-        }
-    }
-    Ok(())
+    agents.iter().try_for_each(|agent| note(conn, batch.thread, agent))
 }
 
 /// Rewrites the rows after a change of metadata. Removes an agent that only the old metadata named.

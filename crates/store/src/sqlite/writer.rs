@@ -118,7 +118,7 @@ impl WriterThread {
                 commits,
                 context: Arc::clone(&context),
                 runtime,
-                heads: Heads::default(),
+                heads: Heads::new(context.keys.newest_thread()),
                 blobs: blob::PendingBlobs::default(),
                 threads: ChangedThreads::default(),
                 room,
@@ -527,6 +527,7 @@ impl Writer<'_> {
         match self.room.restore(self.conn) {
             Ok(true) => self.context.health.recover(),
             Ok(false) => {}
+            Err(SqliteError::Refused(error)) => self.room.log_failure(&error),
             // No caller waits for a probe, and `settle` has noted the failure.
             Err(fail) => drop(self.context.health.settle(fail)),
         }

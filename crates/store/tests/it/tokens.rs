@@ -1,6 +1,6 @@
 //! Tokens: found by hash, listed by tenant, with the union of their rights.
 
-use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
+use trilogue_domain::limits::{MAX_SIGN_IN_LINKS, MAX_SIGN_IN_LINKS_PER_TOKEN};
 use trilogue_domain::{Code, Right, Rights};
 use trilogue_store::rows::{SignInLinkRow, TokenRow};
 
@@ -84,9 +84,16 @@ async fn a_link_for_signing_in_works_once_and_for_a_while(world: World) {
     let (one, other) = tokio::join!(take(4, 1), take(4, 1));
     assert_eq!(usize::from(one.is_some()) + usize::from(other.is_some()), 1);
     for number in 0..MAX_SIGN_IN_LINKS {
-        let mut code = [7; 32];
+        let [mut code, mut token] = [[7; 32]; 2];
         code[..8].copy_from_slice(&number.to_le_bytes());
-        store.put_sign_in_link(SignInLinkRow { code, ..link(7) }, at(0)).await.unwrap();
+        token[..8].copy_from_slice(&(number / MAX_SIGN_IN_LINKS_PER_TOKEN).to_le_bytes());
+        if number == MAX_SIGN_IN_LINKS_PER_TOKEN {
+            let mut more = SignInLinkRow { token, ..link(8) };
+            more.token[..8].fill(0);
+            let refused = store.put_sign_in_link(more, at(0)).await;
+            assert_eq!(self::code(refused), Code::Overloaded, "the links of one token");
+        }
+        store.put_sign_in_link(SignInLinkRow { code, token, ..link(7) }, at(0)).await.unwrap();
     }
     assert_eq!(code(store.put_sign_in_link(link(8), at(9)).await), Code::Overloaded);
     store.put_sign_in_link(link(8), at(10)).await.unwrap();

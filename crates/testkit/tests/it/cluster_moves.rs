@@ -51,11 +51,14 @@ async fn an_editor_goes_on_with_a_thread_of_another_node() {
     second.end_turn(&waiting).await;
     assert_eq!(cluster.owner(&session).await.unwrap().as_deref(), Some("b"));
     let endless = second.start_prompt(&session, "say:, five\nslow").await;
-    until("the run to be at work", LIMIT, || {
-        let client = cluster.client();
+    // The run before may still wait for late output; it ends when this one begins.
+    until("the sixth run to be at work", LIMIT, || {
+        let (client, path) = (cluster.client(), format!("/api/v1/runs?thread_id={session}"));
         async move {
-            let runs = client.get("/api/v1/runs?status=running").await.ok()?.ok().ok()?;
-            (!runs["items"].as_array()?.is_empty()).then_some(())
+            let runs = client.get(&path).await.ok()?.ok().ok()?;
+            let runs = runs["items"].as_array()?;
+            let is_running = runs.iter().any(|run| run["status"] == "running");
+            (runs.len() == 6 && is_running).then_some(())
         }
     })
     .await

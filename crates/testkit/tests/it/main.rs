@@ -47,6 +47,7 @@ mod ledger;
 mod long_thread;
 mod lost_log;
 mod native_kill;
+mod newest_agents;
 mod official_clients;
 mod power_cut;
 mod probe;

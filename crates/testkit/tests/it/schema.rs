@@ -6,7 +6,7 @@ use trilogue_testkit::{Folder, specs};
 
 /// Whether the official schema is available. Prints a note if it is missing.
 fn has_schema() -> bool {
-    specs::document("agent_client/v1.schema.json").is_some()
+    specs::document("agent_client/v1.20.unstable.schema.json").is_some()
 }
 
 fn call(id: Option<u64>, method: &str, params: &Value) -> Value {

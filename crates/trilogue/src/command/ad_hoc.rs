@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trilogue::config;
+use trilogue::local::agent_catalog::AgentCatalog;
 use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents::{self, FETCH_LIMIT, KnownAgent};
 use trilogue::local::start;
@@ -13,6 +14,7 @@ use trilogue_wire::native::local::{AgentTarget, Attach, WrapCommand};
 
 use crate::command::connect::ProxyArguments;
 use crate::command::globals::Globals;
+use crate::command::wrap::unknown;
 use crate::conversation::remote::{RemoteServer, ServerProtocol};
 use crate::conversation::short_id;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
@@ -117,6 +119,7 @@ impl ChosenAgent {
         {
             // The server takes it from a program of its user. One that takes no connections judges it by its own settings.
             let attach = Attach { agent: self.name.clone(), cwd: Some(folder.clone()) };
+            // Errors are left to the run, which says if its folder is refused.
             drop(ProxyArguments::default().register(AgentTarget::Attach(attach), globals).await);
         }
         Ok(folder)
@@ -248,16 +251,18 @@ fn missing_agent() -> CliError {
         .hint("name an agent, or give its command with --command")
 }
 
-/// Refuses a name that nothing has and that is nearly the name of a known agent: the server knows only its own.
+/// Refuses a name that nothing has and that only the registry has, or that is nearly the name of a known agent: the server knows only its own.
 async fn refuse_slip(name: &str, globals: &Globals) -> Result {
     if globals.another_server().is_some() {
         return Ok(());
     }
     let known: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
-    let Some(near) = config::nearest(name, &known) else { return Ok(()) };
-    if is_served(name, globals).await? {
+    let near = config::nearest(name, &known);
+    let is_in_registry = AgentCatalog::of_user().find(name).is_some();
+    if (near.is_none() && !is_in_registry) || is_served(name, globals).await? {
         return Ok(());
     }
+    let Some(near) = near.filter(|_| !is_in_registry) else { return Err(unknown(name)) };
     let message = format!("agent '{}' not found", safe::visible(name));
     Err(CliError::new(ExitStatus::NotFound, message).hint(format!(
         "did you mean '{near}'? List agents with `trilogue agents` and `trilogue agents known`"
@@ -291,7 +296,7 @@ pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Resu
     let mut command = wrap_command(Vec::new(), cwd);
     let path = command.env.get("PATH").map_or("", String::as_str);
     let outer = checkout.outer_path(path);
-    let Some(start) = known.resolve(&checkout, path) else {
+    let Some(start) = known.resolve(&AgentCatalog::of_user(), &checkout, path) else {
         let program = known.command.first().map_or("", String::as_str);
         let message = format!("the agent '{name}' is not installed: program '{program}' not found");
         let hint = match outer.left_out.is_empty() {

@@ -43,7 +43,7 @@ enum AgentsAction {
 impl AgentsCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         match &self.action {
-            Some(AgentsAction::Known(known)) => return known.execute(globals),
+            Some(AgentsAction::Known(known)) => return known.execute(globals).await,
             Some(AgentsAction::Add(add)) => return add.execute(globals),
             Some(AgentsAction::Login(login)) => return login.execute(globals).await,
             None => {}

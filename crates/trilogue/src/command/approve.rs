@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::{Map, Value, json};
+use trilogue_domain::interrupt::NO_OPTION;
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
 use crate::command::globals::{Globals, json as json_option};
@@ -23,7 +24,7 @@ pub(crate) struct Approve {
     /// Approve without asking: with a permission's option that allows this once, or with `approved: true` where the form has that member.
     #[arg(long, conflicts_with_all = ["option", "reject", "value"])]
     yes: bool,
-    /// Choose this option of a permission, or this value of a form that asks for one choice: by id or value, title, or number.
+    /// Choose this option of a permission, or this value of a form that asks for one choice: by id or value, title, or number. `none` chooses no option, which allows nothing.
     #[arg(long, value_name = "CHOICE", conflicts_with_all = ["reject", "value", "message"])]
     option: Option<String>,
     /// Reject: with a permission's option that rejects this once, with `approved: false` where the form has that member, or the form as a whole.
@@ -128,9 +129,16 @@ impl Approve {
     fn decide_permission(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
         self.takes_no_message(interrupt, "--option ID, --yes or --reject")?;
         let effect = if self.reject { Effect::Reject } else { Effect::Allow };
-        let once = interrupt.options.iter().find(|it| it.effect == effect && !it.always);
-        let option = once.ok_or_else(|| no_option_for_once(interrupt, effect))?;
-        Ok(AnswerCreate { option: Some(option.id.clone()), ..AnswerCreate::default() })
+        let options = &interrupt.options;
+        // An id that names options of both effects would let the agent choose.
+        let is_ambiguous = |id: &str| options.iter().any(|it| it.id == id && it.effect != effect);
+        let fitting = || options.iter().filter(|it| it.effect == effect && !is_ambiguous(&it.id));
+        let option = match fitting().find(|it| !it.always) {
+            Some(once) => &once.id,
+            None if self.reject && fitting().next().is_none() => NO_OPTION,
+            None => return Err(no_option_for_once(interrupt, effect)),
+        };
+        Ok(AnswerCreate { option: Some(option.to_owned()), ..AnswerCreate::default() })
     }
 
     /// Refuses text that the agent would never receive: it must not turn into consent.
@@ -182,10 +190,10 @@ fn choose(interrupt: &Interrupt, text: &str) -> Result<AnswerCreate> {
         let by_id = interrupt.options.iter().find(|option| option.id == text);
         let found = || choice::find(&choice::of_options(&interrupt.options), text).map_err(misfit);
         let option = match by_id {
-            Some(option) => Some(option),
-            None => interrupt.options.get(found()?),
+            Some(option) => Some(option.id.clone()),
+            None if text == NO_OPTION => Some(NO_OPTION.to_owned()),
+            None => interrupt.options.get(found()?).map(|option| option.id.clone()),
         };
-        let option = option.map(|option| option.id.clone());
         return Ok(AnswerCreate { option, ..AnswerCreate::default() });
     }
     let schema = interrupt.schema.as_ref().map(Json::to_value).unwrap_or_default();

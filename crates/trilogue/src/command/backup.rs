@@ -1,7 +1,7 @@
 //! `trilogue backup`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use trilogue_sdk::client::ResponseBody;
 use crate::command::globals::Globals;
 use crate::conversation::remote;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
-use crate::terminal::print;
+use crate::terminal::{print, safe};
 
 /// Write a backup of the running server's store.
 #[derive(Args, Debug)]
@@ -56,7 +56,12 @@ impl Backup {
         let length = moved.inspect_err(|_| {
             // A partial file must not be taken for a backup. It was created above, so no other process
             // owns it.
-            let _ = fs::remove_file(&draft);
+            if let Err(error) = fs::remove_file(&draft)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                let draft = safe::visible(&draft.display().to_string());
+                print::note(&format!("an incomplete backup remains, remove it: {draft}: {error}"));
+            }
         })?;
         print::note(&format!("backup: {} ({length} bytes)", self.file.display()));
         print::hint(&format!("check it with `trilogue restore {} --verify`", self.file.display()));

@@ -31,6 +31,10 @@ pub(crate) struct Demo {
 // === impl Demo ===
 
 impl Demo {
+    pub(crate) fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         if self.throwaway {
             return self.serve_throwaway(globals).await;

@@ -7,18 +7,21 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
+use clap::{Args, Parser as _};
 use futures_util::future::join_all;
 use rustix::process::{Resource, getrlimit};
 use trilogue::config::{self, Options};
+use trilogue::local::agent_catalog::AgentCatalog;
+use trilogue::local::checkout::Checkout;
 use trilogue::local::token_file;
-use trilogue::local::{ServerRecord, UserServerDir, built_in_agents, start};
-use trilogue_sdk::client::Page;
+use trilogue::local::{ServerRecord, StartedBy, UserServerDir, built_in_agents, start};
+use trilogue_sdk::client::{ClientError, Page};
 use trilogue_wire::native::{Agent, AgentDifference, Node, Status, StoreState};
 
 use super::node_text;
 use super::server_config::{self, ConfigSource};
 use super::status::{count_text, counted_are, lost_commits};
+use crate::command::arguments::{Arguments, CliCommand};
 use crate::command::globals::Globals;
 use crate::command::probe::{self, ProbeFinding, Severity};
 use crate::command::server_command::user_server_dir;
@@ -50,12 +53,18 @@ impl Doctor {
         let dir = user_server_dir()?;
         let mut found = variables();
         let record = start::running(&dir);
+        // Neither the caller's folder nor the server's decides which programs are started.
+        let mut checkout = Checkout::around_here();
         // Relative paths of a server's settings begin in its folder. This command writes nothing.
         if self.config.is_none()
             && let Some(folder) = record.as_ref().and_then(|record| record.folder.as_ref())
         {
-            // If that folder is gone, the checks of its paths say so.
-            drop(std::env::set_current_dir(folder));
+            checkout = checkout.and(Checkout::around(folder));
+            if let Err(error) = std::env::set_current_dir(folder) {
+                let detail =
+                    format!("the server's folder {} cannot be entered: {error}", folder.display());
+                found.push(ProbeFinding::warning("server's folder", detail));
+            }
         }
         let options = self.configuration(&dir, record.as_ref(), &mut found);
         found.extend(permissions(&dir));
@@ -70,7 +79,9 @@ impl Doctor {
             found.extend(bucket(options).await);
         }
         found.extend(disk(&dir, record.as_ref(), options.as_ref()));
-        found.extend(agent_versions::findings(options.as_ref()).await);
+        let settings = options.as_ref().map(|options| options.agent_registry.clone());
+        let catalog = AgentCatalog::load(&settings.unwrap_or_default(), dir.folder());
+        found.extend(agent_versions::findings(options.as_ref(), &catalog, &checkout).await);
         found.extend([strays(&dir), clock(&dir), open_files()]);
         if globals.json {
             print::json(&found)?;
@@ -92,7 +103,12 @@ impl Doctor {
     ) -> Option<Options> {
         let subject = "configuration";
         let (options, source) = match server_config::read(self.config.as_deref(), dir, record) {
-            Ok(Some(read)) => read,
+            Ok(Some((mut options, source))) => {
+                if let (None, Some(record)) = (&self.config, record) {
+                    apply_command_line(record, &mut options, found);
+                }
+                (options, source)
+            }
             Ok(None) => {
                 let detail = "the running server does not name its configuration file, so its settings were not checked";
                 found.push(ProbeFinding::warning(subject, detail).hint("name it with --config"));
@@ -119,6 +135,38 @@ impl Doctor {
         };
         found.push(ProbeFinding::ok(subject, detail));
         Some(options)
+    }
+}
+
+/// Applies the command line of the running server to the settings of its file.
+fn apply_command_line(record: &ServerRecord, options: &mut Options, found: &mut Vec<ProbeFinding>) {
+    // The arguments of other programs have a meaning of their own.
+    if record.started_by == StartedBy::Library {
+        return;
+    }
+    let mut words = record.arguments.clone();
+    let mut parsed = Arguments::try_parse_from(&words);
+    if let (Err(_), Some(file)) = (&parsed, &record.config) {
+        // The server has its file from a variable.
+        words.extend(["--config".to_owned(), file.display().to_string()]);
+        parsed = Arguments::try_parse_from(&words);
+    }
+    let Ok(arguments) = parsed else {
+        // A server of another version can have other options.
+        let detail =
+            "the command line of the running server is not known, so its options were not applied";
+        found.push(ProbeFinding::warning("command line", detail));
+        return;
+    };
+    let overrides = match &arguments.command {
+        CliCommand::Serve(serve) => serve.overrides(),
+        CliCommand::Demo(demo) => demo.overrides(),
+        _ => return,
+    };
+    let flags: Vec<_> = overrides.apply(options).into_iter().map(|(_, flag)| flag).collect();
+    if !flags.is_empty() {
+        let detail = format!("the running server has {}", flags.join(", "));
+        found.push(ProbeFinding::ok("command line", detail));
     }
 }
 
@@ -196,18 +244,21 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
             }
         }
         Err(error) => {
-            let error = CliError::from(error);
-            let problem = ProbeFinding::problem("address", error.message);
-            found.push(ProbeFinding { hint: error.hint.map(Into::into), ..problem });
+            found.push(failed_request("address", error));
             return found;
         }
     }
-    if let Ok(agents) = client.agents(&Page::default()).await {
-        for agent in agents.items {
-            found.push(agent_state(&agent));
-        }
+    match client.agents(&Page::default()).await {
+        Ok(agents) => found.extend(agents.items.iter().map(agent_state)),
+        Err(error) => found.push(failed_request("agents", error)),
     }
     found
+}
+
+fn failed_request(subject: &str, error: ClientError) -> ProbeFinding {
+    let error = CliError::from(error);
+    let problem = ProbeFinding::problem(subject, error.message);
+    ProbeFinding { hint: error.hint.map(Into::into), ..problem }
 }
 
 fn agent_state(agent: &Agent) -> ProbeFinding {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use trilogue::config;
+use trilogue::local::agent_catalog::AgentCatalog;
 use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents;
 use trilogue::local::start;
@@ -101,9 +102,9 @@ impl Init {
 /// The known agents whose program is in the search path.
 fn installed_agents() -> Vec<AgentName> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let checkout = Checkout::around_here();
+    let (catalog, checkout) = (AgentCatalog::of_user(), Checkout::around_here());
     let found = known_agents::all().iter().filter(|(_, agent)| {
-        agent.resolve(&checkout, &path).is_some_and(|start| !start.is_fetched)
+        agent.resolve(&catalog, &checkout, &path).is_some_and(|start| !start.is_fetched)
     });
     found.filter_map(|(name, _)| AgentName::parse(name).ok()).collect()
 }

@@ -104,7 +104,7 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-async fn restore(
+pub(super) async fn restore(
     backup: PathBuf,
     to: PathBuf,
     options: RestoreOptions,

@@ -30,6 +30,10 @@ pub(crate) struct Serve {
 // === impl Serve ===
 
 impl Serve {
+    pub(crate) fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let loaded = config::load(&self.config)?;
         let mut options = loaded.options;

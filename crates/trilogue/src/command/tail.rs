@@ -65,17 +65,28 @@ impl TailCommand {
 
     async fn after(&self, client: &Client, kind: LogKind, id: &str) -> Result<Option<String>> {
         let Some(from) = &self.from else { return Ok(None) };
-        if let Ok(number) = from.parse::<u64>() {
-            return Ok(Some(number.saturating_sub(1).to_string()));
-        }
-        if kind == LogKind::Run {
-            let message =
-                format!("--from {}: a run's events have numbers only", safe::visible(from));
-            return Err(
-                CliError::usage(message).hint("pass the run's thread to begin with a message")
-            );
-        }
-        let message = short_id::message(client, id, from).await?;
+        let message = match from.parse::<u64>() {
+            Ok(number) => {
+                // A message's short id can consist of digits.
+                let can_be_message = kind == LogKind::Thread && short_id::is_listed_form(from);
+                let message = match can_be_message {
+                    true => short_id::message(client, id, from).await?,
+                    false => from.clone(),
+                };
+                if message == *from {
+                    return Ok(Some(number.saturating_sub(1).to_string()));
+                }
+                message
+            }
+            Err(_) if kind == LogKind::Run => {
+                let message =
+                    format!("--from {}: a run's events have numbers only", safe::visible(from));
+                return Err(
+                    CliError::usage(message).hint("pass the run's thread to begin with a message")
+                );
+            }
+            Err(_) => short_id::message(client, id, from).await?,
+        };
         let page = client.thread_events_from(id, &message, Some(1)).await?;
         Ok(page.items.first().map(|event| event.number.saturating_sub(1).to_string()))
     }

@@ -1,6 +1,7 @@
 //! `trilogue wrap`.
 
 use clap::Args;
+use trilogue::local::agent_catalog::AgentCatalog;
 use trilogue::local::known_agents;
 use trilogue_wire::native::local::{AgentTarget, Attach};
 
@@ -58,6 +59,11 @@ impl Wrap {
 /// The error for a name that no known agent has.
 pub(crate) fn unknown(name: &str) -> CliError {
     let message = format!("'{}' is not a known agent", safe::visible(name));
+    if AgentCatalog::of_user().find(name).is_some() {
+        let message = format!("{message}: the registry has it, but nothing says whether it asks");
+        return CliError::new(ExitStatus::NotFound, message)
+            .hint(format!("add it to your configuration: `trilogue agents add {name}`"));
+    }
     let names: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
     let hint = match trilogue::config::nearest(name, &names) {
         Some(near) => format!("did you mean {near}? Give any other command after --"),

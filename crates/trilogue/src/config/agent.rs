@@ -40,7 +40,7 @@ pub struct Agent {
     /// What the agent may do without a question, and what it may not do. The first rule that matches decides. If no rule matches, the server asks.
     #[serde(default)]
     pub permissions: Vec<Permission>,
-    /// The program and its arguments. The server uses no shell. `agent-client`, required: the agent, such as `["some-agent", "--acp"]`. `agent-communication` and `agent-connect`: the agent's server, such as `["python", "serve.py", "{port}"]`, which this server starts, watches and starts again. `{port}` is a free port, also in `env` and in the variable `PORT`. Agents with the same command and variables share one process.
+    /// The program and its arguments. The server uses no shell. `agent-client`, required: the agent, such as `["some-agent", "--acp"]`. `agent-communication` and `agent-connect`: the agent's server, such as `["python", "serve.py", "{port}"]`, which this server starts, watches and starts again. The server finds an `agent-client` program without a folder in `PATH` once, when it starts, outside of the folder that the agent works in. `{port}` is a free port, also in `env` and in the variable `PORT`. Agents with the same command and variables share one process.
     #[serde(default)]
     pub command: List<String>,
     /// The address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. Required without `command`; with it, `http://127.0.0.1:{port}` if not set. The server reaches it wherever it is; redirects are not followed.
@@ -109,6 +109,18 @@ pub struct Agent {
     /// How long the server keeps an idle process. An agent that cannot open its sessions again gets the conversation as text afterwards. `0s` keeps it forever.
     #[serde(default = "idle_stop")]
     pub idle_stop: Span,
+    /// Whether running child processes of the agent keep it from being idle, for at most an hour. Not set: as known for the agents of `trilogue agents known`, else `false`. An agent whose helper processes always run, such as servers of the Model Context Protocol, then stays for that hour.
+    #[serde(default)]
+    pub idle_children: Option<bool>,
+    /// How long the agent must be quiet until a run that it started itself ends: no update arrives, and no tool call, question or other request is open. See [Agents that work in the background](../background-work.md).
+    #[serde(default = "background_quiet")]
+    pub background_quiet: Span,
+    /// How long late output belongs to the agent's answer: REST results, callbacks and the end of the run wait for it. The response to an editor does not wait, and neither does the next prompt. `0s` does not wait.
+    #[serde(default = "answer_settle")]
+    pub answer_settle: Span,
+    /// How long a request of the agent that needs an editor waits for one while no prompt is open. Output that needs a run waits as long while another run has the thread.
+    #[serde(default = "client_wait")]
+    pub client_wait: Span,
     /// How long the program may take for its first response.
     #[serde(default = "start_timeout")]
     pub start_timeout: Span,
@@ -222,6 +234,18 @@ fn max_sessions() -> usize {
 
 fn idle_stop() -> Span {
     Span(launch().idle_stop.unwrap_or_default())
+}
+
+fn background_quiet() -> Span {
+    Span(launch().background_quiet)
+}
+
+fn answer_settle() -> Span {
+    Span(launch().answer_settle)
+}
+
+fn client_wait() -> Span {
+    Span(launch().client_wait)
 }
 
 fn start_timeout() -> Span {

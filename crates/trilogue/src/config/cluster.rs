@@ -20,7 +20,7 @@ const MAX_NAME_BYTES: usize = 64;
 pub struct Cluster {
     /// The name of this server: each that shares the store has another. Letters, digits, `_`, `-` and `.`.
     pub name: String,
-    /// Where the other servers reach this one, such as `https://10.0.0.5`; `http://` is for this machine. Not set: its first listener.
+    /// Where the other servers reach this one, such as `https://10.0.0.5`; `http://` is for this machine. Not set: its first listener. Required for a store in PostgreSQL if that listens at all addresses, such as `0.0.0.0`.
     pub address: Option<String>,
     /// How often the server gives a sign of life.
     pub heartbeat: Span,
@@ -73,6 +73,23 @@ impl Cluster {
             poll: self.poll.0,
             news,
         })
+    }
+
+    /// Refuses a first listener from which the others cannot tell where this server is: at all addresses, each of them would find itself there.
+    ///
+    /// # Errors
+    /// `invalid_request`.
+    pub fn check_listener(&self, first: Option<&SocketAddr>) -> Result<()> {
+        match first {
+            Some(first) if self.address.is_none() && first.ip().is_unspecified() => {
+                let message = format!(
+                    "`cluster.address` is missing: the listener {first} does not say where the other servers reach this one"
+                );
+                let hint = "set `cluster.address` to the address of this server, such as \"https://10.0.0.5\"; a server that is alone can use its own, such as \"http://localhost:7878\"";
+                Err(Error::new(Code::InvalidRequest, message).hint(hint))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The host by which the other servers name this one.
@@ -200,8 +217,13 @@ mod tests {
         let first: SocketAddr = "0.0.0.0:7878".parse().unwrap();
         let cluster = Cluster::default();
         assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "http://localhost:7878");
+        // Two such servers would each find themselves at the address of the other.
+        let refused = cluster.check_listener(Some(&first)).unwrap_err();
+        assert!(refused.message().starts_with("`cluster.address` is missing"), "{refused}");
+        assert!(cluster.check_listener(Some(&"127.0.0.1:7878".parse().unwrap())).is_ok());
         let address = Some("https://10.0.0.5:7878/".to_owned());
         let cluster = Cluster { address, ..Cluster::default() };
+        assert!(cluster.check_listener(Some(&first)).is_ok());
         assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "https://10.0.0.5:7878");
         assert_eq!(cluster.host().as_deref(), Some("10.0.0.5"));
     }

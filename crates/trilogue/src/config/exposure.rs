@@ -166,6 +166,7 @@ mod tests {
         for (text, override_key) in [
             ("[server]\ndangerously_plain_http = true\n", "server.dangerously_plain_http"),
             ("[cluster]\ndangerously_plain_nats = true\n", "cluster.dangerously_plain_nats"),
+            ("[cluster]\ndangerously_plain_http = true\n", "cluster.dangerously_plain_http"),
             ("[server]\nno_auth = true\n", "server.no_auth"),
             ("[server]\npublic_agents = true\n", "server.public_agents"),
             (

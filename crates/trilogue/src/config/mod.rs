@@ -3,6 +3,7 @@
 //! `docs/reference/configuration.md` is generated from the doc comments of these types.
 
 mod agent;
+mod agent_registry;
 mod agent_settings;
 mod client;
 mod cluster;
@@ -45,6 +46,7 @@ pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
 pub use agent::{Agent, AllAgents, Permission, RedactedText, StartIn};
+pub use agent_registry::AgentRegistry;
 pub use agent_settings::AgentKind;
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use cluster::{Cluster, is_local};
@@ -102,6 +104,8 @@ pub struct Options {
     pub log: Log,
     /// What the server reports to other systems. `GET /metrics` needs no setting.
     pub telemetry: Telemetry,
+    /// The official registry of agents, from which `trilogue agents known` takes names and versions.
+    pub agent_registry: AgentRegistry,
     /// The agents. `NAME` is the agent's name for clients: letters, digits, `_` and `-`.
     pub agents: IndexMap<String, Agent>,
 }
@@ -284,7 +288,7 @@ pub struct Runtime {
     pub interrupt_deadline: Span,
     /// How long a question with a deadline waits at most, also while a client that can answer it is connected.
     pub attended_deadline: Span,
-    /// How long a cancelled agent has to stop on its own.
+    /// How long a cancelled agent has to stop on its own. Then the server drops a built-in agent, and kills the process of a hosted one.
     pub cancel_grace: Span,
     /// The maximum number of queued runs of one thread.
     pub max_queued_runs_per_thread: usize,

@@ -167,15 +167,19 @@ pub(crate) async fn run_or_thread(client: &Client, text: &str) -> Result<Option<
 
 /// The thread that a short id from a list means, for commands that create a thread of any other name.
 pub(crate) async fn listed_thread(client: &Client, text: &str) -> Result<Option<String>> {
-    let is_short = (table::SHORT_ID_CHARS..=12).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_short {
+    if !is_listed_form(text) {
         return Ok(None);
     }
     let mut matches = threads(client, text).await?;
     let is_whole = matches.iter().any(|found| found.id == text);
     matches.retain(|found| last_group(&found.id).is_some());
     if is_whole { Ok(None) } else { one_of(matches, text, "threads") }
+}
+
+/// Whether lists can show an id like this: the first characters of a UUID's last group.
+pub(crate) fn is_listed_form(text: &str) -> bool {
+    (table::SHORT_ID_CHARS..=12).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 async fn threads(client: &Client, text: &str) -> Result<Vec<MatchingId>> {

@@ -33,11 +33,11 @@ const LOADERS: [&str; 20] = [
 /// The separators before and after a path in the value of a variable.
 const SEPARATORS: [char; 7] = [':', '=', ',', ';', ' ', '"', '\''];
 
-/// A working folder, or the whole repository that it is part of.
+/// A working folder, or the whole repository that it is part of; or several of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkout {
-    /// `None` if the user's home is in it: then the files are the user's own.
-    root: Option<PathBuf>,
+    /// None of them has the user's home: then the files are the user's own.
+    roots: Vec<PathBuf>,
 }
 
 /// A search path without the folders of a checkout.
@@ -65,6 +65,13 @@ impl Checkout {
         Self::around(&std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")))
     }
 
+    /// This checkout and another one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.roots.extend(other.roots);
+        self
+    }
+
     fn outside_home(folder: &Path, home: Option<&Path>) -> Self {
         let folder = resolve(folder);
         let home = home.map(resolve);
@@ -72,19 +79,19 @@ impl Checkout {
             home.as_ref().is_some_and(|home| home.starts_with(folder)) || folder.parent().is_none()
         };
         if has_home(&folder) {
-            return Self { root: None };
+            return Self { roots: Vec::new() };
         }
         // The outermost repository counts: an inner one can be part of a download.
         let outer = folder.ancestors().take_while(|outer| !has_home(outer));
         let repository = outer.filter(|outer| outer.join(".git").exists()).last();
-        Self { root: Some(repository.unwrap_or(&folder).to_owned()) }
+        Self { roots: vec![repository.unwrap_or(&folder).to_owned()] }
     }
 
     /// Whether a path leads into it, also through links.
     #[must_use]
     pub fn has(&self, path: &Path) -> bool {
-        let Some(root) = &self.root else { return false };
-        path.starts_with(root) || resolve(path).starts_with(root)
+        let has = |path: &Path| self.roots.iter().any(|root| path.starts_with(root));
+        has(path) || (!self.roots.is_empty() && has(&resolve(path)))
     }
 
     /// The file of a program outside of the checkout.
@@ -109,7 +116,7 @@ impl Checkout {
             is_relative
                 || (path.starts_with('/') && (self.has(Path::new(path)) || self.has(&normal())))
         };
-        self.root.is_some()
+        !self.roots.is_empty()
             && LOADERS.iter().any(|loader| name.starts_with(loader))
             && [value, &decoded].iter().any(|value| value.split(SEPARATORS).any(is_inside))
     }

@@ -59,6 +59,7 @@ impl ServerClaim {
             log: None,
             config: None,
             folder: std::env::current_dir().ok().filter(|folder| folder.to_str().is_some()),
+            arguments: std::env::args_os().map_while(|it| it.into_string().ok()).collect(),
             started_by,
         };
         // Programs that connect now wait at the socket until the server is ready.

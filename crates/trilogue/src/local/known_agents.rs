@@ -9,6 +9,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::local::agent_catalog::{AgentCatalog, RegistryPackage, StartWords};
 use crate::local::checkout::Checkout;
 use crate::local::start_folder;
 
@@ -23,11 +24,16 @@ pub struct KnownAgent {
     pub title: String,
     /// The installed program and its arguments.
     pub command: Vec<String>,
-    /// Where a package runner gets it if it is not installed.
+    /// Its id in the Agent Client Protocol's registry, which names its newest version.
+    pub registry: String,
+    /// Where a package runner gets it if it is not installed. Another package of the registry does not count: this description may not fit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<AgentPackage>,
     /// The oldest version that this description fits.
     pub at_least: String,
+    /// Versions that do not work, and why. None of them is fetched.
+    #[serde(default)]
+    pub broken: IndexMap<String, String>,
     /// A command or an address that installs it.
     pub install: String,
     /// The variables by which it gets keys and settings.
@@ -42,6 +48,9 @@ pub struct KnownAgent {
     /// Whether its process starts in the working folder. Any other starts in [`crate::local::start_folder`] and gets its working folder through the protocol.
     #[serde(default)]
     pub in_folder: bool,
+    /// Whether its running child processes keep it from being idle: it works in the background through them.
+    #[serde(default)]
+    pub idle_children: bool,
     /// The sign-in methods that use a key, by the key's variable.
     #[serde(default)]
     pub key_methods: IndexMap<String, String>,
@@ -55,7 +64,7 @@ pub struct KnownAgent {
     pub notes: Vec<String>,
 }
 
-/// A package that a runner fetches and starts.
+/// A package that a runner fetches and starts. The catalog has its version.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPackage {
@@ -63,8 +72,6 @@ pub struct AgentPackage {
     pub runner: PackageRunner,
     /// Its name in the runner's registry.
     pub name: String,
-    /// The exact version: the runner takes no other.
-    pub version: String,
 }
 
 /// A program that fetches packages and starts them.
@@ -145,13 +152,8 @@ pub fn all() -> &'static IndexMap<String, KnownAgent> {
 pub fn of_command(command: &[String]) -> Option<&'static KnownAgent> {
     let program = command.first().and_then(|program| Path::new(program).file_name()?.to_str())?;
     KNOWN.values().find(|agent| {
-        let is_package = |package: &AgentPackage| {
-            program == package.runner.program()
-                && command.iter().any(|word| {
-                    let version = word.strip_prefix(package.name.as_str());
-                    version.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '=', '>']))
-                })
-        };
+        let is_package =
+            |package: &AgentPackage| program == package.runner.program() && package.is_in(command);
         agent.command.first().is_some_and(|own| own == program)
             || agent.package.as_ref().is_some_and(is_package)
     })
@@ -166,20 +168,57 @@ pub fn find(name: &str) -> Option<&'static KnownAgent> {
 // === impl KnownAgent ===
 
 impl KnownAgent {
-    /// Returns the command that starts it: the program in the search path `path`, otherwise its package runner, both outside of the checkout. `None` if neither
-    /// is installed.
+    /// Returns the command that starts it: the program in the search path `path`, otherwise its package runner with the catalog's version, both outside of the
+    /// checkout. `None` if neither is installed.
     #[must_use]
-    pub fn resolve(&self, checkout: &Checkout, path: &str) -> Option<StartCommand> {
-        let (program, arguments) = self.command.split_first()?;
+    pub fn resolve(
+        &self,
+        catalog: &AgentCatalog,
+        checkout: &Checkout,
+        path: &str,
+    ) -> Option<StartCommand> {
+        let program = self.command.first()?;
         if let Some(found) = checkout.find_outside(program, path) {
             let words = self.command.clone();
             return Some(StartCommand { program: found, words, is_fetched: false });
         }
-        let package = self.package.as_ref()?;
+        let package = self.pinned(catalog)?;
         let runner = checkout.find_outside(package.runner.program(), path)?;
-        let mut words = package.command(program);
-        words.extend_from_slice(arguments);
-        Some(StartCommand { program: runner, words, is_fetched: true })
+        Some(StartCommand { program: runner, words: package.command(), is_fetched: true })
+    }
+
+    /// Returns the package in the version that is fetched: exactly the catalog's.
+    #[must_use]
+    pub fn pinned(&self, catalog: &AgentCatalog) -> Option<RegistryPackage> {
+        let (program, arguments) = self.command.split_first()?;
+        let package = self.package.as_ref()?;
+        let works = |version: &&str| !self.broken.contains_key(*version);
+        let version = catalog.version_of(&self.registry, package).filter(works).or_else(|| {
+            AgentCatalog::built_in().version_of(&self.registry, package).filter(works)
+        })?;
+        Some(RegistryPackage {
+            runner: package.runner,
+            name: package.name.clone(),
+            version: version.to_owned(),
+            // npx finds the program of a package by itself.
+            program: (package.runner == PackageRunner::Uvx).then(|| program.clone()),
+            start: StartWords { arguments: arguments.to_vec(), ..StartWords::default() },
+        })
+    }
+
+    /// Returns the newest version that the catalog knows and that this description may fit.
+    #[must_use]
+    pub fn newest(&self, catalog: &AgentCatalog) -> Option<String> {
+        match &self.package {
+            Some(_) => self.pinned(catalog).map(|package| package.version),
+            None => catalog.find(&self.registry).map(|agent| agent.version.clone()),
+        }
+    }
+
+    /// Returns the exact version in which a command of this agent fetches it.
+    #[must_use]
+    pub fn fetched_version<'a>(&self, command: &'a [String]) -> Option<&'a str> {
+        self.package.as_ref()?.version_in(command)
     }
 
     /// The method that signs in with a key that is set in this environment.
@@ -224,19 +263,21 @@ impl KnownAgent {
 // === impl AgentPackage ===
 
 impl AgentPackage {
-    fn command(&self, program: &str) -> Vec<String> {
-        let (name, version) = (&self.name, &self.version);
-        match self.runner {
-            PackageRunner::Npx => {
-                vec!["npx".to_owned(), "-y".to_owned(), format!("{name}@{version}")]
-            }
-            PackageRunner::Uvx => vec![
-                "uvx".to_owned(),
-                "--from".to_owned(),
-                format!("{name}=={version}"),
-                program.to_owned(),
-            ],
-        }
+    fn is_in(&self, command: &[String]) -> bool {
+        command.iter().any(|word| self.range_in(word).is_some())
+    }
+
+    /// The exact version in which a command fetches it. `None` if the command does not name one.
+    fn version_in<'a>(&self, command: &'a [String]) -> Option<&'a str> {
+        let range = command.iter().find_map(|word| self.range_in(word))?;
+        let version = range.strip_prefix('@').or_else(|| range.strip_prefix("=="))?;
+        version.starts_with(|c: char| c.is_ascii_digit()).then_some(version)
+    }
+
+    /// What follows the package's name in a word of a command.
+    fn range_in<'a>(&self, word: &'a str) -> Option<&'a str> {
+        let rest = word.strip_prefix(self.name.as_str())?;
+        (rest.is_empty() || rest.starts_with(['@', '=', '>'])).then_some(rest)
     }
 }
 
@@ -278,9 +319,12 @@ mod tests {
         for (name, agent) in all() {
             assert!(AgentName::parse(name).is_ok(), "{name}");
             assert!(!agent.command.is_empty() && !agent.asks.is_empty(), "{name}");
-            // A range would let the registry choose what is run.
-            let version = agent.package.as_ref().map_or("0", |package| &package.version);
-            assert!(version.chars().all(|c| c.is_ascii_digit() || c == '.'), "{name} {version}");
+            let newest = agent.newest(AgentCatalog::built_in());
+            assert!(
+                newest.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit())),
+                "{name}"
+            );
+            assert_eq!(agent.pinned(AgentCatalog::built_in()).is_some(), agent.package.is_some());
             for key in agent.key_methods.keys() {
                 assert!(agent.inherit.contains(key), "{name} does not inherit {key}");
             }
@@ -292,17 +336,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display().to_string();
         let checkout = Checkout::around(Path::new("/"));
+        let catalog = AgentCatalog::built_in();
         let (gemini, goose) = (find("gemini").unwrap(), find("goose").unwrap());
-        assert_eq!(gemini.resolve(&checkout, &path), None);
+        assert_eq!(gemini.resolve(catalog, &checkout, &path), None);
         std::fs::write(folder.path().join("npx"), "").unwrap();
-        let fetched = gemini.resolve(&checkout, &path).unwrap();
+        let fetched = gemini.resolve(catalog, &checkout, &path).unwrap();
         assert!(fetched.is_fetched && fetched.words[..2] == ["npx", "-y"], "{fetched:?}");
         assert_eq!(fetched.words[3..], gemini.command[1..]);
         assert_eq!(fetched.program, folder.path().join("npx"));
-        assert_eq!(goose.resolve(&checkout, &path), None);
+        assert_eq!(goose.resolve(catalog, &checkout, &path), None);
         std::fs::write(folder.path().join("gemini"), "").unwrap();
-        let installed = gemini.resolve(&checkout, &path).unwrap();
+        let installed = gemini.resolve(catalog, &checkout, &path).unwrap();
         assert_eq!((installed.words, installed.is_fetched), (gemini.command.clone(), false));
+    }
+
+    #[test]
+    fn a_broken_version_is_left_out() {
+        let catalog = AgentCatalog::built_in();
+        let mut claude = find("claude").unwrap().clone();
+        let version = claude.newest(catalog).unwrap();
+        claude.broken.insert(version, "it loses answers".to_owned());
+        assert_eq!((claude.pinned(catalog), claude.newest(catalog)), (None, None));
     }
 
     #[test]
@@ -314,6 +368,14 @@ mod tests {
         assert_eq!(of("/opt/bin/codex-acp"), Some("Codex"));
         assert_eq!(of("npx -y @google/gemini-cli@>=0.50.0 --acp"), Some("Gemini CLI"));
         assert_eq!(of("uvx --from fast-agent-mcp>=0.10.48 fast-agent acp"), Some("fast-agent"));
+        let fetched = |command: &str| {
+            let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
+            of_command(&words)?.fetched_version(&words).map(str::to_owned)
+        };
+        assert_eq!(fetched("npx -y @google/gemini-cli@0.51.0 --acp").as_deref(), Some("0.51.0"));
+        assert_eq!(fetched("uvx --from fast-agent-mcp==0.1.0 x").as_deref(), Some("0.1.0"));
+        assert_eq!(fetched("npx -y @google/gemini-cli@>=0.50.0 --acp"), None);
+        assert_eq!(fetched("gemini --acp"), None);
         assert_eq!(of("python3 codex-acp"), None);
         assert_eq!(of("npx -y @google/gemini-cli-core"), None);
     }

@@ -93,8 +93,12 @@ impl LogFile {
     pub async fn keep_bounded(self) {
         loop {
             let log = self.clone();
-            // An error cannot be reported here; the next check tries again.
-            let _ = tokio::task::spawn_blocking(move || log.rotate_if_large(MAX_BYTES)).await;
+            let path = self.path.clone();
+            let rotated = tokio::task::spawn_blocking(move || log.rotate_if_large(MAX_BYTES)).await;
+            // The next check tries again. Standard error has this line, also if the file takes no more.
+            if let Ok(Err(error)) = rotated {
+                tracing::warn!(log = %path.display(), %error, "a large log file could not be rotated");
+            }
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }

@@ -8,8 +8,10 @@
 //! - Only the user can reach the socket, and both ends check the other's user.
 //! - Commands and their environment stay in memory.
 
+pub mod agent_catalog;
 pub mod checkout;
 mod claim;
+pub(crate) mod download;
 mod idle_exit;
 pub mod known_agents;
 mod local_listener;

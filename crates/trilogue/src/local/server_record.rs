@@ -38,6 +38,9 @@ pub struct ServerRecord {
     /// The folder that it was started in: relative paths of its settings begin there.
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    /// The arguments of its program.
+    #[serde(default)]
+    pub arguments: Vec<String>,
     /// What started it.
     #[serde(default)]
     pub started_by: StartedBy,

@@ -51,7 +51,7 @@ impl WrappedCommands {
 
     fn register(&self, name: AgentName, command: &WrapCommand) -> Result<AgentName> {
         let launch = launch(command)?;
-        let digest = digest(&command.command);
+        let digest = identity(command);
         let mut agents = lock(&self.agents);
         if let Some(known) = agents.get_mut(&name) {
             // It would get the sessions of the other command, if that has any.
@@ -86,7 +86,7 @@ impl Wrap for WrappedCommands {
     async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
         let name = match &command.name {
             Some(name) => AgentName::parse(name)?,
-            None => name_of(command.known.as_deref(), &command.command, &command.cwd)?,
+            None => name_of(&command)?,
         };
         let name = self.register(name, &command)?;
         audit(AuditEvent::CommandWrapped, None, name.as_str(), &audit_detail(&command));
@@ -148,6 +148,14 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
     Ok(launch)
 }
 
+/// A digest that differs for different commands. A known agent stays the same when its version or the path of its program changes, so that its threads continue.
+fn identity(command: &WrapCommand) -> [u8; 32] {
+    match &command.known {
+        Some(known) => digest(&["known agent".to_owned(), known.clone()]),
+        None => digest(&command.command),
+    }
+}
+
 /// A digest that differs for different command lines.
 fn digest(command: &[String]) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -158,15 +166,15 @@ fn digest(command: &[String]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// Returns the name of a command in a folder: the name of the known agent or of the program, and a digest
-/// of the command and the folder.
+/// Returns the name of a command: the name of the known agent or of the program, and a digest of the command's
+/// identity and the folder.
 ///
 /// The environment is left out because it changes with each start of an editor.
-fn name_of(known: Option<&str>, command: &[String], cwd: &str) -> Result<AgentName> {
-    let word = known.map_or_else(|| program_name(command), str::to_owned);
+fn name_of(command: &WrapCommand) -> Result<AgentName> {
+    let word = command.known.clone().unwrap_or_else(|| program_name(&command.command));
     let mut whole = Sha256::new();
-    whole.update(digest(command));
-    whole.update(cwd.as_bytes());
+    whole.update(identity(command));
+    whole.update(command.cwd.as_bytes());
     let digest = whole.finalize();
     let digest: String =
         digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
@@ -207,8 +215,16 @@ mod tests {
     }
 
     fn name_in_dir(command: &[&str], cwd: &str) -> String {
-        let command: Vec<_> = command.iter().map(|it| (*it).to_owned()).collect();
-        name_of(None, &command, cwd).unwrap().as_str().to_owned()
+        name_of(&wrapped(None, command, cwd)).unwrap().as_str().to_owned()
+    }
+
+    fn wrapped(known: Option<&str>, command: &[&str], cwd: &str) -> WrapCommand {
+        WrapCommand {
+            command: command.iter().map(|it| (*it).to_owned()).collect(),
+            cwd: cwd.to_owned(),
+            known: known.map(str::to_owned),
+            ..WrapCommand::default()
+        }
     }
 
     #[test]
@@ -225,8 +241,12 @@ mod tests {
             assert!(got.starts_with(begin) && got.len() == begin.len() + 2 * DIGEST_BYTES, "{got}");
             assert_eq!(got, name(command));
         }
-        let known = name_of(Some("codex"), &["npx".to_owned()], "/w").unwrap();
-        assert!(known.as_str().starts_with("codex-"), "{known}");
+        let known = |version: &str| {
+            name_of(&wrapped(Some("codex"), &["npx", "-y", version], "/w")).unwrap()
+        };
+        assert!(known("codex-acp@1.0.0").as_str().starts_with("codex-"));
+        // A newer version continues the threads.
+        assert_eq!(known("codex-acp@1.0.0"), known("codex-acp@2.0.0"));
         assert_ne!(name(&["x", "ab", "c"]), name(&["x", "a", "bc"]));
         assert_ne!(name_in_dir(&["x"], "/a"), name_in_dir(&["x"], "/b"));
         assert_eq!(name(&[&"x".repeat(100)]).len(), limits::MAX_AGENT_NAME_BYTES);

@@ -109,6 +109,9 @@ pub fn check(options: &Options) -> Result<()> {
     trilogue_store::check_url(&options.store.url)?;
     options.store.check()?;
     options.cluster.check()?;
+    if node_name(options).is_some() {
+        options.cluster.check_listener(options.server.listen.0.first())?;
+    }
     let url = options.server.public_url.as_deref();
     if let Some(text) = url.filter(|text| !is_web_address(text) || text.contains(['?', '#'])) {
         return Err(Error::new(
@@ -118,6 +121,7 @@ pub fn check(options: &Options) -> Result<()> {
         .hint("write it with its scheme, such as \"https://agents.example.com\""));
     }
     config::check_hosts_and_origins(&options.server)?;
+    options.agent_registry.to_url()?;
     Ok(())
 }
 
@@ -191,6 +195,9 @@ impl App {
         let egress = Client::new(policy.clone(), trilogue_egress::Options::default())
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let originals: Arc<dyn ReadOriginal> = Arc::new(OriginalReader);
+        if node_name(options).is_some() {
+            options.cluster.check_listener(listeners.addresses.first())?;
+        }
         let node = options.cluster.to_node(listeners.addresses.first())?;
         let store_options = trilogue_store::Options {
             reader: Arc::clone(&originals),
@@ -262,6 +269,7 @@ impl App {
         let usual = options.server.to_options(owner.clone(), config::overrides(options));
         let gateway = trilogue_gateway::Options {
             has_nodes: store.node().is_some(),
+            node_name: node_name(options).unwrap_or_default().to_owned(),
             allowed_hosts: usual
                 .allowed_hosts
                 .iter()

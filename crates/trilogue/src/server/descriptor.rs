@@ -4,20 +4,21 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, header};
-use sha2::{Digest as _, Sha256};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Json};
-use trilogue_egress::{Client, Options, Policy};
+use trilogue_egress::Policy;
 use url::Url;
 
 use crate::config;
-use crate::local::token_file::make_private_dir;
+use crate::local::download::{DownloadLimits, copy_of, download, keep};
 
 const MAX_BYTES: u64 = 1024 * 1024;
-const TIME_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
+const LIMITS: DownloadLimits =
+    DownloadLimits { max_bytes: MAX_BYTES, time: Duration::from_secs(20) };
+/// The folder of the copies in the state folder.
+const COPIES: &str = "descriptors";
 
 /// Descriptors by the names under which their agents are served.
 pub(crate) type Descriptors = HashMap<String, Json>;
@@ -48,7 +49,7 @@ pub(crate) async fn load(
     let mut descriptors = of_files(options)?;
     for (name, source) in sources(options)? {
         if let DescriptorSource::Address(address) = source {
-            let copy = state.map(|state| copy_of(state, &address));
+            let copy = state.map(|state| copy_of(state, COPIES, &address));
             let read = read_address(name, &address, policy, copy.as_deref()).await?;
             descriptors.insert(name.to_owned(), read);
         }
@@ -97,17 +98,16 @@ async fn read_address(
     policy: &Policy,
     copy: Option<&Path>,
 ) -> Result<Json> {
-    let why = match tokio::time::timeout(TIME_LIMIT, fetch(address, policy)).await {
-        Ok(Ok(json)) => {
+    let why = match fetch(address, policy).await {
+        Ok(json) => {
             if let Some(copy) = copy
-                && let Err(error) = keep(copy, &json)
+                && let Err(error) = keep(copy, json.as_bytes())
             {
                 tracing::warn!(agent = name, %error, "no copy of the descriptor can be kept");
             }
             return Ok(json);
         }
-        Ok(Err(why)) => why,
-        Err(_) => Error::new(Code::PeerUnavailable, "it does not answer in time"),
+        Err(why) => why,
     };
     // An address that this server must not read is not read from a copy either.
     if why.code() != Code::EgressRefused
@@ -125,52 +125,8 @@ async fn read_address(
 }
 
 async fn fetch(address: &Url, policy: &Policy) -> Result<Json> {
-    let options = Options {
-        total_timeout: Some(TIME_LIMIT),
-        max_response_bytes: MAX_BYTES,
-        ..Options::default()
-    };
-    let client = Client::new(policy.clone(), options).map_err(|error| to_domain_error(&error))?;
-    let request = Request::get(address.as_str())
-        .header(header::ACCEPT, HeaderValue::from_static("application/json"))
-        .body(Bytes::new())
-        .map_err(|_| Error::new(Code::InvalidRequest, "the address is malformed"))?;
-    let (status, _, body) = client.send(request).await.map_err(|error| to_domain_error(&error))?;
-    if !status.is_success() {
-        let message = format!("it answers with the status {}", status.as_u16());
-        return Err(Error::new(Code::PeerUnavailable, message));
-    }
-    let bytes = body.collect().await.map_err(|error| to_domain_error(&error))?;
+    let bytes = download(address, policy, LIMITS).await?;
     Json::parse(bytes).map_err(|_| Error::new(Code::PeerUnavailable, "it sends invalid JSON"))
-}
-
-fn to_domain_error(error: &trilogue_egress::Error) -> Error {
-    let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);
-    let told = Error::new(code, error.to_string());
-    match error.hint() {
-        Some(hint) => told.hint(hint),
-        None => told,
-    }
-}
-
-/// Returns the path of the copy of an address. Another address never uses it.
-fn copy_of(state: &Path, address: &Url) -> PathBuf {
-    let hash: [u8; 32] = Sha256::digest(address.as_str()).into();
-    let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    state.join("descriptors").join(format!("{name}.json"))
-}
-
-/// Whole or not at all.
-fn keep(copy: &Path, json: &Json) -> std::io::Result<()> {
-    let Some(folder) = copy.parent() else { return Ok(()) };
-    make_private_dir(folder)?;
-    let draft = copy.with_extension(format!("{}.new", uuid::Uuid::new_v4().simple()));
-    let kept = std::fs::write(&draft, json.as_bytes()).and_then(|()| std::fs::rename(&draft, copy));
-    if kept.is_err() {
-        // The first error is the one to report.
-        let _ = std::fs::remove_file(&draft);
-    }
-    kept
 }
 
 #[cfg(test)]
@@ -206,8 +162,8 @@ mod tests {
         let load = async |policy: Policy| load(&options(text), &policy, Some(state.path())).await;
         let error = load(Policy::local()).await.unwrap_err().to_string();
         assert!(error.contains("`agents.echo.descriptor`"), "{error}");
-        let copy = copy_of(state.path(), &Url::parse(text).unwrap());
-        keep(&copy, &Json::empty_object()).unwrap();
+        let copy = copy_of(state.path(), COPIES, &Url::parse(text).unwrap());
+        keep(&copy, Json::empty_object().as_bytes()).unwrap();
         assert_eq!(load(Policy::local()).await.unwrap()["echo"], Json::empty_object());
         let refused = load(Policy::default()).await.unwrap_err();
         assert!(refused.hint_text().unwrap().contains("[egress] allow"), "{refused:?}");

@@ -26,9 +26,12 @@ pub(crate) async fn ensure(
     let files: Vec<_> = addresses.iter().map(|address| token_file::path(state, *address)).collect();
     let mut working = None;
     for file in &files {
-        // A file that others can read, or that cannot be read, counts as missing: it gets a new
-        // token.
-        let Ok(Some(secret)) = token_file::read(file) else { continue };
+        let found = token_file::read(file).unwrap_or_else(|error| {
+            // It counts as missing and is written again below.
+            tracing::warn!(file = %file.display(), %error, "a token file was not used; if others could read it, revoke its token");
+            None
+        });
+        let Some(secret) = found else { continue };
         if is_usable(tokens, &secret, now).await? {
             working = Some(secret);
             break;

@@ -110,27 +110,37 @@ impl<'a, W: Write + Clone + Send + 'static> MakeWriter<'a> for LogQueue<W> {
 fn write_entries(mut output: impl Write, entries: &Receiver<LogEntry>, counts: &Counts) {
     let mut joined = Vec::with_capacity(JOINED_BYTES);
     while let Ok(first) = entries.recv() {
-        let mut flushes = Vec::new();
+        let (mut flushes, mut joined_lines) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(entry) = next {
             match entry {
                 LogEntry::Line(line) => {
                     counts.queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
                     joined.extend_from_slice(&line);
+                    joined_lines += 1;
                 }
                 LogEntry::Flush(done) => flushes.push(done),
             }
             next = (joined.len() < JOINED_BYTES).then(|| entries.try_recv().ok()).flatten();
         }
-        // There is nowhere to report that the log cannot be written.
-        let _ = output.write_all(&joined).and_then(|()| output.flush());
+        let written = output.write_all(&joined).and_then(|()| output.flush());
         joined.clear();
         joined.shrink_to(JOINED_BYTES);
-        let lines = counts.left_out.swap(0, Ordering::Relaxed);
+        let lines = match written {
+            // Only a line shows that the log can be written.
+            Ok(()) if joined_lines > 0 => counts.left_out.swap(0, Ordering::Relaxed),
+            Ok(()) => 0,
+            // The log cannot say so now: the metric does, and the log itself when it can be written again.
+            Err(_) => {
+                counts.left_out.fetch_add(joined_lines, Ordering::Relaxed);
+                counter!(metric_names::LOG_LINES_LEFT_OUT).increment(joined_lines);
+                0
+            }
+        };
         if lines > 0 {
             tracing::warn!(
                 lines,
-                "log lines were left out: they came faster than they could be written"
+                "log lines were left out: they came faster than they could be written, or the log could not be written"
             );
         }
         for done in flushes {
@@ -202,6 +212,7 @@ impl Drop for LogGuard {
                 entry = back;
                 thread::sleep(FLUSH_INTERVAL);
             }
+            // After this time, the end of the server no longer waits for its log.
             let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
     }
@@ -277,6 +288,41 @@ mod tests {
         let numbers: Vec<usize> = lines.map(|line| line.parse().unwrap()).collect();
         assert_eq!(numbers, Vec::from_iter(0..=MAX_QUEUED_LINES));
         assert!(written.writes < 10, "{}", written.writes);
+    }
+
+    /// An output that fails until it is repaired.
+    #[derive(Clone, Default)]
+    struct FailingOutput(Arc<Mutex<(bool, String)>>);
+
+    impl Write for FailingOutput {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut state = self.0.lock().unwrap();
+            if !state.0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            state.1.push_str(std::str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let output = FailingOutput::default();
+        let (queue, guard) = LogQueue::start(output.clone()).unwrap();
+        for _ in 0..3 {
+            queue.push(b"lost\n");
+        }
+        drop(guard);
+        assert_eq!(queue.counts.left_out.load(Ordering::Relaxed), 3);
+        output.0.lock().unwrap().0 = true;
+        queue.push(b"written\n");
+        drop(LogGuard(vec![queue.queue.clone()]));
+        assert_eq!(output.0.lock().unwrap().1, "written\n");
+        assert_eq!(queue.counts.left_out.load(Ordering::Relaxed), 0, "a warning has said it");
     }
 
     #[test]

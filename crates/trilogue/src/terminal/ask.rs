@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use trilogue_domain::interrupt::NO_OPTION;
 use trilogue_mapping::choice::Choice;
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
@@ -172,6 +173,9 @@ pub(crate) fn value(value: &Value) -> AnswerCreate {
 
 fn choose(keyboard: &mut Keyboard, interrupt: &Interrupt) -> io::Result<Option<AnswerCreate>> {
     let options = &interrupt.options;
+    if options.is_empty() {
+        return choose_none(keyboard);
+    }
     let choices = choice::of_options(options);
     let once = |effect| options.iter().position(|it| it.effect == effect && !it.always);
     let menu = Menu {
@@ -186,6 +190,19 @@ fn choose(keyboard: &mut Keyboard, interrupt: &Interrupt) -> io::Result<Option<A
     };
     let option = chosen.map(|option| option.id.clone());
     Ok(option.map(|id| AnswerCreate { option: Some(id), ..AnswerCreate::default() }))
+}
+
+/// Asks for the only answer to a permission that offers no options.
+fn choose_none(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
+    let choices = [Choice::new(Value::from(NO_OPTION), None)];
+    let menu = Menu {
+        labels: vec![format!("{NO_OPTION}  it offers no options: nothing is allowed")],
+        no: Some(0),
+        ..Menu::new("choose: ", &choices)
+    };
+    let is_chosen = matches!(menu.ask(keyboard)?, MenuOutcome::Choices(_));
+    let option = Some(NO_OPTION.to_owned());
+    Ok(is_chosen.then(|| AnswerCreate { option, ..AnswerCreate::default() }))
 }
 
 /// Asks whether to accept a form without fields, or to decline it.

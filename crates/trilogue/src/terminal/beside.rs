@@ -154,12 +154,26 @@ pub(super) fn custom_lines(update: &StateCustom) -> String {
         "session_info_update" => line("title", text("title")),
         "compaction_update" => line("compaction", text("status")),
         "turn_result" => line("stopped", text("stopReason").filter(|reason| reason != "end_turn")),
+        "prompt_suggestions_update" => suggestion_lines(&data),
         "usage_update"
         | "available_commands_update"
         | "config_option_update"
         | "compaction_summary_chunk" => String::new(),
         kind => format!("{}: {}", safe::line(kind), inline(&update.data)),
     }
+}
+
+/// One line for each suggested prompt, with its text.
+fn suggestion_lines(data: &Value) -> String {
+    let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
+    let suggestions = data.get("suggestions").map(list).unwrap_or_default();
+    let text = |suggestion: &Value| {
+        let blocks = suggestion.get("prompt").map(list).unwrap_or_default();
+        let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+        texts.collect::<Vec<_>>().join(" ")
+    };
+    let lines = suggestions.iter().map(|it| format!("suggestion: {}", safe::line(&text(it))));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn line(what: &str, value: Option<String>) -> String {

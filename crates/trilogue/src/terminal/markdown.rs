@@ -26,6 +26,9 @@ const MAX_RULE_COLUMNS: usize = 40;
 const MAX_TABLE_COLUMNS: usize = 32;
 /// The most cells of a table that is drawn as one.
 const MAX_TABLE_CELLS: usize = 4_096;
+/// The most bytes that are measured to break words of a table that is drawn as one. A word that is longer than its column is measured anew
+/// for each row that it takes.
+const MAX_TABLE_MEASURED_BYTES: usize = 500_000;
 
 /// The rows of a text. A text that nests too deep is shown as it is written.
 pub(crate) fn rows(text: &str, canvas: Canvas) -> Vec<ScreenRow> {
@@ -357,7 +360,10 @@ impl MarkdownRows {
     fn table(&mut self) {
         let Some(open) = self.table.take() else { return };
         let columns = open.heading.len();
-        if columns > MAX_TABLE_COLUMNS || columns * open.rows.len() > MAX_TABLE_CELLS {
+        if columns > MAX_TABLE_COLUMNS
+            || columns * open.rows.len() > MAX_TABLE_CELLS
+            || open.measured_bytes(self.canvas.columns) > MAX_TABLE_MEASURED_BYTES
+        {
             for mut row in [open.heading].into_iter().chain(open.rows) {
                 // Cells that the parser adds to short rows say nothing.
                 row.truncate(row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |it| it + 1));
@@ -399,6 +405,18 @@ impl MarkdownRows {
                 .collect(),
         };
         self.rows.extend(wrap(line, &prefix, self.breaks, self.canvas));
+    }
+}
+
+// === impl OpenTable ===
+
+impl OpenTable {
+    /// Returns about how many bytes the layout measures to break the words, if each column is equally wide.
+    fn measured_bytes(&self, canvas_columns: usize) -> usize {
+        let width = (canvas_columns / self.heading.len().max(1)).max(1);
+        let cells = self.rows.iter().flatten().chain(&self.heading);
+        let words = cells.flat_map(|cell| cell.split(' ')).map(str::len);
+        words.map(|bytes| bytes.saturating_mul(1 + bytes / (2 * width))).sum()
     }
 }
 

@@ -187,3 +187,18 @@ fn a_table_that_is_too_wide_is_shown_by_its_cells() {
     assert!(text.ends_with('b'), "{text}");
     assert!(text.len() < 4 * table.len(), "{}", text.len());
 }
+
+#[test]
+fn a_table_with_a_very_long_word_is_shown_by_its_cells() {
+    let canvas = Canvas { columns: 80, styled: false };
+    let draw = |table: &str| -> String {
+        markdown::rows(table, canvas).iter().map(|row| format!("{}\n", row.text)).collect()
+    };
+    // Each row of the terminal that the word takes costs a look at the rest of it.
+    let table = format!("|a|b|\n|-|-|\n|{}|c|\n", "x".repeat(32_000));
+    assert!(draw(&table).starts_with("a | b\nxxx"), "{:.80}", draw(&table));
+    let narrow = format!("{}|\n{}|\n|{}|\n", "|a".repeat(32), "|-".repeat(32), "x".repeat(4_000));
+    assert!(draw(&narrow).starts_with("a | a | a"), "{:.80}", draw(&narrow));
+    let address = format!("|a|b|\n|-|-|\n|https://example.com/{}|c|\n", "x".repeat(1_000));
+    assert!(draw(&address).contains('─'), "{:.80}", draw(&address));
+}

@@ -9,9 +9,12 @@ pub(crate) mod plain;
 pub(crate) mod rich;
 mod tool_call_row;
 
+use std::borrow::Cow;
+
+use trilogue_mapping::plan::{MergedPlans, entries_of_markdown};
 use trilogue_wire::native::{
     Event, EventBody, Interrupt, Json, Original, Outcome, Part, PartMetadata, PlanEntry,
-    Resolution, RuleApplied, StateCustom, ToolEnded, ToolStarted, Trajectory,
+    Resolution, RuleApplied, StateCustom, StatePlanUpdated, ToolEnded, ToolStarted, Trajectory,
 };
 
 use super::beside::{self, is_for_user};
@@ -64,7 +67,7 @@ pub(crate) enum RunPiece<'e> {
     /// The content that a call has produced so far.
     ToolContent(ToolContent),
     ToolEnded(&'e ToolEnded),
-    Plan(&'e [PlanEntry]),
+    Plan(Cow<'e, [PlanEntry]>),
     Update(&'e StateCustom),
     Rule(&'e RuleApplied),
     Question(&'e Interrupt),
@@ -88,6 +91,8 @@ pub(crate) struct PieceFold {
     has_text: bool,
     /// Parts with a name, in order.
     artifacts: Vec<Part>,
+    /// The agent's plans.
+    plans: MergedPlans<PlanEntry>,
     /// How many parts were left out that are not meant for the user.
     hidden: usize,
 }
@@ -102,6 +107,7 @@ impl PieceFold {
             skipped: None,
             has_text: false,
             artifacts: Vec::new(),
+            plans: MergedPlans::default(),
             hidden: 0,
         }
     }
@@ -166,7 +172,7 @@ impl PieceFold {
     }
 
     /// Returns the piece of an event outside of the answer.
-    fn side_note<'e>(&self, event: &'e Event) -> Option<RunPiece<'e>> {
+    fn side_note<'e>(&mut self, event: &'e Event) -> Option<RunPiece<'e>> {
         Some(match &event.body {
             EventBody::RunCreated(created) => RunPiece::Created { agent: &created.agent },
             EventBody::RunStarted(_) => RunPiece::Started,
@@ -179,12 +185,31 @@ impl PieceFold {
             }
             EventBody::ToolStarted(tool) => RunPiece::ToolStarted(tool),
             EventBody::ToolEnded(tool) => RunPiece::ToolEnded(tool),
-            EventBody::StatePlan(plan) => RunPiece::Plan(&plan.entries),
+            EventBody::StatePlan(plan) => {
+                self.plans.set(None, plan.entries.clone());
+                RunPiece::Plan(self.plan(&plan.entries))
+            }
+            EventBody::StatePlanUpdated(plan) => {
+                self.plans.set(Some(&plan.plan_id), entries_of(plan));
+                RunPiece::Plan(self.plan(&[]))
+            }
+            EventBody::StatePlanRemoved(plan) => {
+                self.plans.remove(&plan.plan_id);
+                RunPiece::Plan(self.plans.entries().cloned().collect())
+            }
             EventBody::StateCustom(update) => RunPiece::Update(update),
             EventBody::InterruptRuleApplied(applied) => RunPiece::Rule(applied),
             EventBody::InterruptResolved(resolved) => RunPiece::Answered(&resolved.resolution),
             _ => return None,
         })
+    }
+
+    /// Returns the shown plan: the given one, or all plans as one if any has an id.
+    fn plan<'e>(&self, only: &'e [PlanEntry]) -> Cow<'e, [PlanEntry]> {
+        match self.plans.has_ids() {
+            true => self.plans.entries().cloned().collect(),
+            false => Cow::Borrowed(only),
+        }
     }
 
     /// Makes this message the one that grows. Returns `false` if it is the user's.
@@ -254,6 +279,19 @@ impl PieceFold {
             pieces.push(RunPiece::Step(step));
         }
     }
+}
+
+/// Returns the entries of a plan, or those of its Markdown document.
+fn entries_of(plan: &StatePlanUpdated) -> Vec<PlanEntry> {
+    if let Some(entries) = &plan.entries {
+        return entries.clone();
+    }
+    let entries = entries_of_markdown(plan.markdown.as_deref().unwrap_or_default());
+    let entry = |entry: trilogue_domain::event::PlanEntry| PlanEntry {
+        content: entry.content,
+        status: entry.status,
+    };
+    entries.into_iter().map(entry).collect()
 }
 
 /// Returns a run's result as text if it is a text; otherwise as JSON.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 
 use crate::agent_client_examples::example;
-use crate::harness::{BINARY, Home, Server, finish};
+use crate::harness::{BINARY, Home, Server, demo, finish};
 use crate::hosted::over_http;
 
 fn write_program(home: &Home, name: &str, text: &str) -> String {
@@ -84,6 +84,17 @@ fn the_last_failure_of_an_agent_is_shown_until_it_works() {
 }
 
 #[test]
+fn doctor_reports_that_the_agents_cannot_be_listed() {
+    let (home, server) = demo();
+    let token = server.run(&["token", "create", "--label", "d", "--right", "server"]).expect(0).out;
+    let mut doctor = home.program(BINARY);
+    doctor.arg("doctor").env("TRILOGUE_TOKEN", token.trim());
+    let checked = finish(doctor, "").expect(1).out;
+    assert!(checked.contains("problem: agents: ") && checked.contains("read"), "{checked}");
+    assert!(!checked.contains("agent echo"), "{checked}");
+}
+
+#[test]
 fn an_agent_that_failed_too_often_is_unavailable() {
     let home = Home::new();
     let server = serve(&home);
@@ -129,5 +140,57 @@ fn doctor_reads_the_configuration_of_the_server_that_runs() {
     );
     let named = home.run(&["doctor", "--config", "mine.toml"]).expect(0).out;
     assert!(named.contains("ok: configuration: mine.toml is valid"), "{named}");
+    drop(server);
+}
+
+#[test]
+fn doctor_applies_the_options_of_the_server_that_runs() {
+    let home = Home::new();
+    home.write(
+        "mine.toml",
+        "[store]\nurl = \"memory:\"\n[notify]\nurl = \"http://127.0.0.1:9/\"\n",
+    );
+    let serve = ["serve", "--config", "mine.toml", "--listen", "127.0.0.1:0"];
+    let server = home.start(&serve);
+    let checked = home.run(&["doctor"]).expect(1).out;
+    assert!(checked.contains("problem: notify.url: no notification is sent"), "{checked}");
+    drop(server);
+
+    let server = home.start(&[&serve[..], &["--allow-egress", "127.0.0.1"]].concat());
+    let checked = home.run(&["doctor"]).expect(0).out;
+    let line = "ok: command line: the running server has --listen, --allow-egress\n";
+    assert!(checked.contains(line), "{checked}");
+    assert!(checked.contains("ok: notify.url: the server may send to 127.0.0.1"), "{checked}");
+    drop(server);
+}
+
+#[test]
+fn doctor_starts_no_program_of_the_callers_checkout_or_of_the_servers() {
+    let home = Home::new();
+    home.write(
+        "mine.toml",
+        "[store]\nurl = \"memory:\"\n[agents.mine]\nkind = \"builtin\"\nbuiltin = \"echo\"\n",
+    );
+    let work = home.work().canonicalize().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().canonicalize().unwrap().join("other");
+    let started = folder.path().join("started");
+    for checkout in [&work, &other] {
+        std::fs::create_dir_all(checkout.join(".git")).unwrap();
+        std::fs::create_dir_all(checkout.join("bin")).unwrap();
+        let program = checkout.join("bin/gemini");
+        let text = format!("#!/bin/sh\necho \"$0\" >> '{}'\necho 9.9.9\n", started.display());
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let server = home.start(&["serve", "--config", "mine.toml", "--listen", "127.0.0.1:0"]);
+    let mut doctor = home.program(BINARY);
+    let bins = [&work, &other].map(|checkout| checkout.join("bin").display().to_string());
+    let path = format!("{}:{}", bins.join(":"), std::env::var("PATH").unwrap());
+    doctor.arg("doctor").current_dir(&other).env("PATH", path);
+    let checked = finish(doctor, "").out;
+    assert!(checked.contains("ok: agent mine: "), "{checked}");
+    let started = std::fs::read_to_string(started).unwrap_or_default();
+    assert_eq!(started, "", "{checked}");
     drop(server);
 }

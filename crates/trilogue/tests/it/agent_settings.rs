@@ -194,6 +194,17 @@ fn what_an_agent_prints_before_it_exits_is_shown_by_its_output() {
     let error = "; its standard error ends with: no terminal";
     let output = "; its standard output ends with: usage: talker --acp";
     assert!(ended.err.contains(error) && ended.err.contains(output), "{ended:?}");
+    // A sign-in needs the agent's own list of methods.
+    let login = ["agents", "login", "talker", "--method", "key"];
+    for arguments in [&login[..3], &login] {
+        let refused = server.run(arguments);
+        // Which of the two is seen first depends on when the agent exits.
+        let is_named =
+            ["the agent ended before it answered", "the connection to the agent is lost"]
+                .iter()
+                .any(|reason| refused.err.contains(reason));
+        assert!(refused.code == 1 && is_named, "{refused:?}");
+    }
 }
 
 #[test]

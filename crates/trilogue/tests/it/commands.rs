@@ -1,10 +1,12 @@
 //! Each command against a server.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cli_protocols::MAIL;
-use crate::harness::{Home, demo, until};
+use crate::harness::{Home, demo, lasting_address, until};
 
 #[test]
 fn agents_lists_and_describes() {
@@ -159,6 +161,24 @@ fn tokens_are_made_used_limited_and_revoked() {
         let random = secret.strip_prefix("tril_").unwrap();
         assert_eq!(random.len(), 43, "one form for every token");
     }
+}
+
+#[test]
+fn a_token_file_that_others_can_read_is_replaced_with_a_warning() {
+    let home = Home::new();
+    let address = lasting_address();
+    home.write("t.toml", "[agents.echo]\nkind = \"builtin\"\n");
+    let arguments = ["serve", "--config", "t.toml", "--store", "sqlite:t.db", "--listen", &address];
+    let server = home.start(&arguments);
+    let file = server.token_file();
+    let first = std::fs::read_to_string(&file).unwrap();
+    server.stop(Signal::TERM);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let server = home.start(&arguments);
+    assert_ne!(std::fs::read_to_string(&file).unwrap(), first);
+    server.run(&["agents"]).expect(0);
+    until(|| home.log().contains("a token file was not used").then_some(()));
+    assert!(home.log().contains(file.to_str().unwrap()), "{}", home.log());
 }
 
 #[test]

@@ -348,9 +348,10 @@ fn ctrl_c_cancels_the_run() {
     server.on(&cancel, [Reply::json(202, &run("cancelling", &Value::Null))]);
     let all = [&events[..], &[now("cancelled")]].concat();
     // A server that continues the stream, and one whose stream stays silent.
-    for (stream, twice, said) in [
-        (Reply::stream(&events).torn(), false, "the run was cancelled"),
-        (Reply::stream(&events).open(), true, "press Ctrl-C again"),
+    for (stream, signal, twice, said) in [
+        (Reply::stream(&events).torn(), Signal::INT, false, "the run was cancelled"),
+        (Reply::stream(&events).torn(), Signal::TERM, false, "the run was cancelled"),
+        (Reply::stream(&events).open(), Signal::INT, true, "press Ctrl-C again"),
     ] {
         server.on_run([stream]);
         server.on(&events_line(), [Reply::list(&events)]);
@@ -362,10 +363,10 @@ fn ctrl_c_cancels_the_run() {
         assert_eq!(line, "so far\n");
         let cancels = || server.lines().iter().filter(|line| **line == cancel).count();
         let before = cancels();
-        kill_process(pid(&child), Signal::INT).unwrap();
+        kill_process(pid(&child), signal).unwrap();
         until(|| (cancels() > before).then_some(()));
         if twice {
-            kill_process(pid(&child), Signal::INT).unwrap();
+            kill_process(pid(&child), signal).unwrap();
         } else {
             server.on(&events_line(), [Reply::list(&all)]);
         }

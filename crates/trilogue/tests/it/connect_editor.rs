@@ -54,8 +54,7 @@ impl<'a> OnDemand<'a> {
     }
 
     pub(crate) fn record(&self) -> Option<Value> {
-        let text = std::fs::read_to_string(self.home.state().join("server.json")).ok()?;
-        serde_json::from_str(&text).ok()
+        self.home.server_record()
     }
 
     pub(crate) fn pid(&self) -> Option<Pid> {

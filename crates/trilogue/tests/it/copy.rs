@@ -1,10 +1,16 @@
 //! A store that outgrows its machine: a server on a file, a copy, and a server on the database.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use trilogue_testkit::services::{new_schema, service};
+use trilogue_testkit::until;
 
 use crate::approval::start_waiting_run;
-use crate::harness::{Home, lasting_address};
+use crate::harness::{BINARY, Home, lasting_address};
+
+/// Longer than a copy takes.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A new schema in the tests' private PostgreSQL, with a password that no output may show.
 fn empty_database() -> String {
@@ -71,6 +77,34 @@ fn a_copy_tells_of_cancelled_runs_only_if_there_were_some() {
     start_waiting_run(&server);
     let copied = home.run(&["copy", &from, &one]).expect(0);
     assert!(copied.err.contains("had not ended: 1. Their open runs were cancelled"), "{copied:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_is_killed_has_no_run_that_could_start() {
+    let (database, schema) = new_schema("copy").await.unwrap();
+    let to = format!("{}?options=-csearch_path%3D{schema}", service("TRILOGUE_POSTGRES").unwrap());
+    let home = Home::new();
+    let from = format!("sqlite:{}", home.state().join("trilogue.db").display());
+    let server = home.start(&["demo", "--listen", &lasting_address()]);
+    start_waiting_run(&server);
+    assert!(server.stop(Signal::TERM).success());
+
+    let mut copy = home.program(BINARY).args(["copy", &from, &to]).spawn().unwrap();
+    // As soon as a server could open the copy, the command ends.
+    let runs = format!("SELECT count(*) FROM {schema}.runs");
+    let copied = async || {
+        let found = database.query_one(&runs, &[]).await.ok()?;
+        (found.get::<_, i64>(0) > 0).then_some(())
+    };
+    until("the copy", LIMIT, copied).await.unwrap();
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    let agents = "[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n";
+    home.write("t.toml", &format!("[store]\nurl = \"{to}\"\n{agents}"));
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+    drop(server);
+    database.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
 }
 
 #[test]

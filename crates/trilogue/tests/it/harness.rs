@@ -59,6 +59,12 @@ impl Home {
         self.dir.path().join("state/trilogue")
     }
 
+    /// The record by which programs find the server. `None` without one.
+    pub(crate) fn server_record(&self) -> Option<Value> {
+        let text = fs::read_to_string(self.state().join("server.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.work().join(name);
         fs::write(&path, text).unwrap();

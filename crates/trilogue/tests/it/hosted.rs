@@ -374,6 +374,7 @@ fn an_agent_decides_nothing_in_its_users_name() {
     let port = server.address.rsplit(':').next().unwrap();
     let allow =
         r#"{"agent":"runner","input":"say:x","config":{"permissions":[{"decision":"allow"}]}}"#;
+    let unattended = r#"{"agent":"runner","input":"say:x","config":{"mode":"bypassPermissions"}}"#;
     let connect = r#"{"agent_id":"runner","input":{"messages":[{"role":"user","content":"say:x"}]},"config":{"configurable":{"permissions":[{"decision":"allow"}]}}}"#;
     let communication = r#"{"agent_name":"runner","mode":"sync","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"say:x"}]}],"config":{"permissions":[{"decision":"allow"}]}}"#;
     let settings = r#"{"metadata":{"trilogue.config":{"permissions":[{"decision":"allow"}]}}}"#;
@@ -394,6 +395,7 @@ fn an_agent_decides_nothing_in_its_users_name() {
         ("POST", "/connect/threads", settings, "connect_create_thread"),
         ("POST", "/api/v1/runs", rollback, "create_run"),
         ("POST", "/api/v1/runs", allow, "create_run"),
+        ("POST", "/api/v1/runs", unattended, "create_run"),
         ("POST", "/connect/runs", connect, "connect_create_run"),
         ("POST", "/communication/runs", communication, "communication_create_run"),
     ];

@@ -99,6 +99,29 @@ fn study() -> Value {
 const STATEMENT: &str = "According to a recent study, AI adoption has increased by 40% this year.";
 
 #[test]
+fn large_content_of_an_agent_is_a_blob_and_runs_of_communication_have_it_whole() {
+    let home = Home::new();
+    let server = serve(&home);
+    let data = "A".repeat(4 * 22_000);
+    let body = json!({
+        "agent": "reviewer", "input": image(&data), "thread_id": "large", "create_thread": true,
+    });
+    let run = fetch(&server, "/api/v1/runs", Some(&body));
+    let listed = fetch(&server, "/api/v1/threads/large/messages", None);
+    let listed = listed["items"].as_array().unwrap();
+    let listed = listed.iter().find(|message| message["role"] != "user");
+    for message in [&run["output"][0], listed.unwrap()] {
+        let part = &message["parts"][0];
+        assert_eq!(part.get("content"), None, "{part}");
+        assert_eq!(part["blob"]["length"], 66_000, "{part}");
+    }
+    let part = &parts(&played(&server, COMPATIBLE, &image(&data)))[0];
+    assert!(part["content"] == data.as_str(), "its content is not whole");
+    let small = &parts(&played(&server, COMPATIBLE, &image("AAAA")))[0];
+    assert_eq!(small["content"], "AAAA");
+}
+
+#[test]
 fn base64_of_an_agent_is_put_right_and_what_is_none_breaks_the_strict_rules() {
     let home = Home::new();
     let server = serve(&home);

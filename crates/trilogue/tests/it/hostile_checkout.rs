@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
+use trilogue::local::agent_catalog::AgentCatalog;
 use trilogue::local::known_agents::{self, KnownAgent};
 
 use crate::agent_client_examples::example;
@@ -91,7 +92,7 @@ impl HostileCheckout {
                 write_program(&checkout.join(folder).join(name), &mark);
             }
         }
-        if let Some(package) = &self.known.package {
+        if let Some(package) = self.known.pinned(AgentCatalog::built_in()) {
             let folder = checkout.join("node_modules").join(&package.name);
             write_program(&folder.join("start"), &mark);
             let text = format!(
@@ -219,7 +220,7 @@ fn a_known_agent_takes_no_program_and_no_settings_from_a_checkout() {
             let shown = format!("starting {}: {}/", known.title, programs.display());
             assert!(unwrapped(&ran.err).contains(&unwrapped(&shown)), "{case}: {}", ran.err);
             if installed == Installed::NotYet {
-                let version = &known.package.as_ref().unwrap().version;
+                let version = known.newest(AgentCatalog::built_in()).unwrap();
                 let exact = |arg: &&str| {
                     arg.ends_with(&format!("@{version}")) || arg.ends_with(&format!("=={version}"))
                 };

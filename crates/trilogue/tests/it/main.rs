@@ -9,9 +9,11 @@
 mod agent_client_cli;
 mod agent_client_examples;
 mod agent_failures;
+mod agent_registry;
 mod agent_settings;
 mod approval;
 mod audit;
+mod background;
 mod callback_receivers;
 mod calls;
 mod cli_protocols;

@@ -88,8 +88,8 @@ fn serve(home: &Home) -> Serving {
     let mut command = home.program(example("linter"));
     command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::null());
     let serving = Serving(command.spawn().unwrap());
-    let record = || std::fs::read_to_string(home.state().join("server.json")).ok();
-    until(|| record().filter(|it| it.contains("127.0.0.1:")));
+    // The arguments in the record name an address before the server listens.
+    until(|| home.server_record()?["addresses"].get(0).cloned());
     serving
 }
 

@@ -10,18 +10,12 @@ use crate::harness::{BINARY, Home, demo, finish, lasting_address, until};
 use crate::known_agents::Programs;
 use crate::terminal::Screen;
 
-/// The record by which programs find the server.
-fn record(home: &Home) -> Option<Value> {
-    let text = std::fs::read_to_string(home.state().join("server.json")).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
 #[test]
 fn demo_and_the_server_of_editors_are_one_and_keep_one_store() {
     let home = Home::new();
     let server = home.demo();
     server.run(&["run", "echo", "kept", "--thread", "t"]).expect(0);
-    let record = record(&home).unwrap();
+    let record = home.server_record().unwrap();
     let store = format!("sqlite:{}", home.state().join("trilogue.db").display());
     assert_eq!((&record["started_by"], &record["store"]), (&json!("demo"), &json!(store)));
 
@@ -42,14 +36,14 @@ fn demo_and_the_server_of_editors_are_one_and_keep_one_store() {
 
     let stopped = home.run(&["stop"]).expect(0).out;
     assert!(stopped.starts_with(&format!("stopped: {} (process", server.url())), "{stopped}");
-    assert_eq!(self::record(&home), None);
+    assert_eq!(home.server_record(), None);
 
     let _on_demand = OnDemand::unconfigured(&home);
     let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
     editor.turn(&session, "from an editor");
     let threads = home.run(&["threads", "-q"]).expect(0).out;
     assert!(threads.contains(&session) && threads.lines().count() == 2, "{threads}");
-    assert_eq!(self::record(&home).unwrap()["started_by"], "on_demand");
+    assert_eq!(home.server_record().unwrap()["started_by"], "on_demand");
     home.run(&["demo"]).complains(7, "started by `trilogue connect` or `trilogue wrap`");
     drop(editor);
     let stopped = home.run(&["stop", "--now"]).expect(0);

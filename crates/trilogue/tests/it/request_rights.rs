@@ -9,9 +9,14 @@ use crate::harness::{Home, Server, audits, finish};
 
 /// Starts a server with a scripted agent that has two modes and works in a folder of its caller. One mode is known to ask for no permission.
 fn serve(home: &Home, settings: &str) -> Server {
+    serve_on(home, settings, "memory:")
+}
+
+/// As [`serve`], on this store.
+fn serve_on(home: &Home, settings: &str, store: &str) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
-        "[store]\nurl = \"memory:\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--modes\", \"--record\", {:?}]\nunattended = [\"code\"]\n{settings}\n",
+        "[store]\nurl = \"{store}\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--modes\", \"--record\", {:?}]\nunattended = [\"code\"]\n{settings}\n",
         agent.to_str().unwrap(),
         home.work().join("record").to_str().unwrap(),
     );
@@ -263,6 +268,49 @@ fn a_request_over_the_network_works_below_the_roots_of_its_agent() {
         assert!(told.contains("agents.reviewer.roots"), "{told}");
     }
     server.run(&["run", "reviewer", "say:hi", "--config", &at(&outside)]).expect(0);
+    drop(server);
+
+    // Roots around the state folder do not open it.
+    let above = work.parent().unwrap();
+    let server = serve(&home, &format!("roots = [{above:?}]"));
+    let secret = std::fs::read_to_string(server.token_file()).unwrap();
+    for folder in [&state, &state.join("tokens")] {
+        for told in run_everywhere(&home, &server, secret.trim(), &json!({ "cwd": folder })) {
+            assert!(told.contains("agents.reviewer.roots"), "{folder:?}: {told}");
+        }
+    }
+    server.run(&["run", "reviewer", "say:hi", "--config", &at(above)]).expect(0);
+}
+
+#[test]
+fn a_queued_run_starts_only_in_a_folder_that_is_still_allowed() {
+    let home = Home::new();
+    let work = home.work().canonicalize().unwrap();
+    std::fs::create_dir(work.join("inner")).unwrap();
+    let start = |roots: &str| serve_on(&home, roots, "sqlite:queued.db");
+    let later = |server: &Server, seconds: u64| -> String {
+        let secret = std::fs::read_to_string(server.token_file()).unwrap();
+        let config = json!({ "configurable": { "cwd": work.join("inner") } });
+        let message = json!([{ "role": "user", "content": "say:hi" }]);
+        let body = json!({ "agent_id": "reviewer", "after_seconds": seconds, "on_completion": "keep", "input": { "messages": message }, "config": config });
+        let made = post(&home, server, secret.trim(), "/connect/runs", &body);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["run_id"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned()
+    };
+    let ended = |server: &Server, run: &str| {
+        let events = server.run(&["tail", run, "--follow", "--json"]).lines();
+        events.last().unwrap()["outcome"].clone()
+    };
+    let server = start("");
+    let allowed = later(&server, 0);
+    assert_eq!(ended(&server, &allowed)["status"], "completed");
+    // The run comes to a server with other roots, as by a restored store.
+    let run = later(&server, 3);
+    assert!(server.stop(rustix::process::Signal::TERM).success());
+    let server = start("roots = [\"elsewhere\"]");
+    let outcome = ended(&server, &run);
+    assert_eq!(outcome["error"]["code"], "forbidden", "{outcome}");
+    assert!(outcome.to_string().contains("agents.reviewer.roots"), "{outcome}");
 }
 
 #[test]
@@ -271,9 +319,13 @@ fn settings_of_an_editor_cannot_be_written_over_the_network() {
     let server = serve(&home, "");
     let runs = token(&server, &["read", "run", "answer"]);
     let post = |path: &str, body: &Value| post(&home, &server, &runs, path, body);
+    post("/api/v1/threads", &json!({ "id": "own" }));
     for member in ["trilogue.config", "trilogue.cwd", "trilogue.additional_directories"] {
         let metadata = json!({ member: { "permissions": [{ "decision": "allow" }] } });
         let told = post("/api/v1/threads", &json!({ "metadata": metadata }));
+        assert!(told.contains("forbidden") && told.contains(member), "{told}");
+        let change = json!({ "metadata": metadata });
+        let told = send(&home, &server, &runs, "PATCH", "/api/v1/threads/own", &change);
         assert!(told.contains("forbidden") && told.contains(member), "{told}");
         let told = post("/connect/threads", &json!({ "metadata": metadata }));
         assert!(told.contains(member), "{told}");

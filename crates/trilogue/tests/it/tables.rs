@@ -1,8 +1,10 @@
 //! Tables on terminals of several widths, and their short ids.
 
+use serde_json::json;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::approval::start_waiting_run;
+use crate::connect_editor::Editor;
 use crate::harness::{Server, demo};
 use crate::terminal::Screen;
 
@@ -140,6 +142,20 @@ fn a_message_is_named_by_what_tail_shows() {
     let copy = server.run(&["threads", "show", "c"]).expect(0).out;
     assert!(copy.contains("first") && !copy.contains("second"), "{copy}");
     server.run(&["tail", "t", "--from", "nothing-like-it"]).expect(4);
+}
+
+#[test]
+fn a_message_whose_short_id_is_a_number_is_no_position() {
+    const ID: &str = "9b1deb4d-3b7d-4bad-9bdd-13735651cb6d";
+    let (home, server) = demo();
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "echo"]);
+    editor.turn(&session, "first");
+    let prompt = json!([{ "type": "text", "text": "second" }]);
+    let params = json!({ "sessionId": session, "messageId": ID, "prompt": prompt });
+    assert_eq!(editor.ask("session/prompt", params)["result"]["userMessageId"], ID);
+    let from = server.run(&["tail", &session, "--from", short(ID)]).expect(0).out;
+    assert!(from.contains("second") && !from.contains("first"), "{from}");
+    server.run(&["tail", &session, "--from", "13735652"]).expect(2);
 }
 
 #[test]

@@ -11,6 +11,8 @@ object! {
         session: Option<ClientSessionCapabilities> = "session";
         auth: Option<AuthCapabilities> = "auth";
         elicitation: Option<ElicitationCapabilities> = "elicitation";
+        /// Plans by their id.
+        plan: Option<Supported> = "plan";
     }
 
     pub struct FileSystemCapabilities may {
@@ -22,6 +24,10 @@ object! {
         compaction: Option<Supported> = "compaction";
         config_options: Option<ConfigOptionsCapabilities> = "configOptions";
         notices: Option<Supported> = "notices";
+        /// Unstable.
+        prompt_suggestions: Option<Supported> = "promptSuggestions";
+        /// Unstable.
+        cursors: Option<Supported> = "cursors";
     }
 
     pub struct ConfigOptionsCapabilities may {
@@ -64,6 +70,27 @@ object! {
         additional_directories: Option<Supported> = "additionalDirectories";
         resume: Option<Supported> = "resume";
         close: Option<Supported> = "close";
+        system_prompt: Option<SystemPromptCapabilities> = "systemPrompt";
+        /// Unstable.
+        fork: Option<Supported> = "fork";
+        /// Unstable.
+        status: Option<Supported> = "status";
+        /// Unstable.
+        title: Option<Supported> = "title";
+        /// Unstable.
+        archive: Option<Supported> = "archive";
+        /// Unstable.
+        options: Option<Supported> = "options";
+    }
+
+    /// An object means that the agent can append to its own instructions.
+    pub struct SystemPromptCapabilities may {
+        mode: Option<SystemPromptModes> = "mode";
+    }
+
+    pub struct SystemPromptModes may {
+        /// The agent can also replace its own instructions.
+        r#override: Option<Supported> = "override";
     }
 
     pub struct AgentAuthCapabilities may {

@@ -2,7 +2,8 @@
 
 use super::{
     ClientCapabilities, ContentBlock, McpCapabilities, McpServer, PromptCapabilities,
-    ResourceContents, SessionConfigOption, SessionUpdate, Violation,
+    ResourceContents, SessionConfigOption, SessionUpdate, SystemPrompt, SystemPromptCapabilities,
+    SystemPromptMode, Violation, update_kind,
 };
 use crate::encoded_bytes::decode_base64;
 
@@ -86,6 +87,37 @@ pub fn check_mcp_servers(
     Ok(())
 }
 
+/// Checks that the agent takes a system prompt: its mode, and text only.
+pub fn check_system_prompt(
+    prompt: &SystemPrompt,
+    agent: Option<&SystemPromptCapabilities>,
+) -> Result<(), Violation> {
+    const PATH: &str = "/systemPrompt";
+    let Some(agent) = agent else {
+        return Err(Violation::new(PATH, "needs sessionCapabilities.systemPrompt"));
+    };
+    let can_override = agent.mode.as_ref().is_some_and(|mode| mode.r#override.is_some());
+    let mode = format!("{PATH}/mode");
+    match &prompt.mode {
+        SystemPromptMode::Append => {}
+        SystemPromptMode::Override if can_override => {}
+        SystemPromptMode::Override => {
+            let message = "needs sessionCapabilities.systemPrompt.mode.override";
+            return Err(Violation::new(mode, message));
+        }
+        SystemPromptMode::Other(_) => {
+            return Err(Violation::new(mode, "must be append or override"));
+        }
+    }
+    if prompt.content.is_empty() {
+        return Err(Violation::new(format!("{PATH}/content"), "must not be empty"));
+    }
+    match prompt.content.iter().position(|block| !matches!(block, ContentBlock::Text(_))) {
+        None => Ok(()),
+        Some(index) => Err(Violation::new(format!("{PATH}/content/{index}"), "must be text")),
+    }
+}
+
 /// Returns `true` if a path is absolute on any operating system. The other side's system is unknown.
 pub fn is_absolute(path: &str) -> bool {
     match path.as_bytes() {
@@ -99,14 +131,7 @@ pub fn is_absolute(path: &str) -> bool {
 
 impl SessionUpdate {
     pub fn is_for(&self, client: &ClientCapabilities) -> bool {
-        let session = client.session.as_ref();
-        match self {
-            Self::Notice(_) => session.is_some_and(|session| session.notices.is_some()),
-            Self::Compaction(_) | Self::CompactionSummaryChunk(_) => {
-                session.is_some_and(|session| session.compaction.is_some())
-            }
-            _ => true,
-        }
+        update_kind(self.kind()).is_none_or(|kind| kind.gate.is_open(client))
     }
 }
 

@@ -45,6 +45,8 @@ words! {
         Model = "model";
         ModelConfig = "model_config";
         ThoughtLevel = "thought_level";
+        /// Unstable.
+        Speed = "speed";
     }
 }
 
@@ -83,6 +85,16 @@ object! {
         kind: Option<String> = "type";
     }
     check kind_fits;
+
+    /// Unstable. The initial value of an option, in a request that opens a session. A value that the option does not have is ignored.
+    pub struct InitialConfigOption {
+        config_id: String = "configId";
+        value: SessionConfigValue = "value";
+    } may {
+        /// `boolean` for a boolean value.
+        kind: Option<String> = "type";
+    }
+    check initial_kind_fits;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -168,8 +180,20 @@ impl SetSessionConfigOptionRequest {
 }
 
 fn kind_fits(request: &SetSessionConfigOptionRequest, at: &Path<'_>) -> Result<(), Violation> {
-    let is_boolean = matches!(request.value, SessionConfigValue::Boolean(_));
-    if is_boolean && request.kind.as_deref() != Some("boolean") {
+    check_kind(&request.value, request.kind.as_deref(), at)
+}
+
+fn initial_kind_fits(option: &InitialConfigOption, at: &Path<'_>) -> Result<(), Violation> {
+    check_kind(&option.value, option.kind.as_deref(), at)
+}
+
+fn check_kind(
+    value: &SessionConfigValue,
+    kind: Option<&str>,
+    at: &Path<'_>,
+) -> Result<(), Violation> {
+    let is_boolean = matches!(value, SessionConfigValue::Boolean(_));
+    if is_boolean && kind != Some("boolean") {
         return Err(at.key("type").violation("must be \"boolean\" where the value is one"));
     }
     Ok(())

@@ -1,21 +1,26 @@
 //! Requests and notifications: one enum for each side and kind.
 
+use schemars::SchemaGenerator;
 use serde_json::value::RawValue;
 
 use super::{
-    AuthenticateRequest, AuthenticateResponse, CancelNotification, CancelRequestNotification,
-    CloseSessionRequest, CloseSessionResponse, CompleteElicitationNotification,
-    CreateElicitationRequest, CreateElicitationResponse, CreateTerminalRequest,
-    CreateTerminalResponse, DeleteSessionRequest, DeleteSessionResponse, InitializeRequest,
-    InitializeResponse, Json, KillTerminalRequest, KillTerminalResponse, ListSessionsRequest,
-    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse,
-    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, Read,
-    ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
+    ArchiveSessionRequest, ArchiveSessionResponse, AuthenticateRequest, AuthenticateResponse,
+    CancelNotification, CancelRequestNotification, CloseSessionRequest, CloseSessionResponse,
+    CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
+    CreateTerminalRequest, CreateTerminalResponse, DeleteSessionRequest, DeleteSessionResponse,
+    ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse, Json,
+    KillTerminalRequest, KillTerminalResponse, ListSessionsRequest, ListSessionsResponse,
+    LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse, NewSessionRequest,
+    NewSessionResponse, PromptRequest, PromptResponse, Read, ReadTextFileRequest,
+    ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
     RequestPermissionRequest, RequestPermissionResponse, ResumeSessionRequest,
-    ResumeSessionResponse, Rules, SessionNotification, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
-    TerminalOutputRequest, TerminalOutputResponse, Violation, WaitForTerminalExitRequest,
-    WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse, method, read_params,
+    ResumeSessionResponse, Rules, SessionNotification, SessionOptionsRequest,
+    SessionOptionsResponse, SessionStatusRequest, SessionStatusResponse,
+    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+    SetSessionModeResponse, SetSessionTitleRequest, SetSessionTitleResponse, TerminalOutputRequest,
+    TerminalOutputResponse, UnarchiveSessionRequest, UnarchiveSessionResponse, Violation,
+    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
+    WriteTextFileResponse, method, read_params,
 };
 use crate::jsonrpc::{Code, ErrorObject, Payload};
 
@@ -58,6 +63,12 @@ macro_rules! requests {
             }
         }
 
+        impl $name {
+            fn response_schemas(generator: &mut SchemaGenerator) {
+                $( generator.subschema_for::<$response>(); )*
+            }
+        }
+
         $(
             impl RequestParams for $params {
                 const METHOD: &'static str = $word;
@@ -65,6 +76,16 @@ macro_rules! requests {
             }
         )*
     };
+}
+
+/// Adds the schemas of all messages, with those of the objects in them.
+pub(super) fn object_schemas(generator: &mut SchemaGenerator) {
+    AgentRequest::object_schemas(generator);
+    ClientRequest::object_schemas(generator);
+    AgentNotification::object_schemas(generator);
+    ClientNotification::object_schemas(generator);
+    AgentRequest::response_schemas(generator);
+    ClientRequest::response_schemas(generator);
 }
 
 macro_rules! calls {
@@ -100,6 +121,10 @@ macro_rules! calls {
                     $( Self::$variant(_) => $word, )*
                     Self::Extension(extension) => &extension.method,
                 }
+            }
+
+            fn object_schemas(generator: &mut SchemaGenerator) {
+                $( generator.subschema_for::<$params>(); )*
             }
         }
 
@@ -137,6 +162,19 @@ requests! {
         SetSessionConfigOption(SetSessionConfigOptionRequest) -> SetSessionConfigOptionResponse
             = "session/set_config_option";
         Prompt(PromptRequest) -> PromptResponse = "session/prompt";
+        /// Unstable.
+        ForkSession(ForkSessionRequest) -> ForkSessionResponse = "session/fork";
+        /// Unstable.
+        SessionStatus(SessionStatusRequest) -> SessionStatusResponse = "session/status";
+        /// Unstable.
+        SetSessionTitle(SetSessionTitleRequest) -> SetSessionTitleResponse = "session/set_title";
+        /// Unstable.
+        ArchiveSession(ArchiveSessionRequest) -> ArchiveSessionResponse = "session/archive";
+        /// Unstable.
+        UnarchiveSession(UnarchiveSessionRequest) -> UnarchiveSessionResponse
+            = "session/unarchive";
+        /// Unstable.
+        SessionOptions(SessionOptionsRequest) -> SessionOptionsResponse = "session/options";
     }
 }
 

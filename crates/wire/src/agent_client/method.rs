@@ -1,4 +1,4 @@
-use super::{AgentCapabilities, ClientCapabilities};
+use super::{AgentCapabilities, ClientCapabilities, Stability};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Method {
@@ -6,6 +6,7 @@ pub struct Method {
     pub to: Side,
     pub kind: Kind,
     pub gate: Gate,
+    pub stability: Stability,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +43,11 @@ pub enum AgentGate {
     List,
     Delete,
     Close,
+    Fork,
+    Status,
+    Title,
+    Archive,
+    Options,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,50 +58,6 @@ pub enum ClientGate {
     /// `elicitation.form` or `elicitation.url`, according to the mode.
     Elicitation,
     ElicitationUrl,
-}
-
-pub const METHODS: &[Method] = &[
-    to_agent("initialize", Gate::Open),
-    to_agent("authenticate", Gate::AuthMethods),
-    to_agent("logout", Gate::Agent(AgentGate::Logout)),
-    to_agent("session/new", Gate::Open),
-    to_agent("session/load", Gate::Agent(AgentGate::LoadSession)),
-    to_agent("session/resume", Gate::Agent(AgentGate::Resume)),
-    to_agent("session/list", Gate::Agent(AgentGate::List)),
-    to_agent("session/delete", Gate::Agent(AgentGate::Delete)),
-    to_agent("session/close", Gate::Agent(AgentGate::Close)),
-    to_agent("session/set_mode", Gate::Modes),
-    to_agent("session/set_config_option", Gate::ConfigOptions),
-    to_agent("session/prompt", Gate::Open),
-    notification("session/cancel", Side::Agent, Gate::Open),
-    to_client("session/request_permission", Gate::Open),
-    notification("session/update", Side::Client, Gate::Open),
-    to_client("fs/read_text_file", Gate::Client(ClientGate::ReadTextFile)),
-    to_client("fs/write_text_file", Gate::Client(ClientGate::WriteTextFile)),
-    to_client("terminal/create", Gate::Client(ClientGate::Terminal)),
-    to_client("terminal/output", Gate::Client(ClientGate::Terminal)),
-    to_client("terminal/wait_for_exit", Gate::Client(ClientGate::Terminal)),
-    to_client("terminal/kill", Gate::Client(ClientGate::Terminal)),
-    to_client("terminal/release", Gate::Client(ClientGate::Terminal)),
-    to_client("elicitation/create", Gate::Client(ClientGate::Elicitation)),
-    notification("elicitation/complete", Side::Client, Gate::Client(ClientGate::ElicitationUrl)),
-    notification("$/cancel_request", Side::Both, Gate::Open),
-];
-
-const fn to_agent(name: &'static str, gate: Gate) -> Method {
-    Method { name, to: Side::Agent, kind: Kind::Request, gate }
-}
-
-const fn to_client(name: &'static str, gate: Gate) -> Method {
-    Method { name, to: Side::Client, kind: Kind::Request, gate }
-}
-
-const fn notification(name: &'static str, to: Side, gate: Gate) -> Method {
-    Method { name, to, kind: Kind::Notification, gate }
-}
-
-pub fn method(name: &str) -> Option<&'static Method> {
-    METHODS.iter().find(|method| method.name == name)
 }
 
 // === impl Gate ===
@@ -131,6 +93,11 @@ impl AgentGate {
             Self::List => session.is_some_and(|session| session.list.is_some()),
             Self::Delete => session.is_some_and(|session| session.delete.is_some()),
             Self::Close => session.is_some_and(|session| session.close.is_some()),
+            Self::Fork => session.is_some_and(|session| session.fork.is_some()),
+            Self::Status => session.is_some_and(|session| session.status.is_some()),
+            Self::Title => session.is_some_and(|session| session.title.is_some()),
+            Self::Archive => session.is_some_and(|session| session.archive.is_some()),
+            Self::Options => session.is_some_and(|session| session.options.is_some()),
         }
     }
 
@@ -142,6 +109,11 @@ impl AgentGate {
             Self::List => "agentCapabilities.sessionCapabilities.list",
             Self::Delete => "agentCapabilities.sessionCapabilities.delete",
             Self::Close => "agentCapabilities.sessionCapabilities.close",
+            Self::Fork => "agentCapabilities.sessionCapabilities.fork",
+            Self::Status => "agentCapabilities.sessionCapabilities.status",
+            Self::Title => "agentCapabilities.sessionCapabilities.title",
+            Self::Archive => "agentCapabilities.sessionCapabilities.archive",
+            Self::Options => "agentCapabilities.sessionCapabilities.options",
         }
     }
 }

@@ -19,6 +19,7 @@ mod command;
 mod compaction;
 mod config_option;
 mod content;
+mod cursor;
 mod elicitation;
 mod elicitation_schema;
 mod file;
@@ -36,9 +37,13 @@ mod permission;
 mod plan;
 mod prompt;
 mod schema;
+mod served;
 mod session;
+mod session_upkeep;
 pub mod splice;
+mod suggestion;
 mod terminal;
+pub mod text_edges;
 mod tool_call;
 mod update;
 mod usage;
@@ -57,19 +62,24 @@ pub use capability::{
     AgentAuthCapabilities, AgentCapabilities, AuthCapabilities, ClientCapabilities,
     ClientSessionCapabilities, ConfigOptionsCapabilities, ElicitationCapabilities,
     FileSystemCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, Supported,
+    SystemPromptCapabilities, SystemPromptModes,
 };
-pub use check::{check_mcp_servers, check_prompt, is_absolute};
+pub use check::{check_mcp_servers, check_prompt, check_system_prompt, is_absolute};
 pub use command::{AvailableCommand, AvailableCommandsUpdate, CommandInput};
 pub use compaction::{CompactionStatus, CompactionSummaryChunk, CompactionUpdate};
 pub use config_option::{
-    ConfigOptionUpdate, SessionConfigBoolean, SessionConfigOption, SessionConfigOptionCategory,
-    SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOption,
-    SessionConfigSelectOptions, SessionConfigValue, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse,
+    ConfigOptionUpdate, InitialConfigOption, SessionConfigBoolean, SessionConfigOption,
+    SessionConfigOptionCategory, SessionConfigSelect, SessionConfigSelectGroup,
+    SessionConfigSelectOption, SessionConfigSelectOptions, SessionConfigValue,
+    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
 };
 pub use content::{
     AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent,
     ResourceContents, ResourceLink, TextContent, TextResourceContents,
+};
+pub use cursor::{
+    CursorAnchor, CursorCapabilities, CursorCompactionAnchor, CursorMessageAnchor, CursorPosition,
+    CursorToolCallAnchor, CursorUpdate,
 };
 pub use elicitation::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
@@ -93,7 +103,7 @@ pub use message::{
     NotificationParams, Refusal, RequestParams,
 };
 pub use meta::{Meta, without_parameters};
-pub use method::{AgentGate, ClientGate, Gate, Kind, METHODS, Method, Side, method};
+pub use method::{AgentGate, ClientGate, Gate, Kind, Method, Side};
 pub use mode::{
     CurrentModeUpdate, SessionMode, SessionModeState, SetSessionModeRequest, SetSessionModeResponse,
 };
@@ -104,15 +114,29 @@ pub use permission::{
     CancelledPermission, PermissionOption, PermissionOptionKind, RequestPermissionOutcome,
     RequestPermissionRequest, RequestPermissionResponse, SelectedPermission,
 };
-pub use plan::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus};
-pub use prompt::{PromptRequest, PromptResponse, StopReason};
-pub use schema::message_id_schema;
-pub use session::{
-    CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
-    ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
-    NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
-    SessionInfo,
+pub use plan::{
+    Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems, PlanMarkdown, PlanRemoved,
+    PlanUpdate, PlanUpdateContent,
 };
+pub use prompt::{PromptRequest, PromptResponse, StopReason};
+pub use schema::{message_id_schema, served_document};
+pub use served::{
+    AGENT_CAPABILITIES, CLIENT_CAPABILITIES, Capability, CapabilitySource, METHODS, Stability,
+    UPDATES, UpdateGate, UpdateKind, method, retain_served, update_kind,
+};
+pub use session::{
+    ArchiveFilter, CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest,
+    DeleteSessionResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
+    LoadSessionResponse, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
+    ResumeSessionResponse, SessionInfo, SystemPrompt, SystemPromptMode,
+};
+pub use session_upkeep::{
+    ArchiveSessionRequest, ArchiveSessionResponse, ForkSessionRequest, ForkSessionResponse,
+    SessionOptionsRequest, SessionOptionsResponse, SessionStatus, SessionStatusRequest,
+    SessionStatusResponse, SetSessionTitleRequest, SetSessionTitleResponse,
+    UnarchiveSessionRequest, UnarchiveSessionResponse,
+};
+pub use suggestion::{PromptSuggestion, PromptSuggestionsUpdate};
 pub use terminal::{
     CreateTerminalRequest, CreateTerminalResponse, EnvVariable, KillTerminalRequest,
     KillTerminalResponse, ReleaseTerminalRequest, ReleaseTerminalResponse, TerminalExitStatus,

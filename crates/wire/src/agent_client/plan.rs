@@ -1,4 +1,5 @@
 use super::object::object;
+use super::tagged::tagged;
 use crate::json::words::words;
 
 object! {
@@ -11,6 +12,39 @@ object! {
         content: String = "content";
         priority: PlanEntryPriority = "priority";
         status: PlanEntryStatus = "status";
+    }
+}
+
+object! {
+    /// A whole plan. It replaces the plan with the same id, even one of another type.
+    pub struct PlanUpdate {
+        plan: PlanUpdateContent = "plan";
+    }
+
+    /// An unknown id is ignored.
+    pub struct PlanRemoved {
+        plan_id: String = "planId";
+    }
+
+    pub struct PlanItems {
+        plan_id: String = "planId";
+        entries: Vec<PlanEntry> = "entries" as fitting_there;
+    }
+
+    pub struct PlanMarkdown {
+        plan_id: String = "planId";
+        /// The whole plan.
+        content: String = "content";
+    } may {
+        /// The absolute path of the plan's file.
+        path: Option<String> = "path";
+    }
+}
+
+tagged! {
+    pub enum PlanUpdateContent by "type" {
+        Items(PlanItems) = "items";
+        Markdown(PlanMarkdown) = "markdown";
     }
 }
 

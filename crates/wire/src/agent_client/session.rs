@@ -1,5 +1,6 @@
 use super::object::object;
-use super::{McpServer, SessionConfigOption, SessionModeState};
+use super::{ContentBlock, InitialConfigOption, McpServer, SessionConfigOption, SessionModeState};
+use crate::json::words::words;
 
 object! {
     pub struct NewSessionRequest {
@@ -9,6 +10,9 @@ object! {
     } may {
         /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
+        system_prompt: Option<SystemPrompt> = "systemPrompt" as optional;
+        /// Unstable. Initial values of options.
+        config_options: Vec<InitialConfigOption> = "configOptions" as optional;
     }
 
     pub struct NewSessionResponse {
@@ -28,6 +32,9 @@ object! {
     } may {
         /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
+        system_prompt: Option<SystemPrompt> = "systemPrompt" as optional;
+        /// Unstable. Initial values of options.
+        config_options: Vec<InitialConfigOption> = "configOptions" as optional;
     }
 
     pub struct LoadSessionResponse may {
@@ -44,6 +51,9 @@ object! {
         mcp_servers: Vec<McpServer> = "mcpServers" as optional;
         /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
+        system_prompt: Option<SystemPrompt> = "systemPrompt" as optional;
+        /// Unstable. Initial values of options.
+        config_options: Vec<InitialConfigOption> = "configOptions" as optional;
     }
 
     pub struct ResumeSessionResponse may {
@@ -56,6 +66,8 @@ object! {
         cwd: Option<String> = "cwd" as optional;
         /// The `next_cursor` of the previous page.
         cursor: Option<String> = "cursor" as optional;
+        /// Unstable. Absent means [`ArchiveFilter::Exclude`].
+        archived: Option<ArchiveFilter> = "archived" as optional;
     }
 
     pub struct ListSessionsResponse {
@@ -76,6 +88,8 @@ object! {
         title: Option<String> = "title";
         /// ISO 8601.
         updated_at: Option<String> = "updatedAt";
+        /// Unstable.
+        archived: Option<bool> = "archived";
     }
 
     pub struct DeleteSessionRequest {
@@ -90,4 +104,28 @@ object! {
     }
 
     pub struct CloseSessionResponse;
+
+    /// Instructions of the client for the agent's session.
+    pub struct SystemPrompt {
+        mode: SystemPromptMode = "mode";
+        /// At least one block. Only text is allowed.
+        content: Vec<ContentBlock> = "content";
+    }
+}
+
+words! {
+    pub open enum SystemPromptMode {
+        /// The content is added to the agent's own instructions.
+        Append = "append";
+        /// The content replaces the agent's own instructions.
+        Override = "override";
+    }
+}
+
+words! {
+    pub open enum ArchiveFilter {
+        Exclude = "exclude";
+        Include = "include";
+        Only = "only";
+    }
 }

@@ -90,19 +90,36 @@ pub fn leading_session(params: &str) -> Option<Range<usize>> {
     Some(HEAD.len() - 1..HEAD.len() + length + 1)
 }
 
+/// Params whose session id was cut out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CutParams<'a> {
+    /// The params with an empty session id.
+    pub params: String,
+    pub session: Cow<'a, str>,
+    /// Whether the params may have escaped code points, such as halves of surrogate pairs.
+    pub may_have_code_points: bool,
+}
+
 /// Returns the params of a notification or request with an empty session id, and the id.
 /// Returns `None` if the params have no string `sessionId`.
 pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
+    cut(params).map(|cut| (cut.params, cut.session))
+}
+
+/// Like [`cut_session`], and says what the search for the id has found in passing.
+pub fn cut(params: &str) -> Option<CutParams<'_>> {
     if let Some(place) = leading_session(params) {
         let (head, rest) = (params.get(..=place.start)?, params.get(place.end - 1..)?);
         // Allocates the exact size, so that the params can be stored without another allocation.
         let mut cut = String::with_capacity(head.len() + rest.len());
         cut.push_str(head);
         cut.push_str(rest);
-        return Some((cut, Cow::Borrowed(params.get(place.start + 1..place.end - 1)?)));
+        let session = Cow::Borrowed(params.get(place.start + 1..place.end - 1)?);
+        return Some(CutParams { params: cut, session, may_have_code_points: false });
     }
     let session = get_text(params, &["sessionId"])?;
-    Some((set(params, &["sessionId"], "\"\"")?, session))
+    let params = set(params, &["sessionId"], "\"\"")?;
+    Some(CutParams { params, session, may_have_code_points: true })
 }
 
 /// The reverse of [`cut_session`].

@@ -2,7 +2,8 @@ use super::object::object;
 use super::tagged::tagged;
 use super::{
     AvailableCommandsUpdate, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate,
-    ContentBlock, CurrentModeUpdate, Notice, Patch, Plan, ToolCall, ToolCallUpdate, UsageUpdate,
+    ContentBlock, CurrentModeUpdate, CursorUpdate, Notice, Patch, Plan, PlanRemoved, PlanUpdate,
+    PromptSuggestionsUpdate, ToolCall, ToolCallUpdate, UsageUpdate,
 };
 
 object! {
@@ -20,6 +21,10 @@ tagged! {
         ToolCall(Box<ToolCall>) = "tool_call";
         ToolCallUpdate(Box<ToolCallUpdate>) = "tool_call_update";
         Plan(Plan) = "plan";
+        /// Only for clients with `plan`.
+        PlanUpdate(Box<PlanUpdate>) = "plan_update";
+        /// Only for clients with `plan`.
+        PlanRemoved(PlanRemoved) = "plan_removed";
         AvailableCommands(AvailableCommandsUpdate) = "available_commands_update";
         CurrentMode(CurrentModeUpdate) = "current_mode_update";
         ConfigOptions(ConfigOptionUpdate) = "config_option_update";
@@ -31,6 +36,10 @@ tagged! {
         Compaction(CompactionUpdate) = "compaction_update";
         /// Only for clients with `session.compaction`.
         CompactionSummaryChunk(Box<CompactionSummaryChunk>) = "compaction_summary_chunk";
+        /// Unstable. Only for clients with `session.promptSuggestions`.
+        PromptSuggestions(PromptSuggestionsUpdate) = "prompt_suggestions_update";
+        /// Unstable. Only for clients with `session.cursors`.
+        Cursor(Box<CursorUpdate>) = "cursor_update";
     }
 }
 

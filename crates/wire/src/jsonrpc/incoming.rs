@@ -109,8 +109,11 @@ fn response<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Reason> {
 
 fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
     let Some(method) = envelope.method else {
-        let reason = if is_version(envelope) { Reason::NoMethod } else { Reason::BadVersion };
-        return Err(unclear(envelope, reason));
+        // Without `jsonrpc`, it is a line of a program's log that has an `id` by chance. It must not end our request.
+        return Err(match is_version(envelope) {
+            true => unclear(envelope, Reason::NoMethod),
+            false => Invalid::nameless(Reason::BadVersion),
+        });
     };
     let reason = match text::decode(method.get()) {
         _ if !is_version(envelope) => Reason::BadVersion,

@@ -61,6 +61,27 @@ pub enum Reason {
 // === impl Reason ===
 
 impl Reason {
+    /// Returns the reason as a short stable word, for example for a metric's label.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Blank => "blank",
+            Self::NotUtf8 => "not_utf8",
+            Self::NotJson => "not_json",
+            Self::TooDeep(_) => "too_deep",
+            Self::TooComplex => "too_complex",
+            Self::TooLong(_) => "too_long",
+            Self::NotAnObject => "not_an_object",
+            Self::Batch => "batch",
+            Self::BadVersion => "bad_version",
+            Self::BadId => "bad_id",
+            Self::NoMethod => "no_method",
+            Self::BadMethod => "bad_method",
+            Self::BadParams => "bad_params",
+            Self::CallAndResponse => "call_and_response",
+            Self::ResultAndError => "result_and_error",
+        }
+    }
+
     pub const fn code(self) -> Code {
         match self {
             Self::Blank | Self::NotUtf8 | Self::NotJson | Self::TooDeep(_) => Code::PARSE_ERROR,

@@ -15,6 +15,7 @@ mod incoming;
 mod invalid;
 mod oversize;
 mod payload;
+mod recovery;
 
 pub use code::Code;
 pub use decoder::{Counts, DEFAULT_MAX_LINE_BYTES, Decoder, Frame};
@@ -27,3 +28,4 @@ pub use incoming::{
 pub use invalid::{About, Invalid, Reason};
 pub use oversize::{HEAD_BYTES, Oversize};
 pub use payload::Payload;
+pub use recovery::{LinePiece, MAX_LINE_MESSAGES, RecoveredLine, recover};

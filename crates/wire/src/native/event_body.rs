@@ -178,6 +178,22 @@ bodies! {
         /// The entries.
         entries: Vec<PlanEntry>,
     }
+    /// A whole plan that has an id. It replaces the plan with the same id.
+    StatePlanUpdated(StatePlanUpdated) = "state.plan_updated" {
+        /// The id of the plan, chosen by the agent.
+        plan_id: String,
+        /// The entries of a list of tasks. Absent for a document.
+        entries?: Vec<PlanEntry>,
+        /// The whole document, as Markdown. Absent for a list of tasks.
+        markdown?: String,
+        /// The absolute path of the file that contains the document.
+        path?: String,
+    }
+    /// A plan that has an id was removed.
+    StatePlanRemoved(StatePlanRemoved) = "state.plan_removed" {
+        /// The id of the plan.
+        plan_id: String,
+    }
     /// An update of the agent's own kind.
     StateCustom(StateCustom) = "state.custom" {
         /// The kind of the update.

@@ -39,8 +39,9 @@ pub use event::{Event, Gap, Original};
 pub use event_body::{
     EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,
     MessageStarted, Nothing, PlanEntry, RuleApplied, RunAudit, RunCancelling, RunCreated, RunEnded,
-    RunResult, StateCustom, StateOutput, StatePlan, StateValues, ThoughtText, ThreadCreated,
-    ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
+    RunResult, StateCustom, StateOutput, StatePlan, StatePlanRemoved, StatePlanUpdated,
+    StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved,
+    ToolEnded, ToolStarted, ToolUpdated,
 };
 pub use event_forms::{EventForms, ProtocolForm};
 pub use fidelity::{FidelityRow, FidelityVerdict};
@@ -51,7 +52,8 @@ pub use message::{BlobLink, ContentEncoding, Message, Part};
 pub use metadata::{Citation, OtherMetadata, PartMetadata, Trajectory};
 pub use problem::Problem;
 pub use run::{
-    Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting,
+    Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, StartedBy, Strategy,
+    WhenWaiting,
 };
 pub use run_request::{RequestCode, RunRequests};
 pub use status::{

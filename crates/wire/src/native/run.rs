@@ -30,12 +30,20 @@ record! {
         config?: Json,
         /// The run whose agent called this run's agent. This run ends with the turn of that run at the latest.
         parent?: ParentRun,
+        /// Who started the run, if no request did.
+        started_by?: StartedBy,
         /// The agent's messages, oldest first. Only in responses about a single run.
         output?: Vec<Message>,
         /// The agent's result value, if it gave one. Only in responses about a single run.
         result?: Json,
         /// The pending interrupts, oldest first. Only in responses about a single run.
         interrupts?: Vec<Interrupt>,
+    }
+
+    /// Who started a run that no request created.
+    pub enum StartedBy {
+        /// The agent, by working while no prompt was open.
+        Agent,
     }
 
     /// A run whose agent called another agent.

@@ -18,6 +18,10 @@ fn a_method_opens_with_its_capability_and_no_other() {
         ("session/list", json!({ "sessionCapabilities": { "list": {} } })),
         ("session/delete", json!({ "sessionCapabilities": { "delete": {} } })),
         ("session/close", json!({ "sessionCapabilities": { "close": {} } })),
+        ("session/fork", json!({ "sessionCapabilities": { "fork": {} } })),
+        ("session/status", json!({ "sessionCapabilities": { "status": {} } })),
+        ("session/set_title", json!({ "sessionCapabilities": { "title": {} } })),
+        ("session/options", json!({ "sessionCapabilities": { "options": {} } })),
     ];
     let clients = [
         ("fs/read_text_file", json!({ "fs": { "readTextFile": true } })),
@@ -39,6 +43,8 @@ fn a_method_opens_with_its_capability_and_no_other() {
     for (name, agent) in agents {
         assert_eq!(open(&agent, &json!({})), [name]);
     }
+    let archive = json!({ "sessionCapabilities": { "archive": {} } });
+    assert_eq!(open(&archive, &json!({})), ["session/archive", "session/unarchive"]);
     for (name, client) in clients {
         let open = open(&json!({}), &client);
         assert!(open.contains(&name), "{name}: {open:?}");
@@ -111,12 +117,26 @@ fn a_client_is_told_only_what_it_can_show() {
         let client = typed(&client);
         let all = every_update();
         let hidden = all.iter().filter(|update| !update.is_for(&client));
-        hidden.map(|update| update.kind().to_owned()).collect()
+        let mut hidden: Vec<_> = hidden.map(|update| update.kind().to_owned()).collect();
+        hidden.dedup();
+        hidden
     };
-    let compaction = ["compaction_update", "compaction_summary_chunk"];
-    assert_eq!(told(json!({})), ["notice", compaction[0], compaction[1]]);
-    assert_eq!(told(json!({ "session": { "notices": {} } })), compaction);
-    assert_eq!(told(json!({ "session": { "compaction": {} } })), ["notice"]);
+    let gated = [
+        (json!({ "plan": {} }), &["plan_update", "plan_removed"][..]),
+        (json!({ "session": { "notices": {} } }), &["notice"]),
+        (
+            json!({ "session": { "compaction": {} } }),
+            &["compaction_update", "compaction_summary_chunk"],
+        ),
+        (json!({ "session": { "promptSuggestions": {} } }), &["prompt_suggestions_update"]),
+        (json!({ "session": { "cursors": {} } }), &["cursor_update"]),
+    ];
+    let all = told(json!({}));
+    assert!(all.iter().eq(gated.iter().flat_map(|(_, kinds)| *kinds)), "{all:?}");
+    for (client, kinds) in gated {
+        let left = all.iter().filter(|kind| !kinds.contains(&kind.as_str()));
+        assert_eq!(told(client), left.cloned().collect::<Vec<_>>());
+    }
     let switch: SessionConfigOption =
         typed(&json!({ "type": "boolean", "id": "a", "name": "A", "currentValue": true }));
     assert!(!switch.is_for(&typed(&json!({}))));

@@ -12,14 +12,14 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::{Incoming, parse};
 
 use super::agent_client_samples::{Sample, all};
-use super::agent_client_schema::{definition, official};
+use super::agent_client_schema::{definition, unstable};
 
 /// Optional members of content. Their invalid values are passed on unchanged, except under the strict rules.
 const KEPT: [&str; 6] = ["annotations", "size", "mimeType", "title", "description", "uri"];
 
 static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(all);
 static SCHEMAS: LazyLock<Option<HashMap<&str, Validator>>> = LazyLock::new(|| {
-    let official = official()?;
+    let official = unstable()?;
     Some(SAMPLES.iter().map(|sample| (sample.name, definition(&official, sample.name))).collect())
 });
 

@@ -15,6 +15,8 @@ pub(crate) struct Sample {
     /// The name of the type in the official schema.
     pub(crate) name: &'static str,
     pub(crate) json: Value,
+    /// Whether it has parts that only the unstable schema has.
+    pub(crate) stability: Stability,
     /// Reads text and writes the parsed value again. Also returns its debug form.
     pub(crate) pass: Pass,
     /// Whether reading the output gives the original value.
@@ -27,7 +29,12 @@ pub(crate) fn sample<T: Read + Payload + PartialEq + Debug>(
 ) -> Sample {
     let json = serde_json::to_value(value).unwrap();
     let back = read::<T>(json.to_string().as_bytes(), Rules::Strict);
-    Sample { name, json, pass: pass::<T>, comes_back: back.as_ref() == Ok(value) }
+    let comes_back = back.as_ref() == Ok(value);
+    Sample { name, json, stability: Stability::Stable, pass: pass::<T>, comes_back }
+}
+
+fn unstable<T: Read + Payload + PartialEq + Debug>(name: &'static str, value: &T) -> Sample {
+    Sample { stability: Stability::Unstable, ..sample(name, value) }
 }
 
 fn pass<T: Read + Payload + Debug>(
@@ -39,7 +46,7 @@ fn pass<T: Read + Payload + Debug>(
 }
 
 pub(crate) fn all() -> Vec<Sample> {
-    [beginning(), sessions(), prompts(), updates(), files(), questions()]
+    [beginning(), sessions(), upkeep(), prompts(), updates(), files(), questions()]
         .into_iter()
         .flatten()
         .collect()
@@ -119,8 +126,11 @@ fn beginning() -> Vec<Sample> {
             compaction: on(),
             config_options: Some(ConfigOptionsCapabilities { boolean: on(), ..Default::default() }),
             notices: on(),
+            prompt_suggestions: on(),
+            cursors: on(),
             ..Default::default()
         }),
+        plan: on(),
         auth: Some(AuthCapabilities { terminal: true, ..Default::default() }),
         elicitation: Some(ElicitationCapabilities { form: on(), url: on(), ..Default::default() }),
         meta: meta(),
@@ -141,6 +151,15 @@ fn beginning() -> Vec<Sample> {
             additional_directories: on(),
             resume: on(),
             close: on(),
+            system_prompt: Some(SystemPromptCapabilities {
+                mode: Some(SystemPromptModes { r#override: on(), ..Default::default() }),
+                ..Default::default()
+            }),
+            fork: on(),
+            status: on(),
+            title: on(),
+            archive: on(),
+            options: on(),
             ..Default::default()
         }),
         auth: Some(AgentAuthCapabilities { logout: on(), ..Default::default() }),
@@ -222,10 +241,22 @@ fn options() -> Vec<SessionConfigOption> {
     ]
 }
 
+fn system_prompt() -> Option<SystemPrompt> {
+    Some(SystemPrompt::new(SystemPromptMode::Append, vec![ContentBlock::text("be brief")]))
+}
+
+fn initial_options() -> Vec<InitialConfigOption> {
+    let fast = SessionConfigValue::Boolean(true);
+    let fast =
+        InitialConfigOption { kind: some("boolean"), ..InitialConfigOption::new("fast", fast) };
+    vec![InitialConfigOption::new("model", "big"), fast]
+}
+
 fn sessions() -> Vec<Sample> {
     let also = || vec!["/b".to_owned()];
     let new = NewSessionRequest {
         additional_directories: also(),
+        system_prompt: system_prompt(),
         meta: meta(),
         ..NewSessionRequest::new("/a", servers())
     };
@@ -236,6 +267,7 @@ fn sessions() -> Vec<Sample> {
     };
     let load = LoadSessionRequest {
         additional_directories: also(),
+        system_prompt: system_prompt(),
         ..LoadSessionRequest::new("s", "/a", servers())
     };
     let loaded = LoadSessionResponse {
@@ -246,6 +278,7 @@ fn sessions() -> Vec<Sample> {
     let resume = ResumeSessionRequest {
         mcp_servers: servers(),
         additional_directories: also(),
+        system_prompt: system_prompt(),
         ..ResumeSessionRequest::new("s", "/a")
     };
     let resumed = ResumeSessionResponse {
@@ -286,6 +319,66 @@ fn sessions() -> Vec<Sample> {
             &SetSessionConfigOptionRequest::boolean("s", "fast", false),
         ),
         sample("SetSessionConfigOptionResponse", &SetSessionConfigOptionResponse::new(options())),
+    ]
+}
+
+/// Messages with parts of the unstable schema.
+fn upkeep() -> Vec<Sample> {
+    let new = NewSessionRequest {
+        config_options: initial_options(),
+        ..NewSessionRequest::new("/a", servers())
+    };
+    let load = LoadSessionRequest {
+        config_options: initial_options(),
+        ..LoadSessionRequest::new("s", "/a", servers())
+    };
+    let resume = ResumeSessionRequest {
+        config_options: initial_options(),
+        ..ResumeSessionRequest::new("s", "/a")
+    };
+    let list = ListSessionsRequest { archived: Some(ArchiveFilter::Only), ..Default::default() };
+    let info = SessionInfo { archived: Some(true), ..SessionInfo::new("s", "/a") };
+    let fork = ForkSessionRequest {
+        cursor_id: some("c"),
+        mcp_servers: servers(),
+        additional_directories: vec!["/b".to_owned()],
+        system_prompt: system_prompt(),
+        config_options: initial_options(),
+        ..ForkSessionRequest::new("s", "/a")
+    };
+    let forked = ForkSessionResponse {
+        modes: modes(),
+        config_options: Some(options()),
+        ..ForkSessionResponse::new("t")
+    };
+    let asked = SessionOptionsRequest {
+        additional_directories: vec!["/b".to_owned()],
+        session_id: some("s"),
+        ..SessionOptionsRequest::new("/a")
+    };
+    let offered = SessionOptionsResponse {
+        modes: modes(),
+        config_options: Some(options()),
+        ..SessionOptionsResponse::new()
+    };
+    vec![
+        unstable("NewSessionRequest", &new),
+        unstable("LoadSessionRequest", &load),
+        unstable("ResumeSessionRequest", &resume),
+        unstable("ListSessionsRequest", &list),
+        unstable("ListSessionsResponse", &ListSessionsResponse::new(vec![info])),
+        unstable("ForkSessionRequest", &fork),
+        unstable("ForkSessionResponse", &forked),
+        unstable("SessionStatusRequest", &SessionStatusRequest::new("s")),
+        unstable("SessionStatusResponse", &SessionStatusResponse::new(SessionStatus::Saved)),
+        unstable("SetSessionTitleRequest", &SetSessionTitleRequest::new("s", "T")),
+        unstable("SetSessionTitleResponse", &SetSessionTitleResponse::new("T")),
+        unstable("ArchiveSessionRequest", &ArchiveSessionRequest::new("s")),
+        unstable("ArchiveSessionResponse", &ArchiveSessionResponse::new()),
+        unstable("UnarchiveSessionRequest", &UnarchiveSessionRequest::new("s")),
+        unstable("UnarchiveSessionResponse", &UnarchiveSessionResponse::new()),
+        unstable("SessionOptionsRequest", &asked),
+        unstable("SessionOptionsResponse", &offered),
     ]
 }
 
@@ -339,7 +432,13 @@ pub(crate) fn every_update() -> Vec<SessionUpdate> {
         ..CompactionUpdate::new("c", CompactionStatus::Failed)
     };
     all.extend([
-        SessionUpdate::Plan(Plan::new(vec![step])),
+        SessionUpdate::Plan(Plan::new(vec![step.clone()])),
+        plan(PlanUpdateContent::Items(PlanItems::new("p", vec![step]))),
+        plan(PlanUpdateContent::Markdown(PlanMarkdown {
+            path: some("/plan.md"),
+            ..PlanMarkdown::new("q", "# Plan")
+        })),
+        SessionUpdate::PlanRemoved(PlanRemoved::new("p")),
         SessionUpdate::AvailableCommands(AvailableCommandsUpdate::new(vec![command])),
         SessionUpdate::CurrentMode(CurrentModeUpdate::new("ask")),
         SessionUpdate::ConfigOptions(ConfigOptionUpdate::new(options())),
@@ -349,8 +448,36 @@ pub(crate) fn every_update() -> Vec<SessionUpdate> {
         SessionUpdate::Notice(notice),
         SessionUpdate::Compaction(compaction),
         SessionUpdate::CompactionSummaryChunk(Box::new(CompactionSummaryChunk::new("c", "s"))),
+        SessionUpdate::PromptSuggestions(PromptSuggestionsUpdate::new(vec![
+            PromptSuggestion::new(vec![ContentBlock::text("go on")]),
+        ])),
     ]);
+    all.extend(cursors());
     all
+}
+
+fn plan(plan: PlanUpdateContent) -> SessionUpdate {
+    SessionUpdate::PlanUpdate(Box::new(PlanUpdate::new(plan)))
+}
+
+fn cursors() -> Vec<SessionUpdate> {
+    let message = || CursorMessageAnchor::new("m", CursorPosition::After);
+    let anchors = [
+        CursorAnchor::UserMessage(CursorMessageAnchor::new("m", CursorPosition::Before)),
+        CursorAnchor::AgentMessage(message()),
+        CursorAnchor::AgentThought(message()),
+        CursorAnchor::ToolCall(CursorToolCallAnchor::new("c", CursorPosition::After)),
+        CursorAnchor::Compaction(CursorCompactionAnchor::new("c", CursorPosition::After)),
+    ];
+    let fork = CursorCapabilities { fork: Some(Supported::default()), ..Default::default() };
+    let begun = anchors.map(|anchor| CursorUpdate {
+        capabilities: Patch::Set(fork.clone()),
+        anchor: Some(anchor),
+        ..CursorUpdate::new("c")
+    });
+    let ended = CursorUpdate { capabilities: Patch::Clear, ..CursorUpdate::new("c") };
+    let all = begun.into_iter().chain([ended]);
+    all.map(|cursor| SessionUpdate::Cursor(Box::new(cursor))).collect()
 }
 
 pub(crate) fn call() -> ToolCall {
@@ -393,7 +520,11 @@ fn tool_updates() -> Vec<SessionUpdate> {
 }
 
 fn updates() -> Vec<Sample> {
-    let told = |update| sample("SessionNotification", &SessionNotification::new("s", update));
+    let told = |update: SessionUpdate| {
+        let kind = update_kind(update.kind()).unwrap();
+        let sample = sample("SessionNotification", &SessionNotification::new("s", update));
+        Sample { stability: kind.stability, ..sample }
+    };
     every_update().into_iter().map(told).collect()
 }
 

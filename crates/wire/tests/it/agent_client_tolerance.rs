@@ -385,7 +385,7 @@ fn calls_are_read_by_their_method_and_refused_with_the_documented_errors() {
         Ok("session/prompt".to_owned())
     );
     assert_eq!(ask("_own/x", None), Ok("_own/x".to_owned()));
-    assert_eq!(ask("session/fork", Some("[1]")), Ok("session/fork".to_owned()));
+    assert_eq!(ask("session/later", Some("[1]")), Ok("session/later".to_owned()));
     let error = ask("session/prompt", None).unwrap_err();
     assert_eq!(
         (error.code.0, error.message.as_str()),

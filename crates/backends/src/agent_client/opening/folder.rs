@@ -1,11 +1,14 @@
 //! The folder that a run names for its session.
 //!
 //! A request over the network gets a folder below the roots of its agent. Its configuration then has the real path, so that a link that is made later has no effect.
+//! When the run starts, the folder is checked again: the run can come from another store, and the roots can have changed.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use trilogue_domain::error::Result as DomainResult;
-use trilogue_domain::{AgentName, Code, Error, Json, RequestSource};
+use trilogue_domain::{AgentName, Code, Error, Json, RequestSource, lock};
 use trilogue_runtime::{RunCaller, RunContext};
 use trilogue_wire::agent_client::splice;
 
@@ -16,6 +19,30 @@ use crate::permission::real_path;
 
 /// The member of a run's configuration that names the folder.
 pub(in crate::agent_client) const FOLDER_MEMBER: &str = "cwd";
+
+/// The most accepted folders outside of the roots that are remembered. The oldest is forgotten first.
+const MAX_OPENED_FOLDERS: usize = 256;
+
+/// The folders outside of the roots in which requests may work because their callers have opened them on this machine since the start.
+#[derive(Debug, Default)]
+pub(in crate::agent_client) struct AcceptedFolders(Mutex<VecDeque<PathBuf>>);
+
+// === impl AcceptedFolders ===
+
+impl AcceptedFolders {
+    fn add(&self, folder: PathBuf) {
+        let mut folders = lock(&self.0);
+        folders.retain(|it| *it != folder);
+        if folders.len() >= MAX_OPENED_FOLDERS {
+            folders.pop_front();
+        }
+        folders.push_back(folder);
+    }
+
+    fn has(&self, folder: &Path) -> bool {
+        lock(&self.0).iter().any(|it| it == folder)
+    }
+}
 
 /// The params of a session in the folder that the run names, as a client would give them; `None` if the run names none.
 /// Errors: the folder is not an absolute path.
@@ -46,6 +73,7 @@ pub(super) fn params_of_run(
 pub(in crate::agent_client) async fn check_folder(
     agent: &AgentName,
     launch: &Launch,
+    accepted: &AcceptedFolders,
     caller: &RunCaller<'_>,
     config: Json,
 ) -> DomainResult<Json> {
@@ -78,24 +106,38 @@ pub(in crate::agent_client) async fn check_folder(
     if source == RequestSource::LocalSocket {
         return Ok(config);
     }
+    if source == RequestSource::Network && !caller.folders.is_empty() {
+        accepted.add(real.clone());
+    }
     let real = real.to_str().ok_or_else(|| outside(agent, &named))?;
     let config = splice::set_text(config.as_str(), &[FOLDER_MEMBER], real);
     config.and_then(|it| Json::parse(it).ok()).ok_or_else(|| outside(agent, &named))
 }
 
-/// Checks that the folder of a request over the network is still reached without links to another place.
-pub(super) async fn check_unmoved(context: &RunContext, params: &Json) -> Result<(), AgentFailure> {
-    let Some(folder) = SessionParams::cwd_of(params) else { return Ok(()) };
-    if context.source() == RequestSource::LocalSocket {
+/// Checks, when a run starts, that its agent may still work in the folder: below the roots, reached without links to another place, and never one of the
+/// server itself. Only the folder of a request over the local socket can be outside of the roots.
+pub(super) async fn check_at_start(
+    context: &RunContext,
+    launch: &Launch,
+    accepted: &AcceptedFolders,
+    params: &Json,
+) -> Result<(), AgentFailure> {
+    let Some(folder) = SessionParams::cwd_of(params).filter(|_| launch.folders.is_none()) else {
+        return Ok(());
+    };
+    // A missing folder is refused later, with the reason.
+    let Ok(real) = tokio::fs::canonicalize(&folder).await else { return Ok(()) };
+    let is_of_network = context.source() != RequestSource::LocalSocket;
+    let (roots, private) = (launch.roots.clone(), launch.private.clone());
+    let is_accepted = !is_of_network || accepted.has(&real);
+    let is_moved = is_of_network && real != folder;
+    let checked = tokio::task::spawn_blocking(move || {
+        !is_below(&real, &private) && (is_accepted || is_below(&real, &roots))
+    });
+    if !is_moved && checked.await.unwrap_or(false) {
         return Ok(());
     }
-    match tokio::fs::canonicalize(&folder).await {
-        Ok(real) if real != folder => {
-            Err(outside(context.agent(), &folder.display().to_string()).into())
-        }
-        // A missing folder is refused later, with the reason.
-        Ok(_) | Err(_) => Ok(()),
-    }
+    Err(outside(context.agent(), &folder.display().to_string()).into())
 }
 
 /// Whether a real path is one of these folders or below one. It blocks on the file system.

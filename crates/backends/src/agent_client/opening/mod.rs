@@ -23,13 +23,14 @@ use super::process::{
     ProcessSpec, Profile,
 };
 use super::session::{
-    Offers, Session, SessionBinding, SessionLease, SessionStart, ThreadState, Threads,
+    Offers, Session, SessionBinding, SessionLease, SessionStart, StartingSessions, ThreadState,
+    Threads,
 };
 use crate::child::Children;
 use crate::permission::Rules;
 use crate::workspace::lease::WorkspaceLease;
 
-pub(super) use folder::{FOLDER_MEMBER, check_folder};
+pub(super) use folder::{AcceptedFolders, FOLDER_MEMBER, check_folder};
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 pub(super) use settings::note_choice;
 
@@ -40,7 +41,9 @@ pub(super) struct SessionOpener {
     pub(super) threads: Arc<Threads>,
     pub(super) greetings: Arc<GreetingCache>,
     pub(super) offers: Arc<Offers>,
+    pub(super) starting: Arc<StartingSessions>,
     pub(super) authentication: Authentication,
+    pub(super) accepted_folders: AcceptedFolders,
 }
 
 #[derive(Debug)]
@@ -78,8 +81,19 @@ impl SessionOpener {
         };
         let pool = Pool::new(agent, children, Arc::clone(&greetings), on_exit);
         let (launch, authentication) = (Mutex::new(launch), Authentication::default());
-        let offers = Arc::default();
-        Self { launch, rules, pool, threads, greetings, offers, authentication }
+        let (offers, starting) = (Arc::default(), Arc::default());
+        let accepted_folders = AcceptedFolders::default();
+        Self {
+            launch,
+            rules,
+            pool,
+            threads,
+            greetings,
+            offers,
+            starting,
+            authentication,
+            accepted_folders,
+        }
     }
 
     pub(super) fn launch(&self) -> Arc<Launch> {
@@ -173,7 +187,7 @@ impl SessionOpener {
         if is_another {
             settings::restore(thread, &session).await?;
         }
-        Ok(replace(thread, state, session, lease))
+        Ok(replace(thread, state, session, lease).await)
     }
 
     async fn begin_in(
@@ -226,7 +240,7 @@ impl SessionOpener {
                 self.authentication.record_opened_session();
                 defaults::set_defaults(&launch.session, &session).await?;
                 settings::restore(thread, &session).await?;
-                let session = replace(thread, state, session, lease);
+                let session = replace(thread, state, session, lease).await;
                 Ok(ReopenedSession { session, forgotten: None })
             }
             Err(failure) if failure.is_refusal() && !failure.is_authentication_required() => {
@@ -314,6 +328,7 @@ impl SessionOpener {
             rules: Arc::clone(&self.rules),
             params,
             offers: Arc::clone(&self.offers),
+            starting: Arc::clone(&self.starting),
             extra,
             slot,
             client: requester.client.cloned(),
@@ -324,7 +339,7 @@ impl SessionOpener {
     }
 }
 
-fn replace(
+async fn replace(
     thread: &ThreadContext,
     state: &mut ThreadState,
     session: Session,
@@ -332,6 +347,7 @@ fn replace(
 ) -> SessionLease {
     let session = Arc::new(session);
     session.process().add_thread(thread.key());
+    session.record_opened().await;
     state.opened_with.clone_from(&state.wanted);
     if let Some(before) = state.session.replace(Arc::clone(&session)) {
         before.close();

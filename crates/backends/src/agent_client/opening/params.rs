@@ -80,7 +80,7 @@ pub(super) fn check_servers(launch: &Launch, process: &Process) -> Result<(), Ag
 
 /// The members of a client's params that [`SessionParams`] does not have. Some agents also read the names with underscores.
 pub(super) fn extra_members(params: &Json) -> Option<Json> {
-    const KNOWN: [&str; 7] = [
+    const KNOWN: [&str; 9] = [
         "sessionId",
         "session_id",
         "cwd",
@@ -88,11 +88,14 @@ pub(super) fn extra_members(params: &Json) -> Option<Json> {
         "mcp_servers",
         "additionalDirectories",
         "additional_directories",
+        // The server itself copies the session, and sets the options after the opening.
+        "cursorId",
+        "configOptions",
     ];
     let extra = KNOWN.iter().fold(Cow::Borrowed(params.as_str()), |extra, name| {
         Cow::Owned(splice::remove(&extra, &[name]).into_owned())
     });
-    Json::parse(extra.into_owned()).ok()
+    Json::parse_mended(extra.into_owned()).ok()
 }
 
 /// Where the process of a session starts.

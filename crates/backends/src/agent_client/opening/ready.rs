@@ -90,7 +90,8 @@ impl SessionOpener {
             session.close();
         }
         if let Some(params) = folder::params_of_run(context, &state)? {
-            folder::check_unmoved(context, &params).await?;
+            folder::check_at_start(context, &self.launch(), &self.accepted_folders, &params)
+                .await?;
             state.wanted = Some(params);
         }
         let mut before = None;

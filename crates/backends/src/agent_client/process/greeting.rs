@@ -63,5 +63,5 @@ pub(crate) fn json_of(text: RawJson) -> Json {
     if text.as_str() == "null" {
         return Json::empty_object();
     }
-    Json::parse(text.into_bytes()).unwrap_or_else(|_| Json::empty_object())
+    Json::parse_mended(text.into_bytes()).unwrap_or_else(|_| Json::empty_object())
 }

@@ -68,6 +68,11 @@ impl Leases {
         lock(&self.usage).last_ended
     }
 
+    /// Counts as idle from now on.
+    pub(super) fn touch(&self) {
+        lock(&self.usage).last_ended = Instant::now();
+    }
+
     fn end(&self) {
         let is_unused = {
             let mut usage = lock(&self.usage);

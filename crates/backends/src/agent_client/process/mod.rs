@@ -2,7 +2,6 @@
 
 mod authentication;
 mod greeting;
-mod ignored_lines;
 mod initialize;
 mod lease;
 mod pool;

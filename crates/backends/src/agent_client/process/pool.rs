@@ -26,6 +26,19 @@ use crate::workspace::lease::WorkspaceLease;
 /// How long after a start or an opening a process may still become idle, because its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
+/// How long child processes keep an agent that sends nothing: some of them never end.
+const MAX_CHILDREN_TIME: Duration = Duration::from_secs(60 * 60);
+/// How often an idle agent is looked at again: for its child processes, or for its use.
+const CHILDREN_INTERVAL: Duration = Duration::from_secs(30);
+
+/// When a process counts as idle.
+#[derive(Clone, Copy, Debug)]
+struct IdleRule {
+    stop: Option<Duration>,
+    /// Whether running child processes count as work.
+    counts_children: bool,
+}
+
 type OnExit = dyn Fn(&Arc<Process>) + Send + Sync;
 
 pub(crate) struct Pool {
@@ -281,28 +294,27 @@ impl Pool {
         let lease = process.lease();
         let weak = Arc::downgrade(&process);
         self.children.may_stop(weak);
-        let idle_stop = launch.idle_stop;
+        let idle = IdleRule { stop: launch.idle_stop, counts_children: launch.children_count };
         let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
         lock(&self.state.processes).running.push(entry);
         // Only now: until the process was in the list, the guard counted it.
         drop(guard);
-        self.watch(process, idle_stop);
+        self.watch(process, idle);
         let broken =
             || AgentFailure::local(Code::Internal, "a process was stopped while it started");
         lease.ok_or_else(broken)
     }
 
     /// Stops a process once it has been idle for `idle_stop`, and forgets it once it has exited.
-    fn watch(&self, process: Arc<Process>, idle_stop: Option<Duration>) {
+    fn watch(&self, process: Arc<Process>, rule: IdleRule) {
         let (state, breaker) = (Arc::clone(&self.state), Arc::clone(&self.breaker));
         let agent = Arc::clone(&self.agent);
         let on_exit = Arc::clone(&self.on_exit);
         tokio::spawn(async move {
             tokio::select! {
                 () = process.watch() => {}
-                () = idle(&process, idle_stop) => {
-                    tracing::debug!(?process, "stopping an idle process");
-                    process.stop().await;
+                () = idle(&process, rule) => {
+                    process.stop_idle("idle").await;
                     process.watch().await;
                 }
             }
@@ -335,7 +347,7 @@ impl Pool {
                     return Ok(StartGuard { state, principal });
                 }
                 Vacancy::AfterStop(process) => {
-                    process.stop().await;
+                    process.stop_idle("another thread needs its place").await;
                     self.state.remove(&process);
                 }
                 Vacancy::Wait(until) if Instant::now() < give_up_at => {
@@ -377,15 +389,20 @@ impl fmt::Debug for Pool {
 
 /// Returns once a process has been idle for this long. The process then gives no more leases. An agent that cannot reopen its sessions gets the
 /// conversation as text in its next process.
-async fn idle(process: &Process, time: Option<Duration>) {
-    let Some(time) = time else { return std::future::pending().await };
+async fn idle(process: &Process, rule: IdleRule) {
+    let Some(time) = rule.stop else { return std::future::pending().await };
     loop {
-        let until = process.leases().last_ended() + time;
-        let now = Instant::now();
-        if until <= now && process.leases().retire_if_idle() {
-            return;
+        let last = process.leases().last_ended();
+        let (until, now) = (last + time, Instant::now());
+        if until <= now {
+            let has_children = rule.counts_children
+                && now < last + MAX_CHILDREN_TIME.max(time)
+                && process.child().has_descendants().await;
+            if !has_children && process.leases().retire_if_idle() {
+                return;
+            }
         }
-        let wait = if until <= now { time } else { until - now };
+        let wait = if until <= now { time.min(CHILDREN_INTERVAL) } else { until - now };
         tokio::time::sleep(wait).await;
     }
 }

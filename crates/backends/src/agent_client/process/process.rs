@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use trilogue_domain::error::Code;
 use trilogue_domain::{Json, ThreadKey, lock};
@@ -15,7 +16,6 @@ use trilogue_wire::agent_client::{AgentCapabilities, AuthMethod};
 use trilogue_wire::jsonrpc::Payload;
 
 use super::greeting::json_of;
-use super::ignored_lines::IgnoredLines;
 use super::initialize::initialize;
 use super::lease::{Leases, ProcessLease};
 use super::pool::ProcessSpec;
@@ -23,7 +23,7 @@ use super::principal::PrincipalKey;
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Processes;
-use crate::agent_client::routing::{CallOrigin, Router};
+use crate::agent_client::routing::{CallOrigin, Router, SessionItem};
 use crate::child::{
     Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, Program, how_it_exited,
     output_tail,
@@ -32,6 +32,9 @@ use crate::workspace::lease::WorkspaceLease;
 
 /// The kind of authentication methods whose keys are variables.
 const VARIABLES: &str = "env_var";
+
+/// How long the events about a stop may take.
+const TELL_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the standard error of an agent is read after it refused a call.
 const STDERR_TIME: Duration = Duration::from_millis(50);
@@ -56,7 +59,6 @@ pub(crate) struct Process {
     breaker: Arc<Breaker>,
     /// The threads that have or had sessions in it.
     threads: Mutex<HashSet<ThreadKey>>,
-    ignored: IgnoredLines,
     /// The lease of the folder in which it works, if it works for one thread.
     workspace_lease: Mutex<Option<Arc<WorkspaceLease>>>,
     /// The variables that may hold credentials for it.
@@ -137,7 +139,6 @@ impl Process {
             has_completed_turn: AtomicBool::new(false),
             breaker: Arc::clone(shared.breaker),
             threads: Mutex::default(),
-            ignored: IgnoredLines::default(),
             workspace_lease: Mutex::default(),
         }))
     }
@@ -148,10 +149,10 @@ impl Process {
             // What has not ended within the grace period is ended below.
             _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.wait_for_end()).await),
             () = self.peer.wait_for_end() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
-            () = self.ignored.keep_counting(&self.agent, &self.peer) => {}
+            () = self.router.ignored().keep_reporting(&self.agent) => {}
         }
         self.peer.abort();
-        self.ignored.count(&self.agent, &self.peer);
+        self.router.ignored().report(&self.agent);
         self.router.clear();
         self.child.stop().await;
         lock(&self.workspace_lease).take();
@@ -365,6 +366,11 @@ impl Process {
         &self.leases
     }
 
+    /// Notes a sign of work: it counts as idle from now on.
+    pub(crate) fn touch(&self) {
+        self.leases.touch();
+    }
+
     /// Whether there are more leases than `known`.
     pub(crate) fn has_leases_beyond(&self, known: usize) -> bool {
         self.leases.count() > known
@@ -373,6 +379,21 @@ impl Process {
     pub(crate) async fn kill(&self) {
         self.leases.stop();
         self.child.kill().await;
+    }
+
+    /// Stops a process that does nothing, and tells its threads the reason.
+    pub(super) async fn stop_idle(&self, reason: &'static str) {
+        let (agent, pid) = (&*self.agent, self.child.pid());
+        tracing::info!(agent, pid, reason, "stopping an agent's process");
+        let told = self.router.inboxes().into_iter().map(|inbox| async move {
+            let (done, logged) = oneshot::channel();
+            inbox.put(SessionItem::Stopping { reason, done }).await;
+            // A closed session has no log to write to.
+            drop(logged.await);
+        });
+        // A slow store must not keep the process.
+        drop(timeout(TELL_LIMIT, join_all(told)).await);
+        self.stop().await;
     }
 
     pub(crate) async fn stop(&self) {

@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 use trilogue_domain::Json;
 use trilogue_mapping::agent_client::{UPDATE as DIALECT, without_meta};
 use trilogue_runtime::ClientProfile;
-use trilogue_wire::agent_client::{PROTOCOL_VERSION, without_parameters};
+use trilogue_wire::agent_client::{
+    CLIENT_CAPABILITIES, PROTOCOL_VERSION, retain_served, without_parameters,
+};
 
 use crate::agent_client::launch::{ClientMeta, ClientTools, Launch};
 
@@ -34,6 +36,7 @@ impl Profile {
         let client = client.filter(|_| launch.client_tools == ClientTools::Forward);
         let capabilities = client.and_then(|client| object(&client.capabilities));
         let mut capabilities = capabilities.unwrap_or_default();
+        retain_served(&mut capabilities, CLIENT_CAPABILITIES);
         let info = client.and_then(|client| client.info.as_ref()).and_then(object);
         let info = info.map_or_else(
             || json!({ "name": "trilogue", "version": env!("CARGO_PKG_VERSION") }),
@@ -90,12 +93,15 @@ fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     let mut options = object_or_empty(session.remove("configOptions"));
     options.insert("boolean".to_owned(), json!({}));
     session.insert("configOptions".to_owned(), Value::Object(options));
-    for name in ["notices", "compaction"] {
+    for name in ["notices", "compaction", "promptSuggestions"] {
         if session.get(name).is_none_or(Value::is_null) {
             session.insert(name.to_owned(), json!({}));
         }
     }
     capabilities.insert("session".to_owned(), Value::Object(session));
+    if capabilities.get("plan").is_none_or(Value::is_null) {
+        capabilities.insert("plan".to_owned(), json!({}));
+    }
     // The agent never runs in a client's terminal.
     capabilities.remove("auth");
 }
@@ -114,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_client_s_own_tools_count_only_where_they_are_forwarded() {
-        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1,"cwd":2},"plan":{},"auth":{"terminal":true},"session":{"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
+        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1,"cwd":2},"plan":{"_meta":{"z":3}},"subagents":{},"auth":{"terminal":true},"session":{"cursors":{},"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
         let client = ClientProfile {
             dialect: Arc::from(DIALECT),
             version: 1,
@@ -137,14 +143,15 @@ mod tests {
         let params = Profile::of(&launch, Some(&client)).params();
         let said = json!({ "name": "editor", "version": "2", "_meta": { "y": [1] } });
         assert_eq!(params["clientInfo"], said);
+        // What is not served here is not passed on: sub-agents, cursors and unknown capabilities.
         assert_eq!(
             params["clientCapabilities"],
             json!({
                 "_meta": { "x": 1 },
-                "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true, "plan": {},
-                "elicitation": { "form": {} },
+                "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true,
+                "plan": { "_meta": { "z": 3 } }, "elicitation": { "form": {} },
                 "session": {
-                    "later": { "x": 1 }, "configOptions": { "boolean": {}, "more": {} }, "notices": {}, "compaction": {},
+                    "configOptions": { "boolean": {} }, "notices": {}, "compaction": {}, "promptSuggestions": {},
                 },
             })
         );

@@ -127,7 +127,7 @@ impl InFlightCall {
         meta: ClientMeta,
     ) -> Result<RawJson, ErrorObject> {
         let cancelled = || Ok(RawJson::of(&cancelled_elicitation()));
-        let Ok(carried) = Json::parse(params.as_bytes().clone()) else { return cancelled() };
+        let Ok(carried) = Json::parse_mended(params.as_bytes().clone()) else { return cancelled() };
         let answer = tokio::select! {
             biased;
             answer = client.call(method, carried) => answer,
@@ -157,7 +157,7 @@ pub(super) fn request_id(params: &RawJson) -> Option<Id<'static>> {
 
 /// Forwards a notification about a call to the client that made it.
 pub(super) async fn notify(client: &dyn Client, notification: &Notification) {
-    if let Ok(params) = Json::parse(notification.params.as_bytes().clone()) {
+    if let Ok(params) = Json::parse_mended(notification.params.as_bytes().clone()) {
         client.notify(&notification.method, params).await;
     }
 }

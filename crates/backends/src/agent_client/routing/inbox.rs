@@ -1,13 +1,17 @@
 //! A session's queue: the agent's updates and requests in it, in order, bounded by count and by bytes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Error, MessageId};
+use trilogue_mapping::agent_client::MAX_IGNORED_BYTES;
 use trilogue_runtime::RunContext;
-use trilogue_sdk::agent_client::peer::{Backpressure, Notification, Request};
+use trilogue_sdk::agent_client::peer::{Backpressure, IgnoredReason, Notification, Request};
 
 const MAX_ITEMS: usize = 1_024;
 /// The most bytes that wait in a session. A larger update waits alone.
@@ -30,6 +34,11 @@ pub(crate) enum SessionItem {
         request: Request,
         _bytes: OwnedSemaphorePermit,
     },
+    /// The agent sent something that is not a message, or that was changed to be read.
+    Ignored {
+        line: IgnoredLine,
+        _bytes: OwnedSemaphorePermit,
+    },
     /// The agent sent a line that was too long to be read.
     Oversize(OversizeLine),
     /// A response arrived while the session was being opened: notifications before it may be older than the response.
@@ -37,6 +46,29 @@ pub(crate) enum SessionItem {
     Begin {
         context: RunContext,
         user: MessageId,
+    },
+    /// The agent has answered the prompt. All items before it are logged once this is answered; later ones still belong to the run.
+    Answered {
+        end: TurnEnd,
+        done: oneshot::Sender<AnsweredTurn>,
+    },
+    /// A run that the agent started begins. `done` is answered when the agent is quiet.
+    BeginBackground {
+        context: RunContext,
+        done: oneshot::Sender<TurnSummary>,
+    },
+    /// The agent was asked to cancel its work: the run ends as soon as the agent is quiet, at the latest after `grace`.
+    CancelBackground {
+        grace: Duration,
+    },
+    /// The session is open: the agent's work outside of prompts can get runs.
+    Opened,
+    /// The agent's process has ended.
+    ProcessEnded,
+    /// The server stops the agent for this reason.
+    Stopping {
+        reason: &'static str,
+        done: oneshot::Sender<()>,
     },
     /// A run ends. All items before it are logged once this is answered.
     Finish {
@@ -57,6 +89,15 @@ pub(crate) enum SessionItem {
 }
 
 #[derive(Debug)]
+pub(crate) struct IgnoredLine {
+    pub(crate) reason: IgnoredReason,
+    /// The whole line, if its message follows. Otherwise its beginning, or nothing if the session must not see it.
+    pub(crate) shown: Bytes,
+    /// The bytes that it has.
+    pub(crate) length: usize,
+}
+
+#[derive(Debug)]
 pub(crate) struct OversizeLine {
     pub(crate) limit: usize,
     pub(crate) method: Option<String>,
@@ -72,11 +113,32 @@ pub(crate) struct TurnSummary {
     pub(crate) refused: Option<Error>,
 }
 
+/// A turn whose agent has answered.
+#[derive(Debug, Default)]
+pub(crate) struct AnsweredTurn {
+    pub(crate) summary: TurnSummary,
+    /// Cancelled when the agent reports that it is idle.
+    pub(crate) idle: CancellationToken,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TurnEnd {
     Completed,
     /// The turn broke off: its open tool calls have failed.
     Broken,
+}
+
+// === impl SessionItem ===
+
+impl SessionItem {
+    /// The bytes of the agent's message.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Notification { notification, .. } => notification.params.as_bytes().len(),
+            Self::Request { request, .. } => request.params().as_bytes().len(),
+            _ => 0,
+        }
+    }
 }
 
 // === impl SessionInbox ===
@@ -97,12 +159,21 @@ impl SessionInbox {
         self.add_sized(length, |bytes| SessionItem::Request { request, _bytes: bytes })
     }
 
+    pub(super) fn ignored(&self, line: IgnoredLine) -> Backpressure {
+        self.add_sized(line.shown.len(), |bytes| SessionItem::Ignored { line, _bytes: bytes })
+    }
+
     pub(super) fn oversize(&self, line: OversizeLine) -> Backpressure {
         self.add(SessionItem::Oversize(line))
     }
 
     pub(super) fn response(&self) -> Backpressure {
         self.add(SessionItem::Response)
+    }
+
+    /// Notes that the process has ended. A full queue is emptied by the end of the session, which follows.
+    pub(super) fn process_ended(&self) {
+        drop(self.items.try_send(SessionItem::ProcessEnded));
     }
 
     /// Whether both belong to one session.
@@ -142,6 +213,20 @@ impl SessionInbox {
     /// Appends an item to the queue. A session that has ended drops it.
     pub(crate) async fn put(&self, item: SessionItem) {
         drop(self.items.send(item).await);
+    }
+}
+
+// === impl IgnoredLine ===
+
+impl IgnoredLine {
+    pub(super) fn new(reason: IgnoredReason, line: &Bytes, is_shown: bool) -> Self {
+        let shown = match reason {
+            _ if !is_shown => Bytes::new(),
+            IgnoredReason::ReplacedBytes => line.clone(),
+            // A copy, so that the event does not keep the whole line in memory.
+            _ => Bytes::copy_from_slice(line.get(..MAX_IGNORED_BYTES).unwrap_or(line)),
+        };
+        Self { reason, shown, length: line.len() }
     }
 }
 

@@ -5,15 +5,18 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
 use trilogue_domain::lock;
-use trilogue_sdk::agent_client::peer::{Backpressure, Handler, Notification, RawJson, Request};
+use trilogue_sdk::agent_client::peer::{
+    Backpressure, Handler, IgnoredInput, IgnoredReason, Notification, RawJson, Request,
+};
 use trilogue_wire::agent_client::{Kind, method, splice};
-use trilogue_wire::jsonrpc::{About, ErrorObject, Id, Invalid, Oversize, Reason};
+use trilogue_wire::jsonrpc::{About, ErrorObject, Id, Oversize, Reason};
 
 use super::calls::{
     CallOrigin, InFlightCall, InFlightCalls, Lookup, OpenElicitations, elicitation_id, notify,
     request_id,
 };
-use super::inbox::{OversizeLine, SessionInbox};
+use super::ignored_lines::IgnoredLines;
+use super::inbox::{IgnoredLine, OversizeLine, SessionInbox};
 use crate::agent_client::launch::ClientMeta;
 use crate::child::Child;
 
@@ -31,6 +34,7 @@ const ELICIT_COMPLETE: &str = "elicitation/complete";
 pub(crate) struct Router {
     /// Keeps the lines of the process that are not messages.
     child: Child,
+    ignored: IgnoredLines,
     /// Itself, for tasks.
     this: Weak<Router>,
     agent: Arc<str>,
@@ -85,6 +89,7 @@ impl Router {
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             child,
+            ignored: IgnoredLines::default(),
             this: Weak::clone(this),
             agent: Arc::clone(agent),
             is_private,
@@ -93,6 +98,10 @@ impl Router {
             calls: InFlightCalls::default(),
             elicitations: Mutex::default(),
         })
+    }
+
+    pub(crate) fn ignored(&self) -> &IgnoredLines {
+        &self.ignored
     }
 
     pub(crate) fn calls(&self) -> &InFlightCalls {
@@ -151,8 +160,14 @@ impl Router {
             let mut routes = lock(&self.routes);
             (std::mem::take(&mut routes.sessions), routes.take_early())
         };
+        sessions.values().for_each(SessionInbox::process_ended);
         // Drop them outside the lock: dropping a request answers it and takes other locks.
         drop((sessions, early));
+    }
+
+    /// The queues of its sessions.
+    pub(crate) fn inboxes(&self) -> Vec<SessionInbox> {
+        lock(&self.routes).sessions.values().cloned().collect()
     }
 
     fn inbox(&self, session: &str) -> Option<SessionInbox> {
@@ -339,21 +354,30 @@ impl Handler for Router {
         }
     }
 
-    fn on_noise(&self, line: &[u8]) {
-        self.child.stray_output().add_line(&self.agent, line);
-    }
-
-    fn on_invalid(&self, invalid: &Invalid<'_>) {
-        let (agent, reason) = (&*self.agent, &invalid.reason);
-        if matches!(reason, Reason::TooLong(_)) {
-            tracing::warn!(agent, %reason, "dropped a message of an agent");
-        } else {
-            tracing::debug!(agent, %reason, "dropped a line of an agent that is not a message");
+    /// The only place that counts ignored input and notes it in its thread.
+    fn on_ignored(&self, input: IgnoredInput<'_>) -> Backpressure {
+        let IgnoredInput { reason, bytes } = input;
+        self.ignored.count(&self.agent, reason.word());
+        if reason == IgnoredReason::Noise {
+            self.child.stray_output().add_line(&self.agent, bytes);
         }
+        let named = match reason {
+            IgnoredReason::Noise => None,
+            _ => named_session(bytes),
+        };
+        let Some(inbox) = self.session_of(named.as_deref()) else {
+            let (agent, reason, bytes) = (&*self.agent, reason.word(), bytes.len());
+            tracing::debug!(agent, reason, bytes, "ignored a line of an agent");
+            return Backpressure::Ready;
+        };
+        // A line that names no session may be about a session of another principal.
+        let is_shown = named.is_some() || self.is_private;
+        inbox.ignored(IgnoredLine::new(reason, bytes, is_shown))
     }
 
     /// Notes a dropped notification in the log of its session. Dropped requests and responses end with an error anyway.
     fn on_oversize(&self, oversize: Oversize) -> Backpressure {
+        self.ignored.count(&self.agent, Reason::TooLong(oversize.limit).word());
         // The call of the response fails, so no session needs a note.
         if matches!(oversize.about, About::Response(_)) {
             return Backpressure::Ready;
@@ -408,6 +432,12 @@ fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
             ready.await;
         }
     }))
+}
+
+/// Returns the session that a line names which is not a message or not UTF-8.
+fn named_session(line: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(line);
+    splice::get_text(&text, &["params", "sessionId"]).map(std::borrow::Cow::into_owned)
 }
 
 /// Answers a request that no client can answer.

@@ -1,179 +1,329 @@
 //! The task of a session: handles the items of its queue one after the other.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use tokio::sync::mpsc;
-use tokio::time::Instant;
-use trilogue_domain::event::{MessageEvent, Original};
-use trilogue_domain::{Body, Error, MessageId, RunId};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::event::{Original, StateEvent};
+use trilogue_domain::{Body, Json, MessageId};
 use trilogue_mapping::agent_client::{
-    KnownCall, ToolCalls, body_of_update, is_about_size, line_too_long, logged_notification,
-    oversize_notice, split_oversize, title_of, update_original, without_priming_title,
+    KnownCall, ToolCalls, ignored_line, line_too_long, logged_notification, replaced_bytes,
+    without_priming_title,
 };
-use trilogue_runtime::{EmitError, RunContext, ThreadContext};
-use trilogue_sdk::agent_client::peer::{Notification, Request};
+use trilogue_runtime::{RunContext, ThreadContext};
+use trilogue_sdk::agent_client::peer::{IgnoredReason, Notification, Request};
 use trilogue_wire::agent_client::splice;
 
-use super::answer::{PERMISSION_METHOD, RequestAnswerer, TurnScope};
-use super::modes::SessionModes;
-use super::replay::Replay;
-use super::transcript::{
-    MessageIds, OutsideUpdate, TurnTranscript, UsedIds, derived_id, derived_thought_id, name_piece,
-    update_kind,
+use super::answer::{PERMISSION_METHOD, RequestAnswerer, RequestWork, WorkRun};
+use super::background::{
+    AgentState, OpenRequests, StartOutcome, StartingSessions, WaitingItems, shows_work, state_of,
 };
+use super::log_without_run::LogWithoutRun;
+use super::modes::SessionModes;
+use super::open_work::{OpenWork, WorkKind};
+use super::replay::Replay;
+use super::session::Session;
+use super::split_text::{JoinedUpdates, SplitText};
+use super::transcript::{UsedIds, update_kind};
 use crate::agent_client::launch::Launch;
-use crate::agent_client::routing::{OversizeLine, SessionItem, TurnEnd, TurnSummary};
-use crate::output_warning::OutputWarning;
+use crate::agent_client::routing::{
+    AnsweredTurn, IgnoredLine, OversizeLine, SessionItem, TurnEnd, TurnSummary,
+};
 
 const UPDATE_METHOD: &str = "session/update";
 /// The updates about a session's settings. An agent repeats them whenever it opens a session.
 const SETTINGS: [&str; 3] =
     ["available_commands_update", "config_option_update", "current_mode_update"];
 /// The updates that an agent sends at any time. They do not prove that it works on a prompt.
-const BACKGROUND: [&str; 6] = [
+const BACKGROUND: [&str; 7] = [
     "available_commands_update",
     "config_option_update",
     "current_mode_update",
     "session_info_update",
     "usage_update",
     "notice",
+    "prompt_suggestions_update",
 ];
+/// The kind of the event that tells clients that the server has stopped the agent.
+const AGENT_STOPPED: &str = "agent_stopped";
+
+/// The most ignored lines that are logged in a turn, or between two turns. Further ones are only counted.
+const MAX_LOGGED_LINES: usize = 256;
 
 /// Logs an agent's updates in a session, and answers its requests.
 pub(super) struct SessionActor {
-    assigns_ids: bool,
-    thread: ThreadContext,
+    launch: Arc<Launch>,
     answerer: Arc<RequestAnswerer>,
-    turn: Option<CurrentTurn>,
-    /// Names chunks outside of turns.
-    message_ids: MessageIds,
+    /// What is logged now: a prompt's turn, or a run that the agent started.
+    work: Option<OpenWork>,
+    /// The run of `work`, for the questions that outlive it.
+    current: watch::Sender<Option<WorkRun>>,
+    requests: OpenRequests,
+    /// What waits for a run that the agent starts.
+    waiting: WaitingItems,
+    starting: Arc<StartingSessions>,
+    session: Arc<OnceLock<Weak<Session>>>,
+    /// Whether the session is open: the agent's work outside of prompts can get runs.
+    is_open: bool,
+    outside: LogWithoutRun,
     used_ids: UsedIds,
     tool_calls: ToolCalls,
-    last_run: Option<RunId>,
-    late_message: Option<MessageId>,
-    /// The newest thought outside of turns: the agent's id of it, and this server's.
-    late_thought: Option<(String, MessageId)>,
     /// Hashes of the newest settings, by kind.
     settings: HashMap<String, u64>,
+    split: SplitText,
+    /// How many ignored lines were logged since the last turn began or ended.
+    logged_lines: usize,
     replay: Option<Replay>,
     modes: SessionModes,
 }
 
-struct CurrentTurn {
-    context: RunContext,
-    transcript: TurnTranscript,
-    scope: TurnScope,
-    /// Whether the agent has sent an update or a request in the turn.
-    has_worked: bool,
-    /// Why the log refused an event. The run fails with this error.
-    refused: Option<Error>,
-    is_stopped: bool,
-    warning: OutputWarning,
+pub(super) struct ActorParts {
+    pub(super) launch: Arc<Launch>,
+    pub(super) thread: ThreadContext,
+    pub(super) answerer: RequestAnswerer,
+    pub(super) modes: SessionModes,
+    pub(super) starting: Arc<StartingSessions>,
+    /// The session itself, once it is open.
+    pub(super) session: Arc<OnceLock<Weak<Session>>>,
+}
+
+/// Why the actor continues.
+enum Wake {
+    Item(Option<SessionItem>),
+    Start(StartOutcome),
+    Time,
 }
 
 // === impl SessionActor ===
 
 impl SessionActor {
-    pub(super) fn new(
-        launch: &Launch,
-        thread: ThreadContext,
-        answerer: RequestAnswerer,
-        modes: SessionModes,
-    ) -> Self {
+    pub(super) fn new(parts: ActorParts) -> Self {
+        let ActorParts { launch, thread, answerer, modes, starting, session } = parts;
         Self {
-            assigns_ids: launch.assign_message_ids,
-            thread,
             answerer: Arc::new(answerer),
-            turn: None,
-            message_ids: MessageIds::new(launch.assign_message_ids),
+            work: None,
+            current: watch::Sender::new(None),
+            requests: OpenRequests::default(),
+            waiting: WaitingItems::new(),
+            starting,
+            session,
+            is_open: false,
+            outside: LogWithoutRun::new(thread, launch.assign_message_ids),
             used_ids: UsedIds::default(),
             tool_calls: ToolCalls::default(),
-            last_run: None,
-            late_message: None,
-            late_thought: None,
             settings: HashMap::new(),
+            split: SplitText::default(),
+            logged_lines: 0,
             replay: None,
             modes,
+            launch,
         }
     }
 
     /// Runs until the session is closed or its process has exited.
     pub(super) async fn run(mut self, mut items: mpsc::Receiver<SessionItem>) {
         // One item at a time, so that the log has the agent's order.
-        while let Some(item) = items.recv().await {
-            match item {
-                SessionItem::Notification { notification, _bytes } => {
-                    self.on_notification(notification).await
-                }
-                SessionItem::Request { request, _bytes } => self.on_request(request),
-                SessionItem::Oversize(line) => self.oversize(&line).await,
-                SessionItem::Response => self.modes.discard_outdated(),
-                SessionItem::Begin { context, user } => {
-                    self.end_late_message().await;
-                    // Only now: an open message outside of runs must end before the run's events.
-                    self.begin(context, user);
-                }
-                // The turn may have stopped waiting.
-                SessionItem::Finish { end, done } => drop(done.send(self.finish(end).await)),
-                SessionItem::Replay => self.replay = Some(Replay::default()),
-                SessionItem::Reopened { may_still_replay } => {
-                    self.replay = self.replay.take().filter(|_| may_still_replay);
-                    self.replay.iter_mut().for_each(|replay| replay.set_opened_at(Instant::now()));
-                }
-                SessionItem::ReplayEnd { is_expected, ends } => {
-                    let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
-                    // The caller may have stopped waiting.
-                    let _: Result<(), Option<Instant>> = ends.send(until);
-                }
+        loop {
+            let wake_at = self.next_wake();
+            let wake = tokio::select! {
+                biased;
+                item = items.recv() => Wake::Item(item),
+                outcome = self.waiting.outcome() => Wake::Start(outcome),
+                () = sleep_until_some(wake_at) => Wake::Time,
+            };
+            match wake {
+                Wake::Item(Some(item)) => self.handle(item).await,
+                Wake::Item(None) => break,
+                Wake::Start(StartOutcome::Accepted | StartOutcome::Later) => {}
+                Wake::Start(StartOutcome::Never) => self.log_waiting_outside().await,
+                Wake::Time => self.on_time().await,
             }
+            self.start_if_due();
         }
-        self.end_late_message().await;
+        self.log_waiting_outside().await;
+        self.finish(TurnEnd::Broken).await;
+        self.outside.end_message().await;
+        self.answerer.release_terminals(&self.outside.thread);
     }
 
-    fn begin(&mut self, context: RunContext, user: MessageId) {
-        let (run, agent) = (context.run().clone(), context.agent().as_str());
-        let transcript = TurnTranscript::new(run.clone(), agent, user, self.assigns_ids);
-        // A prompt ends the replay: the updates after it are new.
-        self.replay = None;
-        self.message_ids.end();
-        self.last_run = Some(run);
-        self.turn = Some(CurrentTurn {
-            context,
-            transcript,
-            scope: TurnScope::default(),
-            has_worked: false,
-            refused: None,
-            is_stopped: false,
-            warning: OutputWarning::default(),
-        });
+    async fn handle(&mut self, item: SessionItem) {
+        match item {
+            SessionItem::Notification { .. }
+            | SessionItem::Request { .. }
+            | SessionItem::Ignored { .. }
+            | SessionItem::Oversize(_) => {
+                self.retire_if_over().await;
+                match self.waits_behind(&item) {
+                    true => self.wait_for_run(item).await,
+                    false => self.take_message(item).await,
+                }
+            }
+            SessionItem::Response => self.modes.discard_outdated(),
+            SessionItem::Begin { context, user } => {
+                // The run that the agent started has given way to the prompt.
+                self.finish(TurnEnd::Completed).await;
+                // A prompt ends the replay: the updates after it are new.
+                self.replay = None;
+                let kind = WorkKind::Prompt { is_answered: false, idle: CancellationToken::new() };
+                self.begin(context, user, kind).await;
+                if let Some(work) = &mut self.work {
+                    // What waited proves nothing about the prompt.
+                    work.has_worked = false;
+                    work.kind =
+                        WorkKind::Prompt { is_answered: false, idle: CancellationToken::new() };
+                }
+            }
+            SessionItem::Answered { end, done } => drop(done.send(self.record_answer(end))),
+            SessionItem::BeginBackground { context, done } => {
+                self.retire_if_over().await;
+                if self.work.is_some() {
+                    // The prompt was faster: it has taken what waited.
+                    drop(done.send(TurnSummary::default()));
+                } else {
+                    let (last_sign, ends_at) = (Instant::now(), None);
+                    let kind = WorkKind::Background { done, last_sign, ends_at };
+                    self.begin(context, MessageId::generate(), kind).await;
+                }
+            }
+            SessionItem::CancelBackground { grace } => {
+                if let Some(work) = &mut self.work {
+                    work.record_cancel(grace);
+                }
+            }
+            // The turn may have stopped waiting.
+            SessionItem::Finish { end, done } => drop(done.send(self.finish(end).await)),
+            SessionItem::Replay => self.replay = Some(Replay::default()),
+            SessionItem::Reopened { may_still_replay } => {
+                self.replay = self.replay.take().filter(|_| may_still_replay);
+                self.replay.iter_mut().for_each(|replay| replay.set_opened_at(Instant::now()));
+            }
+            SessionItem::ReplayEnd { is_expected, ends } => {
+                let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
+                // The caller may have stopped waiting.
+                let _: Result<(), Option<Instant>> = ends.send(until);
+            }
+            SessionItem::Opened => self.is_open = true,
+            SessionItem::ProcessEnded => {
+                self.answerer.release_terminals(&self.outside.thread);
+                if self.work.as_ref().is_some_and(OpenWork::is_background) {
+                    self.finish(TurnEnd::Broken).await;
+                }
+            }
+            SessionItem::Stopping { reason, done } => {
+                let data = Json::from_value(&json!({ "reason": reason }));
+                let kind = AGENT_STOPPED.to_owned();
+                self.log(Body::State(StateEvent::Custom { kind, data }), None).await;
+                // The caller may have stopped waiting.
+                let _: Result<(), ()> = done.send(());
+            }
+        }
+    }
+
+    /// Handles a message of the agent, or lets it wait for a run.
+    async fn take_message(&mut self, item: SessionItem) {
+        match item {
+            SessionItem::Notification { ref notification, .. } => {
+                let is_handled = self.on_notification(notification).await;
+                if !is_handled {
+                    self.wait_for_run(item).await;
+                }
+            }
+            // Until the session is open, the agent may need the answer for the opening itself.
+            SessionItem::Request { request, .. } if self.work.is_some() || !self.gets_runs() => {
+                self.on_request(request);
+            }
+            SessionItem::Request { .. } => self.wait_for_run(item).await,
+            SessionItem::Ignored { line, .. } => self.ignored(line).await,
+            SessionItem::Oversize(line) => self.oversize(&line).await,
+            _ => {}
+        }
+    }
+
+    /// Whether a message waits because earlier ones wait for a run: the order of work stays. Settings do not wait.
+    fn waits_behind(&self, item: &SessionItem) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        match item {
+            SessionItem::Notification { notification, .. } => {
+                let Some(cut) = splice::cut(notification.params.as_str()) else { return false };
+                let kind = update_kind(&cut.params);
+                shows_work(kind, &cut.params) || state_of(kind, &cut.params).is_some()
+            }
+            SessionItem::Request { .. } => self.gets_runs(),
+            _ => true,
+        }
+    }
+
+    /// Keeps an item until a run begins.
+    async fn wait_for_run(&mut self, item: SessionItem) {
+        self.touch();
+        self.waiting.push(item);
+        if self.waiting.is_full() {
+            self.log_waiting_outside().await;
+        }
+    }
+
+    /// Begins to log in a run, first what has waited for it.
+    async fn begin(&mut self, context: RunContext, user: MessageId, kind: WorkKind) {
+        self.outside.record_run(context.run().clone()).await;
+        let work = OpenWork::new(context.clone(), user, self.launch.assign_message_ids, kind);
+        let scope = work.scope.clone();
+        self.work = Some(work);
+        // Only now: questions that outlived their run are asked in this one.
+        self.current.send_replace(Some(WorkRun { context, scope }));
+        self.waiting.record_begin();
+        for item in self.waiting.take() {
+            self.take_message(item).await;
+        }
+    }
+
+    fn record_answer(&mut self, end: TurnEnd) -> AnsweredTurn {
+        let Some(work) = &mut self.work else { return AnsweredTurn::default() };
+        let WorkKind::Prompt { is_answered, idle } = &mut work.kind else {
+            return AnsweredTurn::default();
+        };
+        *is_answered = true;
+        let idle = idle.clone();
+        // A client must not answer for a turn that is over. Questions stay open.
+        work.scope.end(end);
+        self.tool_calls.end_turn(end == TurnEnd::Broken);
+        let summary = TurnSummary { has_worked: work.has_worked, refused: work.refused.clone() };
+        AnsweredTurn { summary, idle }
     }
 
     async fn finish(&mut self, end: TurnEnd) -> TurnSummary {
-        let Some(mut turn) = self.turn.take() else { return TurnSummary::default() };
-        // End the open requests first: a client must not answer for a turn that is over.
-        turn.scope.end(end);
-        let is_broken = end == TurnEnd::Broken;
-        self.tool_calls.end_turn(is_broken);
-        let last = turn.transcript.finish(is_broken, &mut self.used_ids);
-        // A stopped run accepts no further events.
-        for body in last.into_iter().filter(|_| !turn.is_stopped) {
-            match turn.context.emit(body, None).await {
-                Ok(()) => {}
-                Err(EmitError::Stopped) => break,
-                Err(EmitError::Refused(error)) => {
-                    turn.refused.get_or_insert(error);
-                }
-            }
+        self.flush_split().await;
+        self.logged_lines = 0;
+        let Some(work) = self.work.take() else { return TurnSummary::default() };
+        self.current.send_replace(None);
+        if !matches!(work.kind, WorkKind::Prompt { is_answered: true, .. }) {
+            self.tool_calls.end_turn(end == TurnEnd::Broken);
         }
-        TurnSummary { has_worked: turn.has_worked, refused: turn.refused }
+        if end == TurnEnd::Completed && self.requests.has_question() {
+            self.waiting.expect_question();
+        }
+        work.finish(end, &mut self.used_ids).await
+    }
+
+    /// Ends the work whose run was completed for another one.
+    async fn retire_if_over(&mut self) {
+        if self.work.as_ref().is_some_and(OpenWork::is_over) {
+            self.finish(TurnEnd::Completed).await;
+        }
     }
 
     fn on_request(&mut self, request: Request) {
-        let turn = self.turn.as_mut().map(|turn| {
-            turn.has_worked = true;
-            (turn.context.clone(), turn.scope.clone())
+        let work = self.work.as_mut().map(|work| {
+            work.has_worked = true;
+            work.record_sign(None);
+            let run = WorkRun { context: work.context.clone(), scope: work.scope.clone() };
+            RequestWork { run, next: self.current.subscribe() }
         });
         let known = match request.method() {
             // Read the state here, in order: later updates may change the call.
@@ -181,19 +331,28 @@ impl SessionActor {
             _ => KnownCall::default(),
         };
         // Answered in a task: a person may take long, and later updates must not wait for that.
-        Arc::clone(&self.answerer).answer(request, known, turn);
+        Arc::clone(&self.answerer).answer(request, known, work, &self.requests);
     }
 
-    async fn on_notification(&mut self, notification: Notification) {
+    /// Logs a notification. Returns `false` if it waits for a run.
+    async fn on_notification(&mut self, notification: &Notification) -> bool {
         let params = notification.params.as_str();
         if notification.method != UPDATE_METHOD {
             let (body, original) = logged_notification(&notification.method, params);
-            return self.log(body, Some(original)).await;
+            self.log(body, Some(original)).await;
+            return true;
         }
         // An unreadable update may be about any call, so no call counts as completely known after it.
-        let Some((params, _)) = splice::cut_session(params) else {
-            return self.tool_calls.mark_all_stale();
+        if self.work.is_none() && self.waiting.gets_runs() && self.waits_as_work(params) {
+            return false;
+        }
+        let line = self.split.take_line(params);
+        let Some(cut) = splice::cut(params) else {
+            self.tool_calls.mark_all_stale();
+            return true;
         };
+        let may_be_split = cut.may_have_code_points || line.is_some() || self.split.is_holding();
+        let params = cut.params;
         let kind = update_kind(&params);
         let params = match kind {
             "session_info_update" => without_priming_title(params),
@@ -205,117 +364,95 @@ impl SessionActor {
         if self.replay.as_mut().is_some_and(|replay| replay.takes(kind, Instant::now()))
             && (is_repeated || !SETTINGS.contains(&kind))
         {
-            return self.tool_calls.replay(kind, &params);
+            self.tool_calls.replay(kind, &params);
+            return true;
         }
+        if !may_be_split {
+            return self.on_update(kind, params).await;
+        }
+        let JoinedUpdates { earlier, update } = self.split.join(kind, params, line.as_deref());
+        if let Some((kind, params)) = earlier {
+            self.on_update(kind, params).await;
+        }
+        match (update, &mut self.work) {
+            (Some(params), _) => self.on_update(kind, params).await,
+            (None, Some(work)) => {
+                work.has_worked = true;
+                work.record_sign(None);
+                true
+            }
+            (None, None) => true,
+        }
+    }
+
+    /// Whether an update shows work that has no run yet and is new, not a replay.
+    fn waits_as_work(&mut self, params: &str) -> bool {
+        let Some(cut) = splice::cut(params) else { return false };
+        let kind = update_kind(&cut.params);
+        shows_work(kind, &cut.params)
+            && !self.replay.as_mut().is_some_and(|it| it.takes(kind, Instant::now()))
+    }
+
+    /// Logs the first half of a character whose second half did not come.
+    async fn flush_split(&mut self) {
+        let Some((kind, params)) = self.split.flush() else { return };
+        let Some(work) = &mut self.work else {
+            return self.outside.update(kind, params, &mut self.used_ids).await;
+        };
+        for (body, original) in work.transcript.update(kind, params, &self.used_ids).events {
+            work.log(body, original).await;
+        }
+    }
+
+    /// Logs an update that is not a replay. Returns `false` if it belongs to the next run.
+    async fn on_update(&mut self, kind: &'static str, params: String) -> bool {
         // Before the event is logged: a later permission request relies on the call's complete state.
         self.tool_calls.update(kind, &params);
-        let Some(turn) = &mut self.turn else {
-            return self.log_outside_turn(kind, params).await;
+        let Some(work) = &mut self.work else {
+            self.touch();
+            self.outside.update(kind, params, &mut self.used_ids).await;
+            return true;
         };
+        let state = state_of(kind, &params);
         // This decides whether a failed prompt may be repeated.
-        turn.has_worked |= !BACKGROUND.contains(&kind);
+        work.has_worked |= !is_background(kind);
+        work.record_sign(state);
         // If the store cannot answer, the id counts as taken: another id is safe, a duplicate is not.
-        if let Some(id) = turn.transcript.begun_message_id(kind, &params, &self.used_ids)
-            && turn.context.has_message(&id).await.unwrap_or(true)
+        if let Some(id) = work.transcript.begun_message_id(kind, &params, &self.used_ids)
+            && work.context.has_message(&id).await.unwrap_or(true)
         {
             self.used_ids.add([id]);
         }
-        let logged = turn.transcript.update(kind, params, &self.used_ids);
+        let logged = work.transcript.update(kind, params, &self.used_ids);
         for (body, original) in logged.events {
-            turn.log(body, original).await;
+            work.log(body, original).await;
+        }
+        if work.has_missed() {
+            // The run was completed meanwhile, so the update belongs to the next one.
+            self.finish(TurnEnd::Completed).await;
+            return !self.gets_runs();
         }
         // After the events, because the log accepts an alias only for a message that has begun.
         if let Some((message, alias)) = &logged.alias {
-            turn.context.alias(message, alias);
+            work.context.alias(message, alias);
         }
+        if state == Some(AgentState::Idle) && work.is_background() {
+            self.finish(TurnEnd::Completed).await;
+        }
+        true
     }
 
-    /// Logs an update outside of turns. Its chunks become a separate message.
-    async fn log_outside_turn(&mut self, kind: &str, params: String) {
-        let OutsideUpdate { params, message, ends } = self.message_ids.outside_turn(kind, params);
-        let mut body = body_of_update(&params);
-        if ends {
-            self.end_late_message().await;
+    /// Logs input that is not a message, or the line of the next message if that is not UTF-8.
+    async fn ignored(&mut self, line: IgnoredLine) {
+        let IgnoredLine { reason, shown, length } = line;
+        if reason == IgnoredReason::ReplacedBytes && shown.len() == length {
+            self.split.expect(shown.clone());
+            let (body, original) = replaced_bytes(shown);
+            return self.log(body, Some(original)).await;
         }
-        if let Body::Message(MessageEvent::Thought { .. }) = body {
-            return self.log_late_thought(body, params).await;
-        }
-        if let (Some(id), Some(run)) = (message, self.last_run.clone())
-            && let Body::Message(
-                MessageEvent::Delta { message: named, .. }
-                | MessageEvent::Part { message: named, .. },
-            ) = &mut body
-        {
-            let message = MessageId::parse(&id).unwrap_or_else(|_| derived_id(&run, &id));
-            *named = message.clone();
-            self.begin_late_message(message, &run).await;
-        }
-        self.log(body, Some(update_original(params))).await;
-    }
-
-    /// Logs a piece of a thought outside of turns. If its id is already taken, the thought gets another, as in a turn.
-    async fn log_late_thought(&mut self, mut body: Body, mut params: String) {
-        let id = splice::message_id(&params).map(|id| id.into_owned()).unwrap_or_default();
-        let mut late = self.late_thought.take().filter(|(given, _)| *given == id);
-        if late.is_none()
-            && let Some(run) = self.last_run.clone()
-        {
-            let theirs = MessageId::parse(&id).ok();
-            let is_used = theirs.as_ref().is_none_or(|theirs| self.used_ids.has(theirs));
-            let derived = derived_thought_id(&run, &id);
-            let mut named = theirs.filter(|_| !is_used).unwrap_or_else(|| derived.clone());
-            if !self.begin_late_thought(&named, &run).await && named != derived {
-                named = derived;
-                self.begin_late_thought(&named, &run).await;
-            }
-            self.used_ids.add([named.clone()]);
-            late = Some((id.clone(), named));
-        }
-        if let Some((_, named)) = &late {
-            if named.as_str() != id
-                && let Some(renamed) = splice::put_message_id(&params, named.as_str())
-            {
-                params = renamed;
-            }
-            name_piece(&mut body, named.clone());
-        }
-        self.late_thought = late;
-        self.log(body, Some(update_original(params))).await;
-    }
-
-    /// Whether the thread had no message or thought with this id before.
-    async fn begin_late_thought(&self, id: &MessageId, last_run: &RunId) -> bool {
-        self.thread.begin_thought(id, last_run).await.unwrap_or_else(|error| {
-            let thread = self.thread.thread();
-            tracing::debug!(%thread, %error, "a thought outside of a run was not begun");
-            true
-        })
-    }
-
-    /// Begins a message outside of turns, unless it has already begun.
-    async fn begin_late_message(&mut self, message: MessageId, last_run: &RunId) {
-        if self.late_message.as_ref() == Some(&message) {
-            return;
-        }
-        self.end_late_message().await;
-        if self.used_ids.has(&message) {
-            return;
-        }
-        match self.thread.begin_message(&message, last_run).await {
-            Ok(true) => self.late_message = Some(message.clone()),
-            Ok(false) => {}
-            Err(error) => {
-                let thread = self.thread.thread();
-                tracing::debug!(%thread, %error, "a message outside of a run was not begun");
-                return;
-            }
-        }
-        self.used_ids.add([message]);
-    }
-
-    async fn end_late_message(&mut self) {
-        if let Some(message) = self.late_message.take() {
-            self.log(Body::Message(MessageEvent::Completed { message }), None).await;
+        self.logged_lines += 1;
+        if self.logged_lines <= MAX_LOGGED_LINES {
+            self.log(ignored_line(reason.word(), &shown, length), None).await;
         }
     }
 
@@ -334,8 +471,8 @@ impl SessionActor {
         {
             return;
         }
-        if let Some(turn) = &mut self.turn {
-            turn.has_worked = true;
+        if let Some(work) = &mut self.work {
+            work.has_worked = true;
         }
         self.log(line_too_long(line.limit, line.method.as_deref()), None).await;
     }
@@ -352,79 +489,78 @@ impl SessionActor {
     }
 
     async fn log(&mut self, body: Body, original: Option<Original>) {
-        if let Some(turn) = &mut self.turn {
-            return turn.log(body, original).await;
-        }
-        // The copies are kept for a smaller event, in case this one is too large for the log.
-        let (event, copy) = (body.clone(), original.clone());
-        let noted = match title_of(&body) {
-            Some(title) => self.thread.append_title_event(event, copy, title.as_deref()).await,
-            None => self.thread.append_event(event, copy).await,
-        };
-        let noted = match noted {
-            Err(error) if is_about_size(&error) => self.note_smaller(body, original.as_ref()).await,
-            noted => noted,
-        };
-        if let Err(error) = noted {
-            let thread = self.thread.thread();
-            tracing::debug!(%thread, %error, "an update outside of a run was not logged");
+        match &mut self.work {
+            Some(work) => work.log(body, original).await,
+            None => self.outside.log(body, original).await,
         }
     }
 
-    async fn note_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), Error> {
-        for body in split_oversize(body, original) {
-            match self.thread.append_event(body, None).await {
-                Err(error) if is_about_size(&error) => {
-                    self.thread.append_event(oversize_notice(original), None).await?;
+    /// Logs what waits without a run: none can begin, or too much waits, or it has waited for too long.
+    async fn log_waiting_outside(&mut self) {
+        for item in self.waiting.take() {
+            match item {
+                SessionItem::Notification { notification, .. } => {
+                    let Some(cut) = splice::cut(notification.params.as_str()) else { continue };
+                    let params = cut.params;
+                    let kind = update_kind(&params);
+                    self.tool_calls.update(kind, &params);
+                    self.outside.update(kind, params, &mut self.used_ids).await;
                 }
-                noted => noted?,
+                SessionItem::Request { request, .. } => self.on_request(request),
+                SessionItem::Ignored { line, .. } => self.ignored(line).await,
+                SessionItem::Oversize(line) => self.oversize(&line).await,
+                _ => {}
             }
         }
-        Ok(())
+    }
+
+    async fn on_time(&mut self) {
+        let quiet = self.launch.background_quiet;
+        let quiet_at = self.work.as_ref().and_then(|work| work.quiet_at(&self.requests, quiet));
+        if quiet_at.is_some_and(|at| at <= Instant::now()) {
+            self.finish(TurnEnd::Completed).await;
+        }
+        if self.waiting.is_overdue(self.launch.client_wait) {
+            self.log_waiting_outside().await;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let quiet = self.launch.background_quiet;
+        let quiet_at = self.work.as_ref().and_then(|work| work.quiet_at(&self.requests, quiet));
+        let waiting = self.waiting.next_wake(self.launch.client_wait);
+        quiet_at.into_iter().chain(waiting).min()
+    }
+
+    fn start_if_due(&mut self) {
+        let Some(session) = self.session.get().filter(|_| self.is_open && self.work.is_none())
+        else {
+            return;
+        };
+        self.waiting.start_if_due(&self.outside.thread, &self.starting, session);
+    }
+
+    /// Whether the agent's work outside of prompts can get runs.
+    fn gets_runs(&self) -> bool {
+        self.is_open && self.waiting.gets_runs()
+    }
+
+    /// Notes a sign of work at the process: it counts as idle from then on.
+    fn touch(&self) {
+        if let Some(session) = self.session.get().and_then(Weak::upgrade) {
+            session.process().touch();
+        }
     }
 }
 
-// === impl CurrentTurn ===
+/// Whether an agent sends updates of this kind at any time, also in the middle of a message.
+pub(super) fn is_background(kind: &str) -> bool {
+    BACKGROUND.contains(&kind)
+}
 
-impl CurrentTurn {
-    async fn log(&mut self, body: Body, original: Option<Original>) {
-        // After a refused event, no later one is logged: the run fails with the first error.
-        if self.is_stopped || self.refused.is_some() {
-            return;
-        }
-        if let Some(title) = title_of(&body) {
-            self.context.title(title.as_deref());
-        }
-        self.warning.note(&body, &self.context);
-        // The first try needs no copies and does not wait; it succeeds if there is space.
-        let emitted = match self.context.try_emit(&body, original.as_ref()) {
-            Ok(true) => return,
-            Ok(false) => self.context.emit(body.clone(), original.clone()).await,
-            Err(error) => Err(error),
-        };
-        let emitted = match emitted {
-            Err(EmitError::Refused(error)) if is_about_size(&error) => {
-                self.emit_smaller(body, original.as_ref()).await
-            }
-            emitted => emitted,
-        };
-        match emitted {
-            Ok(()) => {}
-            Err(EmitError::Stopped) => self.is_stopped = true,
-            Err(EmitError::Refused(error)) => self.refused = Some(error),
-        }
-    }
-
-    /// Logs a smaller event instead of one that is too large: size alone never ends a run.
-    async fn emit_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), EmitError> {
-        for body in split_oversize(body, original) {
-            match self.context.emit(body, None).await {
-                Err(EmitError::Refused(error)) if is_about_size(&error) => {
-                    self.context.emit(oversize_notice(original), None).await?;
-                }
-                emitted => emitted?,
-            }
-        }
-        Ok(())
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
     }
 }

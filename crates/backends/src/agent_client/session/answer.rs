@@ -1,18 +1,21 @@
 //! Answers an agent's requests: by a permission rule, a person, the workspace, or the client that prompts.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Answer, Interrupt, InterruptId, Json, Resolution};
+use trilogue_domain::{Answer, Code as ErrorCode, Interrupt, InterruptId, Json, Resolution, lock};
 use trilogue_mapping::agent_client::{
     KnownCall, ToolSubject, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
     permission_outcome, subject, subject_of_method,
 };
-use trilogue_runtime::{EmitError, RunContext};
+use trilogue_runtime::{EmitError, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::{RawJson, Request};
 use trilogue_wire::agent_client::{
     CreateElicitationRequest, Read, RequestPermissionRequest, Rules as Reading, ToolCallContent,
@@ -20,6 +23,7 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
+use super::background::OpenRequests;
 use crate::agent_client::failure::error_object;
 use crate::agent_client::launch::{ClientTools, Launch};
 use crate::agent_client::meta::for_agent;
@@ -33,6 +37,15 @@ pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// The most bytes that a permission request may have with its omitted members added.
 const MAX_COMPLETED_BYTES: usize = 15 * 1024 * 1024;
+const ELICITATION_METHOD: &str = "elicitation/create";
+const CREATE_METHOD: &str = "terminal/create";
+const RELEASE_METHOD: &str = "terminal/release";
+/// How long a client may take to release a terminal in the place of its agent.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
+/// The most terminals of the client that are remembered in a session.
+const MAX_TERMINALS: usize = 256;
+/// How long a question waits for the next run after the end of its own.
+const NEXT_RUN_LIMIT: Duration = Duration::from_secs(60);
 const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
 /// The options of a question about a call of files or terminals. Each id equals its kind.
 const ALLOW: &str = "allow_once";
@@ -45,6 +58,22 @@ pub(super) struct RequestAnswerer {
     pub(super) workspace: Option<Workspace>,
     pub(super) root: PathBuf,
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
+    /// The client's terminals that the agent has not released.
+    pub(super) terminals: Mutex<HashSet<String>>,
+}
+
+/// A run in which the agent works. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct WorkRun {
+    pub(super) context: RunContext,
+    pub(super) scope: TurnScope,
+}
+
+/// The run of a request, and the runs after it: a question is asked again in the next one if its run ends.
+#[derive(Clone, Debug)]
+pub(super) struct RequestWork {
+    pub(super) run: WorkRun,
+    pub(super) next: watch::Receiver<Option<WorkRun>>,
 }
 
 /// Ends the requests of a turn when the turn ends. Cheap to clone.
@@ -67,6 +96,25 @@ impl TurnScope {
     }
 }
 
+// === impl RequestWork ===
+
+impl RequestWork {
+    /// Waits for the run after the current one. `None` if the agent no longer waits, or none follows.
+    async fn follow(&mut self) -> Option<()> {
+        let Self { run, next } = self;
+        let before = run.context.run().clone();
+        let is_next =
+            |now: &Option<WorkRun>| now.as_ref().is_some_and(|now| *now.context.run() != before);
+        let found = tokio::select! {
+            biased;
+            () = run.scope.aborted.cancelled() => None,
+            found = timeout(NEXT_RUN_LIMIT, next.wait_for(is_next)) => found.ok()?.ok()?.clone(),
+        };
+        *run = found?;
+        Some(())
+    }
+}
+
 // === impl RequestAnswerer ===
 
 impl RequestAnswerer {
@@ -75,10 +123,33 @@ impl RequestAnswerer {
         self: Arc<Self>,
         request: Request,
         known: KnownCall,
-        turn: Option<(RunContext, TurnScope)>,
+        work: Option<RequestWork>,
+        open: &OpenRequests,
     ) {
         let (method, params) = (request.method().to_owned(), request.params().clone());
-        request.answer(async move { self.respond(&method, &params, &known, turn).await });
+        let open = open.open(method == PERMISSION_METHOD || method == ELICITATION_METHOD);
+        request.answer(async move {
+            let answer = self.respond(&method, &params, &known, work).await;
+            drop(open);
+            answer
+        });
+    }
+
+    /// Releases the client's terminals in the place of an agent that cannot do it any more. Returns at once.
+    pub(super) fn release_terminals(&self, thread: &ThreadContext) {
+        for terminal in std::mem::take(&mut *lock(&self.terminals)) {
+            let thread = thread.clone();
+            let params = Json::from_value(&json!({ "terminalId": terminal }));
+            // Without a runtime, the server is exiting.
+            let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+            runtime.spawn(async move {
+                let released = thread.call_client(RELEASE_METHOD, params);
+                if !matches!(timeout(RELEASE_LIMIT, released).await, Ok(Ok(_))) {
+                    let thread = thread.thread();
+                    tracing::debug!(%thread, "a terminal of an agent that ended was not released");
+                }
+            });
+        }
     }
 
     async fn respond(
@@ -86,7 +157,7 @@ impl RequestAnswerer {
         method: &str,
         params: &RawJson,
         known: &KnownCall,
-        turn: Option<(RunContext, TurnScope)>,
+        work: Option<RequestWork>,
     ) -> Result<RawJson, ErrorObject> {
         // If the lease is lost, the agent is killed. Until then it must not do anything more.
         if let Some(lease) = &self.workspace_lease
@@ -95,21 +166,21 @@ impl RequestAnswerer {
             return Err(ErrorObject::of(Code::REQUEST_CANCELLED));
         }
         match method {
-            PERMISSION_METHOD => match turn {
-                Some((context, _)) => self.permission(params, known, &context).await,
+            PERMISSION_METHOD => match work {
+                Some(work) => self.permission(params, known, work).await,
                 None => Ok(RawJson::of(&cancelled_permission())),
             },
-            "elicitation/create" => match turn {
-                Some((context, _)) => self.elicitation(params, &context).await,
+            ELICITATION_METHOD => match work {
+                Some(work) => self.elicitation(params, work).await,
                 None => Ok(RawJson::of(&cancelled_elicitation())),
             },
             _ => {
-                let scope = turn.as_ref().map(|(_, scope)| scope.clone()).unwrap_or_default();
+                let scope = work.as_ref().map(|work| work.run.scope.clone()).unwrap_or_default();
                 // The agent may wait for a terminal of this server beyond the turn, but not for a client.
                 let end = if self.serves(method) { scope.aborted } else { scope.ended };
                 tokio::select! {
                     biased;
-                    answer = self.call(method, params, turn) => answer,
+                    answer = self.call(method, params, work) => answer,
                     () = end.cancelled() => Err(ErrorObject::of(Code::REQUEST_CANCELLED)),
                 }
             }
@@ -124,7 +195,7 @@ impl RequestAnswerer {
         &self,
         params: &RawJson,
         known: &KnownCall,
-        context: &RunContext,
+        work: RequestWork,
     ) -> Result<RawJson, ErrorObject> {
         let completed = known.complete(params.as_str());
         let request: RequestPermissionRequest = read(&completed)?;
@@ -133,10 +204,12 @@ impl RequestAnswerer {
         let raw = without_session(if fits { &completed } else { params.as_str() });
         let mut interrupt = interrupt_of_permission(&request, &raw, InterruptId::generate());
         let is_known = !known.is_partial() && is_read(&request, &completed);
-        if let Some(resolution) = self.decide(&request, is_known, &interrupt, context).await {
+        if let Some(resolution) =
+            self.decide(&request, is_known, &interrupt, &work.run.context).await
+        {
             return Ok(RawJson::of(&permission_outcome(&interrupt, &resolution)));
         }
-        let resolution = self.ask(&mut interrupt, context).await;
+        let resolution = self.ask(&mut interrupt, work).await;
         Ok(match resolution {
             Some(resolution) => {
                 self.for_agent(RawJson::of(&permission_outcome(&interrupt, &resolution)))
@@ -189,8 +262,9 @@ impl RequestAnswerer {
         &self,
         method: &str,
         params: &str,
-        context: Option<&RunContext>,
+        work: Option<&RequestWork>,
     ) -> Result<(), ErrorObject> {
+        let context = work.map(|work| &work.run.context);
         let rules = self.rules.of_run(context.and_then(RunContext::config));
         if rules.is_empty() {
             return Ok(());
@@ -204,9 +278,9 @@ impl RequestAnswerer {
                 refused(format!("{method} names more files than permission rules can look at"))
             }
             Ok(None) => Ok(()),
-            Ok(Some(rule)) => match (rule.verdict(), context) {
-                (Verdict::Ask, Some(context)) => {
-                    match self.ask_for_tool(method, params, &call, context).await {
+            Ok(Some(rule)) => match (rule.verdict(), work) {
+                (Verdict::Ask, Some(work)) => {
+                    match self.ask_for_tool(method, params, &call, work.clone()).await {
                         true => Ok(()),
                         false => refused(format!("{method} was not allowed")),
                     }
@@ -215,7 +289,7 @@ impl RequestAnswerer {
                     "the permission rule '{}' asks a person about {method}, which needs a turn",
                     rule.name()
                 )),
-                (verdict, context) => {
+                (verdict, _) => {
                     let allowed = verdict == Verdict::Allow;
                     let (name, origin) = (rule.name().to_owned(), rule.origin());
                     let decision = RuleDecision { rule: name, origin, allowed, option: None };
@@ -241,7 +315,7 @@ impl RequestAnswerer {
         method: &str,
         params: &str,
         call: &ToolSubject,
-        context: &RunContext,
+        work: RequestWork,
     ) -> bool {
         let input = match method {
             "terminal/create" => &["command", "args", "cwd", "env"][..],
@@ -267,7 +341,7 @@ impl RequestAnswerer {
         let whole = splice::set_text(&raw, &["sessionId"], "").unwrap_or_default();
         let Ok(request) = read::<RequestPermissionRequest>(&whole) else { return false };
         let mut interrupt = interrupt_of_permission(&request, &raw, id);
-        let resolution = self.ask(&mut interrupt, context).await;
+        let resolution = self.ask(&mut interrupt, work).await;
         let answer = match resolution {
             Some(Resolution::Answered { answer, .. }) => answer,
             _ => return false,
@@ -278,12 +352,12 @@ impl RequestAnswerer {
     async fn elicitation(
         &self,
         params: &RawJson,
-        context: &RunContext,
+        work: RequestWork,
     ) -> Result<RawJson, ErrorObject> {
         let request: CreateElicitationRequest = read(params.as_str())?;
         let raw = without_session(params.as_str());
         let mut interrupt = interrupt_of_elicitation(&request, &raw, InterruptId::generate());
-        let resolution = self.ask(&mut interrupt, context).await;
+        let resolution = self.ask(&mut interrupt, work).await;
         Ok(match resolution {
             Some(resolution) => {
                 self.for_agent(RawJson::of(&elicitation_outcome(&interrupt, &resolution)))
@@ -292,18 +366,24 @@ impl RequestAnswerer {
         })
     }
 
-    /// Raises an interrupt. `None` if no answer can arrive any more.
-    async fn ask(&self, interrupt: &mut Interrupt, context: &RunContext) -> Option<Resolution> {
+    /// Raises an interrupt, and again in the next run if its run ends while the agent still waits. `None` if no answer can arrive any more.
+    async fn ask(&self, interrupt: &mut Interrupt, mut work: RequestWork) -> Option<Resolution> {
         // `None` uses the server's own deadline.
         interrupt.patience = self.launch.hold.then_some(NO_DEADLINE);
-        match context.ask(interrupt.clone()).await {
-            Ok(resolution) => Some(resolution),
-            Err(EmitError::Stopped) => None,
-            Err(EmitError::Refused(error)) => {
-                let run = context.run();
-                tracing::warn!(%run, %error, "an agent's interrupt was refused");
-                None
+        loop {
+            match work.run.context.ask(interrupt.clone()).await {
+                Ok(resolution) => return Some(resolution),
+                Err(EmitError::Stopped) => {}
+                Err(EmitError::Refused(error)) if error.code() == ErrorCode::RunEnded => {}
+                Err(EmitError::Refused(error)) => {
+                    let run = work.run.context.run();
+                    tracing::warn!(%run, %error, "an agent's interrupt was refused");
+                    return None;
+                }
             }
+            work.follow().await?;
+            // Ids of interrupts are unique.
+            interrupt.id = InterruptId::generate();
         }
     }
 
@@ -312,30 +392,54 @@ impl RequestAnswerer {
         &self,
         method: &str,
         params: &RawJson,
-        turn: Option<(RunContext, TurnScope)>,
+        work: Option<RequestWork>,
     ) -> Result<RawJson, ErrorObject> {
         let is_tool = TOOL_METHODS.iter().any(|prefix| method.starts_with(prefix));
         if is_tool {
-            let context = turn.as_ref().map(|(context, _)| context);
-            self.check_tool(method, params.as_str(), context).await?;
+            self.check_tool(method, params.as_str(), work.as_ref()).await?;
         }
         if let Some(workspace) = self.workspace.as_ref().filter(|_| self.serves(method)) {
             let result = workspace.call(method, params.as_str()).await?;
             return RawJson::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
         }
         let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
-        let context = turn.map(|(context, _)| context);
-        let context = context.filter(|context| may_forward && context.client().is_some());
+        let context = work.map(|work| work.run.context).filter(|_| may_forward);
         let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
+        let has_client = match context.is_started_by_agent() {
+            true => context.wait_for_client(self.launch.client_wait).await.is_some(),
+            false => context.client().is_some(),
+        };
+        if !has_client {
+            return Err(ErrorObject::method_not_found(method));
+        }
         // The id is cut out of the text, so that everything else is forwarded unchanged.
         let cut = splice::cut_session(params.as_str()).map(|(cut, _)| cut.into_bytes().into());
-        let params = Json::parse(cut.unwrap_or_else(|| params.as_bytes().clone()))
+        let params = Json::parse_mended(cut.unwrap_or_else(|| params.as_bytes().clone()))
             .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
+        let sent = params.clone();
         match context.call_client(method, params).await {
-            Ok(result) => RawJson::parse(result.as_bytes().clone())
-                .map(|result| self.for_agent(result))
-                .map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR)),
+            Ok(result) => {
+                self.note_terminal(method, sent.as_str(), result.as_str());
+                RawJson::parse(result.as_bytes().clone())
+                    .map(|result| self.for_agent(result))
+                    .map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR))
+            }
             Err(error) => Err(error_object(error)),
+        }
+    }
+}
+
+impl RequestAnswerer {
+    /// Remembers a terminal that the client has created for the agent, until the agent releases it.
+    fn note_terminal(&self, method: &str, params: &str, result: &str) {
+        let id = |json: &str| splice::get_text(json, &["terminalId"]).map(|id| id.into_owned());
+        let mut terminals = lock(&self.terminals);
+        match method {
+            CREATE_METHOD if terminals.len() < MAX_TERMINALS => terminals.extend(id(result)),
+            RELEASE_METHOD => {
+                id(params).map(|id| terminals.remove(&id));
+            }
+            _ => {}
         }
     }
 }

@@ -20,7 +20,7 @@ impl SessionLease {
     }
 
     /// `None` if the session's process is being stopped.
-    pub(super) fn of(session: &Arc<Session>) -> Option<Self> {
+    pub(crate) fn of(session: &Arc<Session>) -> Option<Self> {
         let process = session.process().lease()?;
         Some(Self::new(Arc::clone(session), process))
     }

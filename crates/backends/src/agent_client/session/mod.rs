@@ -2,18 +2,23 @@
 
 mod actor;
 mod answer;
+mod background;
 mod binding;
 mod choice;
 mod lease;
+mod log_without_run;
 mod modes;
 mod offers;
+mod open_work;
 mod replay;
 #[expect(clippy::module_inception, reason = "the room is named after its most important type")]
 mod session;
+mod split_text;
 mod start;
 mod threads;
 mod transcript;
 
+pub(super) use background::StartingSessions;
 pub(super) use binding::{SessionBinding, SessionParams};
 pub(super) use choice::{setting, settings_of};
 pub(super) use lease::SessionLease;

@@ -57,5 +57,5 @@ impl Offers {
 
 fn list_within_limit(list: &Value) -> Option<Json> {
     let text = list.as_array().map(|_| list.to_string())?;
-    if text.len() > MAX_OFFER_BYTES { None } else { Json::parse(text).ok() }
+    if text.len() > MAX_OFFER_BYTES { None } else { Json::parse_mended(text).ok() }
 }

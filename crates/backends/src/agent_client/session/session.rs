@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use serde_json::json;
@@ -12,7 +12,7 @@ use trilogue_runtime::RunContext;
 use super::binding::SessionParams;
 use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
-use crate::agent_client::routing::{SessionInbox, SessionItem, TurnEnd, TurnSummary};
+use crate::agent_client::routing::{AnsweredTurn, SessionInbox, SessionItem, TurnEnd, TurnSummary};
 use crate::workspace::Workspace;
 use crate::workspace::lease::{WorkspaceLease, taken_over_error};
 
@@ -43,6 +43,8 @@ pub(crate) struct Session {
     slot: Mutex<Option<Arc<OwnedSemaphorePermit>>>,
     /// The lease of its folder, if several servers share the store.
     workspace_lease: Option<Arc<WorkspaceLease>>,
+    /// Itself, for its actor, once it is open.
+    own: Arc<OnceLock<Weak<Session>>>,
 }
 
 pub(super) struct Parts {
@@ -54,13 +56,14 @@ pub(super) struct Parts {
     pub(super) modes: SessionModes,
     pub(super) slot: Option<Arc<OwnedSemaphorePermit>>,
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
+    pub(super) own: Arc<OnceLock<Weak<Session>>>,
 }
 
 // === impl Session ===
 
 impl Session {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease } =
+        let Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease, own } =
             parts;
         process.router().add(&remote, inbox.clone());
         let no = || AtomicBool::new(false);
@@ -81,6 +84,7 @@ impl Session {
             last_used,
             slot: Mutex::new(slot),
             workspace_lease,
+            own,
         }
     }
 
@@ -166,6 +170,35 @@ impl Session {
         self.is_blank.store(false, Ordering::Release);
     }
 
+    /// Notes that the session is open: its agent can start runs.
+    pub(crate) async fn record_opened(self: &Arc<Self>) {
+        // A session is opened once.
+        drop(self.own.set(Arc::downgrade(self)));
+        self.inbox.put(SessionItem::Opened).await;
+    }
+
+    /// Assigns the agent's work outside of prompts to this run. The receiver gets the end of the work.
+    pub(crate) async fn begin_background(
+        &self,
+        context: RunContext,
+    ) -> oneshot::Receiver<TurnSummary> {
+        let (done, quiet) = oneshot::channel();
+        self.inbox.put(SessionItem::BeginBackground { context, done }).await;
+        quiet
+    }
+
+    /// Notes that the agent was asked to cancel its work outside of prompts.
+    pub(crate) async fn cancel_background(&self, grace: Duration) {
+        self.inbox.put(SessionItem::CancelBackground { grace }).await;
+    }
+
+    /// Notes that the agent has answered the prompt. Waits until all updates before that are logged.
+    pub(crate) async fn record_answer(&self, end: TurnEnd) -> AnsweredTurn {
+        let (done, answered) = oneshot::channel();
+        self.inbox.put(SessionItem::Answered { end, done }).await;
+        answered.await.unwrap_or_default()
+    }
+
     /// Assigns the agent's next updates to this run.
     pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
         self.may_replay.store(false, Ordering::Release);
@@ -208,7 +241,15 @@ impl Session {
             (false, false) => return,
         };
         // The session counts as ended even if the agent refuses.
-        drop(self.process.call(method, &params, SERVER_CALL_TIMEOUT).await);
+        if let Err(failure) = self.process.call(method, &params, SERVER_CALL_TIMEOUT).await
+            && for_good
+        {
+            tracing::warn!(
+                session = self.remote,
+                failure = failure.text(),
+                "the agent may keep the conversation of an erased thread"
+            );
+        }
     }
 
     pub(crate) fn may_replay(&self) -> bool {

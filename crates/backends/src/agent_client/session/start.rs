@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -9,8 +9,9 @@ use trilogue_runtime::{Client, ThreadContext};
 use trilogue_sdk::agent_client::peer::RawJson;
 use trilogue_wire::agent_client::{NewSessionResponse, Rules as Reading, read_result, splice};
 
-use super::actor::SessionActor;
+use super::actor::{ActorParts, SessionActor};
 use super::answer::RequestAnswerer;
+use super::background::StartingSessions;
 use super::binding::SessionParams;
 use super::modes::SessionModes;
 use super::offers::Offers;
@@ -32,6 +33,7 @@ pub(crate) struct SessionStart {
     pub(crate) rules: Arc<Rules>,
     pub(crate) params: SessionParams,
     pub(crate) offers: Arc<Offers>,
+    pub(crate) starting: Arc<StartingSessions>,
     /// Additional members that the client sent, at the root of the request: an object.
     pub(crate) extra: Option<Json>,
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
@@ -66,7 +68,7 @@ impl SessionStart {
         let session = self.session(read.session_id).await?;
         // Notifications after the response are newer than it.
         session.wait_until_caught_up().await;
-        session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
+        session.modes().set(Json::parse_mended(answer).unwrap_or_else(|_| Json::empty_object()));
         session.set_blank();
         Ok(session)
     }
@@ -84,7 +86,7 @@ impl SessionStart {
         // Some agents name the session in this response too. Clients know it only by this server's id.
         let answer = json_of(answer);
         let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
-        session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
+        session.modes().set(Json::parse_mended(answer).unwrap_or_else(|_| Json::empty_object()));
         // Some agents answer first and replay the history later. A prompt waits for that.
         session.inbox().put(SessionItem::Reopened { may_still_replay: !resumes }).await;
         session.set_may_replay(!resumes);
@@ -114,14 +116,22 @@ impl SessionStart {
             workspace: workspace.clone(),
             root: self.params.cwd.clone(),
             workspace_lease: self.workspace_lease.clone(),
+            terminals: Mutex::default(),
         };
-        let thread = self.thread.clone();
-        let actor = SessionActor::new(&self.launch, thread, answerer, modes.clone());
+        let own = Arc::<OnceLock<_>>::default();
+        let actor = SessionActor::new(ActorParts {
+            launch: Arc::clone(&self.launch),
+            thread: self.thread.clone(),
+            answerer,
+            modes: modes.clone(),
+            starting: Arc::clone(&self.starting),
+            session: Arc::clone(&own),
+        });
         tokio::spawn(actor.run(items));
         let (process, params) = (Arc::clone(&self.process), self.params.clone());
         let (slot, workspace_lease) = (self.slot.clone(), self.workspace_lease.clone());
         let parts =
-            Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease };
+            Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease, own };
         Ok(Session::new(parts))
     }
 

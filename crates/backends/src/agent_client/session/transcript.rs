@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trilogue_domain::event::{MessageEvent, Original, ToolEvent, ToolStatus};
 use trilogue_domain::{Body, MessageId, Role, RunId};
 use trilogue_mapping::agent_client::{body_of_update, update_original};
-use trilogue_wire::agent_client::splice;
+use trilogue_wire::agent_client::{self as wire, splice};
 use uuid::Uuid;
 
 /// The most message ids that are remembered. The store knows the older ones.
@@ -20,22 +20,9 @@ const MAX_CALL_ID_BYTES: usize = 1024 * 1024;
 const MAX_TURN_MESSAGES: usize = 4_096;
 /// A longer id of the agent, in bytes, is remembered by its hash.
 const MAX_ID_BYTES: usize = 256;
-const KINDS: [&str; 14] = [
-    "agent_message_chunk",
-    "agent_thought_chunk",
-    "user_message_chunk",
-    "tool_call",
-    "tool_call_update",
-    "plan",
-    "available_commands_update",
-    "config_option_update",
-    "current_mode_update",
-    "session_info_update",
-    "usage_update",
-    "notice",
-    "compaction_update",
-    "compaction_summary_chunk",
-];
+/// Updates that no client is served, but that show the agent's work.
+const UNSERVED: [&str; 4] =
+    ["state_update", "subagent_update", "session_message", "session_message_chunk"];
 
 /// Message ids that are taken: the last ones of earlier turns, and those that the store knew.
 #[derive(Debug, Default)]
@@ -159,6 +146,11 @@ impl TurnTranscript {
         logged
     }
 
+    /// Whether tool calls of the turn are open.
+    pub(super) fn has_open_calls(&self) -> bool {
+        !self.open_calls.ids.is_empty()
+    }
+
     /// Ends open messages and calls at the end of the turn. If the turn broke off, the open tool calls fail.
     pub(super) fn finish(&mut self, is_broken: bool, used: &mut UsedIds) -> Vec<Body> {
         let mut events = Vec::new();
@@ -185,6 +177,11 @@ impl TurnTranscript {
         logged: &mut LoggedUpdate,
     ) {
         let (params, id, is_ours) = self.ids.assign(kind, params);
+        let mut body = body_of_update(&params);
+        if body == Body::Opaque && kind != ChunkKind::User {
+            // An empty or unreadable chunk begins no message.
+            return logged.events.push((body, Some(update_original(params))));
+        }
         let (message, is_new) = self.name(kind, &id, used, logged);
         match kind {
             ChunkKind::Agent => self.open_message(&message, is_new, is_ours, logged),
@@ -197,7 +194,6 @@ impl TurnTranscript {
             false => None,
         };
         let params = renamed.unwrap_or(params);
-        let mut body = body_of_update(&params);
         name_piece(&mut body, message);
         logged.events.push((body, Some(update_original(params))));
     }
@@ -448,7 +444,9 @@ pub(super) fn name_piece(body: &mut Body, id: MessageId) {
 /// The kind of an update; empty if it is unknown.
 pub(super) fn update_kind(params: &str) -> &'static str {
     let kind = splice::get_text(params, &["update", "sessionUpdate"]);
-    kind.and_then(|kind| KINDS.into_iter().find(|known| *known == kind)).unwrap_or_default()
+    let Some(kind) = kind else { return "" };
+    let served = wire::update_kind(&kind).map(|known| known.name);
+    served.or_else(|| UNSERVED.into_iter().find(|known| *known == kind)).unwrap_or_default()
 }
 
 /// Whether a tool call has ended when it starts.

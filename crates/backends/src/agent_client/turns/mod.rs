@@ -1,5 +1,6 @@
 //! One turn: prompts the agent in its session, and logs its updates until it responds.
 
+mod background;
 mod config;
 mod priming;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use trilogue_domain::error::Code;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, Failure, Input, Json, Message, MessageId};
@@ -30,7 +31,7 @@ use super::failure::AgentFailure;
 use super::launch::Launch;
 use super::meta::with_extra;
 use super::opening::{LostSession, ReadySession, SessionOpener, not_opened};
-use super::routing::{CallOrigin, TurnEnd};
+use super::routing::{AnsweredTurn, CallOrigin, TurnEnd};
 use super::session::Session;
 use crate::loss::LossLog;
 use priming::newest_that_fit;
@@ -73,6 +74,9 @@ pub(super) async fn run_turn(
     let Turn::Start { input } = turn else {
         return Err(Failure::of(Code::Internal, "an agent of this kind does not suspend"));
     };
+    if context.is_started_by_agent() {
+        return background::run_background(opener, context).await;
+    }
     let mut ready = tokio::select! {
         biased;
         ready = opener.ready(&context, None) => ready,
@@ -149,9 +153,11 @@ async fn prompt(
     session.begin(context.clone(), user.clone()).await;
     let (end, progress) = send(launch, session, &request, context).await;
     guard.is_armed = false;
-    conclude(session, end, context, &user).await.map_err(|failed| match progress {
-        Progress::NotSent => PromptFailure { progress, ..failed },
-        _ => failed,
+    conclude(launch.answer_settle, session, end, context, &user).await.map_err(|failed| {
+        match progress {
+            Progress::NotSent => PromptFailure { progress, ..failed },
+            _ => failed,
+        }
     })
 }
 
@@ -206,7 +212,8 @@ async fn send(
         Some(Ok(call)) => {
             let origin = CallOrigin::Session(session.remote().to_owned());
             let _in_flight = unsent.register(call.id(), origin);
-            (wait(launch.cancel_grace, session, call, context).await, Progress::Sent)
+            let grace = launch.cancel_grace.unwrap_or(context.cancel_grace());
+            (wait(grace, session, call, context).await, Progress::Sent)
         }
     }
 }
@@ -240,6 +247,7 @@ async fn wait(
 }
 
 async fn conclude(
+    settle: Duration,
     session: &Arc<Session>,
     end: Result<PromptEnd, CallFailure>,
     context: &RunContext,
@@ -272,9 +280,12 @@ async fn conclude(
     let is_complete =
         matches!(&response, Ok(response) if response.stop_reason != StopReason::Cancelled);
     let end = if is_complete { TurnEnd::Completed } else { TurnEnd::Broken };
-    let summary = session.finish(end).await;
-    if let Some(refused) = summary.refused {
-        return Err(AgentFailure::from(refused).into());
+    let AnsweredTurn { summary, idle } = session.record_answer(end).await;
+    if summary.refused.is_some() || response.is_err() {
+        let summary = session.finish(end).await;
+        if let Some(refused) = summary.refused {
+            return Err(AgentFailure::from(refused).into());
+        }
     }
     if let Some(theirs) =
         response?.user_message_id.as_deref().and_then(|id| MessageId::parse(id).ok())
@@ -282,10 +293,25 @@ async fn conclude(
     {
         context.alias(user, &theirs);
     }
-    if let Some((body, original)) = logged_result(answer.as_bytes()) {
+    let logged = logged_result(answer.as_bytes());
+    let is_logged = logged.is_some();
+    if let Some((body, original)) = logged {
         log_result(context, body, original).await?;
     }
-    Ok(Ending::Completed)
+    if is_complete && is_logged && !settle.is_zero() {
+        // From here on, the next run completes this one: then the rest of this function is not reached.
+        context.set_answered();
+        tokio::select! {
+            biased;
+            () = idle.cancelled() => {}
+            () = context.cancelled() => {}
+            () = sleep(settle) => {}
+        }
+    }
+    match session.finish(end).await.refused {
+        Some(refused) => Err(AgentFailure::from(refused).into()),
+        None => Ok(Ending::Completed),
+    }
 }
 
 /// Logs the result of a prompt. A result that is too large leaves a gap; one that the run's rules or the store refuse fails the run.

@@ -49,14 +49,17 @@ async fn what_an_agent_takes_back_is_asked_of_nobody_any_more() {
 }
 
 #[tokio::test]
-async fn a_question_does_not_outlive_the_turn_that_asked_it() {
+async fn a_question_that_outlives_its_turn_moves_to_the_next_run() {
     let rig = Rig::new(&[]).await;
     let run = rig.run(&rig.thread, "leave:200").await;
     let run = wait_for_end(&rig, &run).await;
     assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "left"));
     assert_eq!(pending(&rig, &run).await, 0);
     assert!(matches!(*resolutions(&rig, &run).await, [Resolution::Withdrawn { .. }]));
-    assert_eq!(rig.run(&rig.thread, "say:on").await.status, RunStatus::Completed);
+    // The agent still waits for the answer, so the next prompt asks again.
+    let next = rig.run(&rig.thread, "say:on").await;
+    assert_eq!(wait_for_end(&rig, &next).await.status, RunStatus::Completed);
+    assert!(matches!(*resolutions(&rig, &next).await, [Resolution::Withdrawn { .. }]));
     rig.end().await;
 }
 

@@ -314,7 +314,7 @@ async fn the_prompting_client_serves_what_is_forwarded() {
         let lines: Vec<_> = told.lines().collect();
         let init: Value = serde_json::from_str(lines[0]).unwrap();
         assert_eq!(init["clientCapabilities"]["fs"]["readTextFile"], forward);
-        assert_eq!(init["clientCapabilities"].get("x").is_some(), forward);
+        assert_eq!(init["clientCapabilities"].get("x"), None, "what it means is not known");
         if forward {
             assert_eq!(init["clientInfo"]["name"], "editor");
             assert_eq!(lines[1], r#"read: {"content":"/a/b"}"#);
@@ -368,6 +368,41 @@ async fn an_answer_that_does_not_fit_is_refused_and_the_question_stays() {
         let run = rig.run(&rig.thread, "ask-url").await;
         let run = rig.answer(&run, Answer::Json(json(value))).await;
         assert_eq!(rig.reply_text(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
+    }
+    rig.end().await;
+}
+
+/// A refusal must never be an id that the agent takes for consent.
+#[tokio::test]
+async fn a_denied_call_gets_no_option_that_also_allows() {
+    let deny = RuleText {
+        name: "no".to_owned(),
+        kinds: None,
+        tool: None,
+        path: None,
+        verdict: Verdict::Deny,
+    };
+    let rules = Rules::new(vec![Rule::new(deny).unwrap()]).unwrap();
+    let rig = Rig::with_rules(&["--heard", "{store}-heard"], rules, |_| {}).await;
+    let option = |id: &str, kind: &str| json!({ "optionId": id, "name": kind, "kind": kind });
+    let (allow, reject) = (option("x", "allow_once"), option("x", "reject_once"));
+    let distinct = option("no", "reject_once");
+    for (id, options, chosen) in [
+        ("a", json!([allow, reject]), None),
+        ("b", json!([reject, allow]), None),
+        ("c", json!([]), None),
+        ("d", json!([allow, reject, distinct]), Some("no")),
+        ("e", json!([reject, reject]), Some("x")),
+    ] {
+        let call = json!({ "toolCallId": "c", "title": "rm", "kind": "execute" });
+        let params = json!({ "sessionId": "SESSION", "toolCall": call, "options": options });
+        let request = json!({
+            "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params,
+        });
+        let run = rig.run(&rig.thread, &format!("put:{request}\nsay:behind")).await;
+        assert_eq!(run.status, RunStatus::Completed, "{id}");
+        let answer = super::malformed::answer(&rig, &format!("\"{id}\"")).await;
+        assert_eq!(answer["result"]["outcome"]["optionId"].as_str(), chosen, "{id}: {answer}");
     }
     rig.end().await;
 }

@@ -13,7 +13,7 @@ const SCRIPT: &str = "say:listening\ndeaf:24";
 
 async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_store::rows::RunRow) {
     let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
-        launch.cancel_grace = grace;
+        launch.cancel_grace = Some(grace);
     })
     .await;
     let thread = rig.thread().await;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use trilogue_backends::agent_client::Processes;
-use trilogue_domain::event::{StateEvent, ToolEvent, ToolStatus};
-use trilogue_domain::{Body, RunStatus, ThreadId};
+use trilogue_domain::event::{MessageEvent, StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::{Body, Content, RunStatus, ThreadId};
 
 use super::rig::Rig;
 
@@ -28,6 +28,39 @@ async fn a_large_update_is_logged_as_it_came() {
         assert!(rig.reply_text(&run).await.ends_with("behind it"), "{kind}");
         assert!(rig.custom(&run, "update_too_large").await.is_empty(), "{kind}");
     }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn large_content_is_stored_as_blobs_and_stays_in_its_original() {
+    let rig = Rig::new(&[]).await;
+    let image = json!({ "type": "image", "mimeType": "image/png", "data": "A".repeat(160_000) });
+    let chunk = json!({ "sessionUpdate": "agent_message_chunk", "content": image });
+    let small = json!({ "type": "content", "content": { "type": "text", "text": "small" } });
+    let large = json!({ "type": "content", "content": image });
+    let tool = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "k", "content": [small, large],
+    });
+    let run = rig.run(&rig.thread, &format!("raw:{chunk}\nraw:{tool}")).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let mut found = Vec::new();
+    for event in rig.events(&run).await {
+        let Some(original) = event.original else { continue };
+        let parts = match event.body {
+            Body::Message(MessageEvent::Part { part, .. }) => vec![part],
+            Body::Tool(ToolEvent::Updated { content, .. }) => content,
+            _ => continue,
+        };
+        assert!(original.bytes.len() > 160_000);
+        for part in parts {
+            let Content::Blob(blob) = part.content else {
+                found.push(part.as_text().unwrap().len());
+                continue;
+            };
+            found.push(rig.store.blob(run.thread, &blob).await.unwrap().unwrap().len());
+        }
+    }
+    assert_eq!(found, [120_000, "small".len(), 120_000]);
     rig.end().await;
 }
 

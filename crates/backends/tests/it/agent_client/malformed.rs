@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trilogue_domain::{RunStatus, ThreadId};
+use trilogue_domain::event::{StateEvent, ToolEvent};
+use trilogue_domain::{Body, RunStatus, ThreadId};
+use trilogue_mapping::agent_client::LINE;
 
 use super::rig::{Rig, until_async};
 use crate::harness::{DEADLINE, failure};
@@ -116,6 +118,26 @@ async fn every_answer_of_a_prompt_ends_it() {
         (
             "half of a character",
             r#"{"jsonrpc":"2.0","id":ID,"result":{"stopReason":"end_turn","x":"\ud800"}}"#.to_owned(),
+            ExpectedEnd::Well,
+        ),
+        (
+            "broken text",
+            r#"{"jsonrpc":"2.0","id":ID,"result":{"stopReason":"end_turn","_meta":{"x":"cut «e4bd»"}}}"#.to_owned(),
+            ExpectedEnd::Well,
+        ),
+        (
+            "behind an escape sequence",
+            format!("\x1b[0m{{\"jsonrpc\":\"2.0\",\"id\":ID,{well}}}"),
+            ExpectedEnd::Well,
+        ),
+        (
+            "behind another message",
+            format!(r#"{{"jsonrpc":"2.0","method":"_x"}}{{"jsonrpc":"2.0","id":ID,{well}}}"#),
+            ExpectedEnd::Well,
+        ),
+        (
+            "behind a log line with its id",
+            format!(r#"{{"id":ID,"level":"info"}}¶{{"jsonrpc":"2.0","id":ID,{well}}}"#),
             ExpectedEnd::Well,
         ),
         ("too deep", deep, ExpectedEnd::Badly("deep")),
@@ -242,6 +264,85 @@ async fn whatever_is_said_wrongly_ends_nothing() {
     rig.end().await;
 }
 
+/// The line of a chunk with this text, which is JSON without its quotes.
+fn chunk(text: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"SESSION","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn the_messages_of_odd_lines_arrive_and_the_rest_is_noted() {
+    let (rig, thread, pid) = begin(&[]).await;
+    let cases: Vec<(Vec<String>, &str, &[&str])> = vec![
+        (vec![format!("\x1b[2K\x1b]0;title\x07{}", chunk("a"))], "a", &["noise"]),
+        (vec![format!("loading... {}", chunk("a"))], "a", &["noise"]),
+        (vec![format!("{}{}", chunk("a"), chunk("b"))], "ab", &[]),
+        (vec![format!("{} {}\x1b[0m", chunk("a"), chunk("b"))], "ab", &["noise"]),
+        (vec!["npm warn".to_owned(), chunk("a")], "a", &["noise"]),
+        (vec![r#"{"id":ID,"level":"info"}"#.to_owned(), chunk("a")], "a", &["bad_version"]),
+        (vec![r#"{"jsonrpc":"2.0","method":7}"#.to_owned(), chunk("a")], "a", &["bad_method"]),
+        (vec!["{«ff»".to_owned(), chunk("a")], "a", &["not_utf8"]),
+        (vec![chunk("cut «e4bd»!")], "cut \u{fffd}!", &[]),
+        (vec![chunk("ok «f09f»"), chunk("«9880»!")], "ok 😀!", &[]),
+        (vec![chunk("ok "), chunk(r"\ud83d"), chunk(r"\ude00")], "ok 😀", &[]),
+        (vec![chunk(r"a\ud83d"), chunk("b")], "a\u{fffd}b", &[]),
+        (vec![chunk(""), chunk("a"), chunk("")], "a", &[]),
+    ];
+    for (lines, said, reasons) in cases {
+        let script: Vec<_> = lines.iter().map(|line| format!("put:{line}")).collect();
+        let run = rig.run(&thread, &script.join("\n")).await;
+        assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, said));
+        let noted = rig.custom(&run, "ignored_line").await;
+        let noted: Vec<_> = noted.iter().map(|data| data.to_value()["reason"].clone()).collect();
+        assert_eq!(noted, reasons, "{lines:?}");
+        lives_on(&rig, &thread, &pid, &lines.join(" ")).await;
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_line_with_broken_text_is_kept_as_it_arrived() {
+    let (rig, thread, _) = begin(&[]).await;
+    let run = rig.run(&thread, &format!("put:{}", chunk("cut «e4bd»"))).await;
+    let kept = rig.events(&run).await.into_iter().find_map(|event| {
+        let original = event.original.filter(|original| &*original.dialect == LINE)?;
+        Some((original.bytes, event.body))
+    });
+    let (line, body) = kept.unwrap();
+    assert!(line.windows(6).any(|bytes| bytes == b"cut \xe4\xbd"), "{line:?}");
+    let Body::State(StateEvent::Custom { kind, data }) = body else { panic!("{body:?}") };
+    assert_eq!((&*kind, data.to_value()), ("replaced_bytes", json!({ "bytes": line.len() })));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn half_of_a_character_in_one_member_changes_no_other() {
+    let (rig, thread, _) = begin(&[]).await;
+    let usage = r#"{"sessionUpdate":"usage_update","used":10,"size":100,"_meta":{"x":"\ud83d"}}"#;
+    let tool = r#"{"sessionUpdate":"tool_call","toolCallId":"k","title":"cut \ud83d","rawInput":{"x":"\ud83d","y":1}}"#;
+    let run = rig.run(&thread, &format!("raw:{usage}\nraw:{tool}")).await;
+    let usage = rig.custom(&run, "usage_update").await;
+    assert_eq!((&usage[0].to_value()["used"], usage.len()), (&json!(10), 1));
+    let started = rig.events(&run).await.into_iter().find_map(|event| match event.body {
+        Body::Tool(ToolEvent::Started { title, input, .. }) => Some((title, input)),
+        _ => None,
+    });
+    let (title, input) = started.unwrap();
+    assert_eq!(title, "cut \u{fffd}");
+    assert_eq!(input.unwrap().to_value(), json!({ "x": "\u{fffd}", "y": 1 }));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_empty_chunk_begins_no_message() {
+    let (rig, thread, _) = begin(&[]).await;
+    let run = rig.run(&thread, &format!("put:{}", chunk(""))).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    assert_eq!(rig.started_message_ids(&run).await, Vec::<String>::new());
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn whatever_is_asked_wrongly_is_answered_as_it_should_be() {
     let permission = |options: Value| json!({ "sessionId": "SESSION", "toolCall": { "toolCallId": "c" }, "options": options });
@@ -296,7 +397,7 @@ async fn whatever_is_asked_wrongly_is_answered_as_it_should_be() {
 }
 
 /// The response that the agent received under this id, as the agent echoes it.
-async fn answer(rig: &Rig, id: &str) -> Value {
+pub(super) async fn answer(rig: &Rig, id: &str) -> Value {
     let end = tokio::time::Instant::now() + DEADLINE;
     loop {
         let heard = std::fs::read_to_string(rig.path("sessions-heard")).unwrap();

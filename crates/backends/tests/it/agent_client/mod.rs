@@ -2,13 +2,13 @@
 
 mod answers;
 mod asking;
+mod background;
 mod blocks;
 mod callers;
 mod deaf;
 mod histories;
 mod ids;
 mod large;
-mod late;
 mod malformed;
 mod matrix;
 mod openings;

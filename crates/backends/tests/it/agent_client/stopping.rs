@@ -37,7 +37,7 @@ async fn an_agent_that_listens_stops_and_lives() {
 async fn an_agent_that_does_not_listen_is_ended() {
     for processes in [Processes::Thread, Processes::Shared] {
         let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
-            launch.cancel_grace = Duration::from_millis(200);
+            launch.cancel_grace = Some(Duration::from_millis(200));
             launch.processes = processes;
         })
         .await;
@@ -56,7 +56,7 @@ async fn an_agent_that_does_not_listen_is_ended() {
 #[tokio::test]
 async fn a_stubborn_session_of_a_shared_process_takes_no_other_with_it() {
     let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
-        launch.cancel_grace = Duration::from_millis(200);
+        launch.cancel_grace = Some(Duration::from_millis(200));
         launch.processes = Processes::Shared;
     })
     .await;
@@ -87,7 +87,7 @@ async fn a_run_that_is_cancelled_while_its_agent_starts_ends_at_once() {
 
 #[tokio::test]
 async fn a_runtime_that_gives_up_on_a_run_leaves_no_turn_behind() {
-    let rig = Rig::with(&[], |launch| launch.cancel_grace = Duration::from_secs(3_600)).await;
+    let rig = Rig::with(&[], |launch| launch.cancel_grace = Some(Duration::from_secs(3_600))).await;
     let _run = at_work(&rig, &rig.thread, "say:x\nstubborn").await;
     let report = rig.runtime.drain(Duration::from_millis(100)).await;
     assert_eq!(report.abandoned.len(), 1);

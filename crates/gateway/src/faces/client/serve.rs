@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::Json;
 use trilogue_runtime::CallError;
 use trilogue_wire::jsonrpc::{
-    Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Notification, Request, parse,
+    Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, LinePiece, Notification, Reason,
+    Request, parse, recover,
 };
 use trilogue_wire::native::local::Extras;
 
@@ -120,13 +121,13 @@ async fn read<R: AsyncRead + Unpin>(
 
 async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, frame: Frame) {
     match frame {
-        Frame::Line(line) => take_message(connection, backlog, line).await,
-        // A scalar is JSON but not a message; other noise is not JSON.
-        Frame::Noise(line) => {
-            if let Err(invalid) = parse(&line) {
-                refuse(connection, &invalid).await;
-            }
+        Frame::Line(line) => {
+            // This starts the waiting time of its questions: a client that shows them and sends nothing does not keep them open.
+            connection.queues.open_sessions().iter().for_each(|session| session.touch());
+            take_line(connection, backlog, &line).await;
         }
+        // A scalar is JSON but not a message; other noise is not JSON.
+        Frame::Noise(line) => take_line(connection, backlog, &line).await,
         Frame::Oversize(oversize) => {
             tracing::debug!(limit = oversize.limit, "a client's line was too long");
             refuse(connection, &oversize.invalid()).await;
@@ -134,20 +135,37 @@ async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, f
     }
 }
 
-async fn take_message(connection: &Arc<ClientConnection>, backlog: &mut Backlog, line: Bytes) {
-    // This starts the waiting time of its questions: a client that shows them and sends nothing does not keep them open.
-    connection.queues.open_sessions().iter().for_each(|session| session.touch());
-    match parse(&line) {
-        Ok(Incoming::Request(request)) => {
-            take_request(connection, backlog, request, line.len()).await
+async fn take_line(connection: &Arc<ClientConnection>, backlog: &mut Backlog, line: &Bytes) {
+    let Err(invalid) = take_message(connection, backlog, line).await else { return };
+    let may_recover = matches!(invalid.reason, Reason::NotUtf8 | Reason::NotJson);
+    let Some(recovered) = may_recover.then(|| recover(line)).flatten() else {
+        return refuse(connection, &invalid).await;
+    };
+    let (agent, reason) = (&connection.agent, invalid.reason);
+    tracing::debug!(%agent, %reason, "recovered the messages of a client's line");
+    for piece in recovered.pieces {
+        if let LinePiece::Message(message) = piece
+            && let Err(invalid) = take_message(connection, backlog, &message).await
+        {
+            refuse(connection, &invalid).await;
         }
-        Ok(Incoming::Notification(it)) => take_notification(connection, backlog, &it).await,
-        Ok(Incoming::Response(response)) => {
+    }
+}
+
+async fn take_message<'a>(
+    connection: &Arc<ClientConnection>,
+    backlog: &mut Backlog,
+    line: &'a Bytes,
+) -> Result<(), Invalid<'a>> {
+    match parse(line)? {
+        Incoming::Request(request) => take_request(connection, backlog, request, line.len()).await,
+        Incoming::Notification(it) => take_notification(connection, backlog, &it).await,
+        Incoming::Response(response) => {
             let outcome = response.outcome.map(|raw| raw.get().to_owned());
             take_response(connection, &response.id, outcome);
         }
-        Err(invalid) => refuse(connection, &invalid).await,
     }
+    Ok(())
 }
 
 async fn refuse(connection: &Arc<ClientConnection>, invalid: &Invalid<'_>) {
@@ -205,7 +223,7 @@ fn take_response(
         }
         Some(PendingReply::Call(caller)) => {
             let outcome = match outcome {
-                Ok(result) => Json::parse(result).map_err(|error| {
+                Ok(result) => Json::parse_mended(result).map_err(|error| {
                     CallError::new(CallError::INTERNAL, error.message().to_owned())
                 }),
                 Err(error) => Err(agent_calls::call_error(&error)),

@@ -11,8 +11,18 @@ pub(super) const CWD: &str = "trilogue.cwd";
 pub(super) const ADDITIONAL_DIRECTORIES: &str = "trilogue.additional_directories";
 /// The configuration of the session's runs.
 pub(super) const CONFIG: &str = "trilogue.config";
+/// Whether lists hide the session.
+pub(super) const ARCHIVED: &str = "trilogue.archived";
 /// In a run's metadata: the client that prompted it, if the client can reconnect.
 pub(super) const CLIENT: &str = "trilogue.client";
+
+/// Returns a folder as it is stored and compared: a slash at the end makes no other folder.
+pub(super) fn without_trailing_slash(folder: &str) -> &str {
+    match folder.trim_end_matches('/') {
+        "" if folder.starts_with('/') => "/",
+        folder => folder,
+    }
+}
 
 /// Returns the configuration of the thread's runs.
 pub(super) fn config_of(thread: &ThreadRow) -> Option<Json> {

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, MessageId, RunId, ThreadId};
+use trilogue_domain::{Code, Error, MessageId, RunId, RunKey, ThreadId};
 use trilogue_mapping::communication::{Kind, RunMessage};
 use trilogue_mapping::native::escape_for_message;
 use trilogue_store::rows::{MessageRow, RunRow};
@@ -13,6 +13,7 @@ use super::request::no_uuid;
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::core::log_ref::LogRef;
 use crate::http::reply::Reply;
+use crate::stream::feed::run_id;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
     BASE.at("/resources/{session_id}/{message_id}", |call| Box::pin(message(call)))
@@ -32,8 +33,21 @@ async fn message(call: CommunicationCall) -> Result<Reply> {
     let (thread, row) = find_message(&call, session, id).await?.ok_or_else(missing)?;
     let thread = LogRef { key: row.thread, id: thread, tenant: row.tenant };
     let log = Log { thread, run: row.run, last: None };
+    // The history names the open messages of a run that the agent started.
+    let shows_open = is_started_by_agent(&call, &log.thread, row.run).await?;
     let is_it = |message: &RunMessage| message.id.as_ref() == Some(&row.id);
+    let is_it = |message: &RunMessage| (message.complete || shows_open) && is_it(message);
     resource(&call, log, is_it).await?.ok_or_else(missing)
+}
+
+async fn is_started_by_agent(
+    call: &CommunicationCall,
+    thread: &LogRef,
+    run: RunKey,
+) -> Result<bool> {
+    let Some(id) = run_id(&call.state.read, thread, run).await? else { return Ok(false) };
+    let row = call.state.read.run(&call.scope(), &id).await?;
+    Ok(row.is_some_and(|row| row.started_by.is_some()))
 }
 
 async fn result(call: CommunicationCall) -> Result<Reply> {
@@ -43,7 +57,7 @@ async fn result(call: CommunicationCall) -> Result<Reply> {
         Err(_) => no_uuid(text, "the path parameter 'run_id'"),
     };
     let row = find_result(&call, text).await?.ok_or_else(missing)?;
-    let is_it = |message: &RunMessage| message.kind == Kind::Result;
+    let is_it = |message: &RunMessage| message.complete && message.kind == Kind::Result;
     resource(&call, Log::of(&row), is_it).await?.ok_or_else(missing)
 }
 
@@ -53,7 +67,7 @@ async fn resource(
     is_it: impl Fn(&RunMessage) -> bool,
 ) -> Result<Option<Reply>> {
     let mut messages = log::messages(call, log).await?.into_iter();
-    let message = messages.find(|message| message.complete && is_it(message));
+    let message = messages.find(is_it);
     Ok(message.map(|message| Reply::json_bytes(StatusCode::OK, message.json)))
 }
 

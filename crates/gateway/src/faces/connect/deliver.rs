@@ -282,7 +282,7 @@ impl CallbackDelivery {
         Ok(None)
     }
 
-    /// Records that the receiver has read a question: while it is pending, an answer without a name is for it.
+    /// Records that the receiver has read a question: while it is pending, an answer without a name is for it. If the store cannot be read, an answer has to name it.
     async fn note_shown(&self, row: &RunRow, interrupt: &InterruptId) {
         let scope = Scope::of_tenant(&row.tenant);
         if let Ok(Some(found)) = self.read.interrupt(&scope, interrupt).await

@@ -13,6 +13,7 @@ use crate::route::{Parameter, json_response, of};
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     BASE.post("/runs/search", |call| Box::pin(search(call)))
+        .search()
         .describe(
             "connect_search_runs",
             "Runs that match, newest first; input that is too large to be kept beside a run \

@@ -23,6 +23,7 @@ const MAX_LOOKED_AT: usize = 1_000;
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[BASE
     .post("/threads/search", |call| Box::pin(search(call)))
+    .search()
     .describe("connect_search_threads", "Threads that match, newest first")
     .request(of::<wire::ThreadSearchRequest>)
     .answers(&[json_response(200, "The threads.", of::<Vec<wire::Thread>>)])

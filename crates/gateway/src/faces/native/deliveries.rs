@@ -19,6 +19,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .verb(Verb::Post)
         .path("/api/v1/callback-keys")
         .access(Access::Right(Right::Run))
+        .for_people()
         .describe(
             "list_callback_keys",
             "What verifies callbacks to an address in the caller's name: no other principal \

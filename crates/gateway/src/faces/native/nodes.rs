@@ -77,7 +77,8 @@ fn elsewhere(node: &NodeRow) -> Error {
     let name = escape_for_message(&node.name);
     if node.is_alive {
         let message = format!("the server '{name}' is another one than this");
-        return Error::new(Code::PeerUnavailable, message).node(node.address.clone());
+        return Error::new(Code::PeerUnavailable, message)
+            .node(node.name.clone(), node.address.clone());
     }
     let seconds = node.silent_for.as_secs();
     let message = format!("the server '{name}' has given no sign of life for {seconds} s");

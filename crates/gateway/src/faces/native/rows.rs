@@ -57,6 +57,7 @@ pub(super) fn run(row: &RunRow) -> Run {
         metadata: json(&row.metadata),
         config: row.config.as_ref().map(json),
         parent: row.parent.as_ref().map(mapped_run::parent),
+        started_by: row.started_by.map(mapped_run::started_by),
         output: None,
         result: None,
         interrupts: None,

@@ -31,6 +31,7 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.at("/api/v1/runs", |call| Box::pin(list(call)))
+        .search()
         .describe("list_runs", "Runs, newest first")
         .query(&[
             LIMIT,

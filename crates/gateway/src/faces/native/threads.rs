@@ -32,6 +32,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::AlreadyExists]),
     BASE.at("/api/v1/threads", |call| Box::pin(list(call)))
         .access(Access::Right(Right::Read))
+        .search()
         .describe("list_threads", "Threads, newest first")
         .query(&[LIMIT, AFTER, METADATA, SHORT_ID])
         .answers(&[json_response(200, "A page.", of::<List<Thread>>)])

@@ -72,10 +72,17 @@ const PLAN_STATES = /** @type {Record<string, string>} */ ({ pending: "to do", i
 
 /** @param {Item} item */
 function planView(item) {
-  const entries = item.data.entries;
+  const { entries = [], markdown, path } = item.data;
+  if (markdown !== undefined) return h("section.plan", { "aria-label": "Plan" }, h("h4", null, "Plan ", path && h("span.muted", null, path)), textBlock(markdown, "Plan"));
   const done = entries.filter((/** @type {any} */ entry) => entry.status === "completed").length;
   const rows = entries.map((/** @type {any} */ entry) => h("li", { "data-state": entry.status }, h("span.sr-only", null, `${PLAN_STATES[entry.status] ?? entry.status}: `), entry.content));
   return h("section.plan", { "aria-label": "Plan" }, h("h4", null, "Plan ", h("span.muted", null, `${done} of ${entries.length}`)), h("ul", null, rows));
+}
+
+/** @param {Item} item */
+function suggestionsView(item) {
+  const text = (/** @type {any} */ suggestion) => (suggestion.prompt ?? []).map((/** @type {any} */ block) => block.text ?? block.name ?? "").join(" ");
+  return h("section.plan", { "aria-label": "Suggested prompts" }, h("h4", null, "Suggested prompts"), h("ul", null, item.data.suggestions.map((/** @type {any} */ it) => h("li", null, text(it)))));
 }
 
 /** @param {Item} item */
@@ -103,7 +110,7 @@ function noteView(item) {
 }
 
 /** @type {Record<string, (item: Item) => HTMLElement>} */
-const REMADE = { step: stepView, tool: toolView, plan: planView, end: endView, output: outputView, note: noteView };
+const REMADE = { step: stepView, tool: toolView, plan: planView, suggestions: suggestionsView, end: endView, output: outputView, note: noteView };
 
 /**
  * @param {Item} item

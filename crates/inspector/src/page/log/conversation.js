@@ -9,7 +9,7 @@
 /**
  * @typedef {object} Item
  * @property {string} key
- * @property {"message" | "thought" | "step" | "tool" | "plan" | "question" | "end" | "note" | "output"} kind
+ * @property {"message" | "thought" | "step" | "tool" | "plan" | "suggestions" | "question" | "end" | "note" | "output"} kind
  * @property {number} rev The number of the last event that changed the item.
  * @property {number} first The number of the item's first event.
  * @property {number} generation
@@ -149,6 +149,8 @@ export class Conversation {
   applyRun(event) {
     const run = this.runs.get(event.run_id);
     if (event.type === "run.created") {
+      // Suggestions are about the next prompt.
+      this.remove((item) => item.kind === "suggestions");
       this.runs.set(event.run_id, { agent: event.agent, status: "queued", createdAt: event.at });
       if (event.input !== undefined && event.input !== null) {
         this.change(`i:${event.run_id}`, "output", event, () => ({ value: event.input, isInput: true }));
@@ -307,6 +309,14 @@ export class Conversation {
   applyState(event) {
     if (event.type === "state.plan") {
       this.change(`p:${event.run_id ?? "thread"}`, "plan", event, () => ({})).data = { entries: event.entries };
+    } else if (event.type === "state.plan_updated") {
+      const { plan_id: id, entries, markdown, path } = event;
+      this.change(`p:${event.run_id ?? "thread"}:${id}`, "plan", event, () => ({})).data = { id, entries, markdown, path };
+    } else if (event.type === "state.plan_removed") {
+      this.remove((item) => item.kind === "plan" && item.data.id === event.plan_id);
+    } else if (event.type === "state.custom" && event.kind === "prompt_suggestions_update") {
+      this.remove((item) => item.kind === "suggestions");
+      if (event.data?.suggestions?.length) this.change("suggestions", "suggestions", event, () => ({ suggestions: event.data.suggestions }));
     } else if (event.type === "state.output") {
       this.change(`o:${event.run_id}`, "output", event, () => ({})).data = { value: event.output };
     }

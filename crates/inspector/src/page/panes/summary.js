@@ -25,6 +25,8 @@ function words(event) {
     case "interrupt.resolved": return [event.resolution?.kind, event.resolution?.answer?.option, event.resolution?.by].filter(Boolean).join(" ");
     case "interrupt.rule_applied": return event.rule;
     case "state.plan": return `${event.entries.filter((/** @type {any} */ it) => it.status === "completed").length} of ${event.entries.length} done`;
+    case "state.plan_updated": return event.plan_id;
+    case "state.plan_removed": return event.plan_id;
     case "state.output": return JSON.stringify(event.output) ?? "";
     case "state.custom": return event.kind;
     case "thread.head_moved": return event.by;

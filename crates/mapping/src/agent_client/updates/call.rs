@@ -244,7 +244,7 @@ impl Updates {
 }
 
 /// Returns a call's id in its session: the call's own if it is unique, otherwise prefixed with its run.
-fn shown_call(call: &str, within: &str) -> String {
+pub fn shown_call(call: &str, within: &str) -> String {
     let is_uuid = call.len() == 36 && uuid::Uuid::try_parse(call).is_ok();
     if is_uuid { call.to_owned() } else { format!("{within}:{call}") }
 }

@@ -2,6 +2,7 @@
 
 mod call;
 mod chunk;
+mod plan;
 
 use std::borrow::Cow;
 
@@ -14,7 +15,9 @@ use trilogue_wire::agent_client::splice::{self, get_text};
 use trilogue_wire::agent_client::{Rules, SessionUpdate, read_checked};
 
 use self::call::OpenCall;
+pub use self::call::shown_call;
 use self::chunk::{Chunk, member};
+use self::plan::PlanList;
 use super::block::{Extension, citation_block, quoted, text_block};
 use super::original::OWN;
 use super::oversize::{LINE_TOO_LONG, UPDATE_TOO_LARGE};
@@ -58,6 +61,7 @@ pub struct Updates {
     /// Open thoughts: the run, and the number of the first event.
     thoughts: Vec<(Option<RunKey>, u64)>,
     calls: Vec<OpenCall>,
+    plans: PlanList,
     title: Option<String>,
     /// The `_meta` of the user's messages, as JSON.
     turn_origin: Option<String>,
@@ -87,6 +91,7 @@ impl Updates {
             user_messages: Vec::new(),
             thoughts: Vec::new(),
             calls: Vec::new(),
+            plans: PlanList::default(),
             title: None,
             turn_origin: None,
         }
@@ -129,6 +134,9 @@ impl Updates {
             let mut params = Vec::with_capacity(original.bytes.len() + 64);
             let relayed = self.relay.push_into(&original.dialect, &original.bytes, &mut params);
             if let Some(relayed) = relayed {
+                if matches!(relayed.gate, Gate::Plan | Gate::PlanById) {
+                    self.record_relayed_plan(&original.bytes);
+                }
                 let method = match relayed.method {
                     method if method == SESSION_UPDATE => Cow::Borrowed(SESSION_UPDATE),
                     method => Cow::Owned(method.into_owned()),
@@ -241,24 +249,9 @@ impl Updates {
 
     fn state_event(&mut self, event: &StateEvent, place: EventPosition<'_>, out: &mut Vec<Update>) {
         match event {
-            StateEvent::Plan(entries) => {
-                let mut update = String::from("{\"sessionUpdate\":\"plan\",\"entries\":[");
-                for (place, entry) in entries.iter().enumerate() {
-                    let comma = if place > 0 { "," } else { "" };
-                    let status = match entry.status.as_str() {
-                        status @ ("in_progress" | "completed") => status,
-                        _ => "pending",
-                    };
-                    update.push_str(comma);
-                    update.push_str("{\"content\":");
-                    update.push_str(&quoted(&entry.content));
-                    update.push_str(",\"priority\":\"medium\",\"status\":\"");
-                    update.push_str(status);
-                    update.push_str("\"}");
-                }
-                update.push(']');
-                self.update(&update, Gate::Always, out);
-            }
+            StateEvent::Plan(_)
+            | StateEvent::PlanUpdated { .. }
+            | StateEvent::PlanRemoved { .. } => self.plan_event(event, out),
             StateEvent::Custom { kind, data } if OWN.contains(&kind.as_str()) => {
                 self.push_custom_update(kind, data, out);
             }

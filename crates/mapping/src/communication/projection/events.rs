@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
+use trilogue_domain::event::{
+    Event, InterruptEvent, MessageEvent, Original, PlanContent, PlanEntry, RunEvent, StateEvent,
+};
 use trilogue_domain::{
     Body, Content, Interrupt, InterruptId, Json, MessageId, Outcome, Part, Resolution, RunStatus,
     ThreadId, limits,
@@ -321,16 +323,25 @@ impl Projection {
             // The result has the final state.
             StateEvent::Values(_) | StateEvent::Output(_) => {}
             StateEvent::Plan(entries) => {
-                let entries: Vec<Value> = entries
-                    .iter()
-                    .map(|entry| json!({ "content": entry.content, "status": entry.status }))
-                    .collect();
-                let mut plan =
-                    json!({ "kind": "plan", "entries": entries }).to_string().into_bytes();
-                plan.pop();
-                push_update(&mut plan, update);
-                plan.push(b'}');
-                self.push_generic(&plan, out);
+                let plan = json!({ "kind": "plan", "entries": plan_entries(entries) });
+                self.push_plan(&plan, update, out);
+            }
+            StateEvent::PlanUpdated { plan, content } => {
+                let mut shown = json!({ "kind": "plan_updated", "plan_id": plan });
+                match content {
+                    PlanContent::Entries(entries) => shown["entries"] = plan_entries(entries),
+                    PlanContent::Markdown { text, path } => {
+                        shown["markdown"] = text.as_str().into();
+                        if let Some(path) = path {
+                            shown["path"] = path.as_str().into();
+                        }
+                    }
+                }
+                self.push_plan(&shown, update, out);
+            }
+            StateEvent::PlanRemoved { plan } => {
+                let removed = json!({ "kind": "plan_removed", "plan_id": plan });
+                self.push_plan(&removed, update, out);
             }
             // A custom event of this kind came as a generic one.
             StateEvent::Custom { kind, data } if kind == "generic" && data.is_object() => {
@@ -342,6 +353,15 @@ impl Projection {
                 self.push_generic(update.as_bytes(), out);
             }
         }
+    }
+
+    /// Adds a plan, with the update of a hosted agent from which it was made.
+    fn push_plan(&self, plan: &Value, update: Option<&str>, out: &mut Vec<Bytes>) {
+        let mut plan = plan.to_string().into_bytes();
+        plan.pop();
+        push_update(&mut plan, update);
+        plan.push(b'}');
+        self.push_generic(&plan, out);
     }
 
     pub(super) fn push_generic(&self, object: &[u8], out: &mut Vec<Bytes>) {
@@ -389,6 +409,11 @@ fn ending(status: RunStatus) -> EventKind {
         RunStatus::Cancelled => EventKind::RunCancelled,
         _ => EventKind::RunFailed,
     }
+}
+
+fn plan_entries(entries: &[PlanEntry]) -> Value {
+    let entry = |it: &PlanEntry| json!({ "content": it.content, "status": it.status });
+    entries.iter().map(entry).collect()
 }
 
 /// Adds another protocol's original to an object that is not closed yet.

@@ -149,9 +149,17 @@ impl Projection {
         self.head.status.is_terminal()
     }
 
-    /// Returns its messages in order: the input if it is kept, then the agent's and, with the input, the answers.
+    /// Returns its messages in order: the input if it is kept, then the agent's and, with the input, the answers. Incomplete messages come last, up to their last piece.
     pub fn messages(&self) -> Vec<RunMessage> {
-        self.messages.items().into_iter().cloned().collect()
+        let mut messages: Vec<_> = self.messages.items().into_iter().cloned().collect();
+        let open = self.open.iter().chain(&self.queued_messages);
+        messages.extend(open.map(|open| RunMessage {
+            id: open.id.clone(),
+            kind: open.kind,
+            json: open.whole(None),
+            complete: false,
+        }));
+        messages
     }
 
     fn output(&self) -> Vec<Bytes> {

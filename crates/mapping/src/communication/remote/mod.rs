@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{InterruptEvent, MessageEvent, PlanEntry, StateEvent};
+use trilogue_domain::event::{InterruptEvent, MessageEvent, PlanContent, PlanEntry, StateEvent};
 use trilogue_domain::{
     Answer, Body, Code, Error, Failure, Input, Interrupt, InterruptId, InterruptKind, Json,
     Message, MessageId, Part, Role, RuleOrigin, Survives, Times,
@@ -337,7 +337,10 @@ fn read_id<'de, D: Deserializer<'de>>(value: D) -> Result<MessageId, D::Error> {
 #[serde(deny_unknown_fields)]
 struct OwnGeneric<'a> {
     kind: String,
+    plan_id: Option<String>,
     entries: Option<Vec<OwnPlanEntry>>,
+    markdown: Option<String>,
+    path: Option<String>,
     rule: Option<String>,
     allowed: Option<bool>,
     origin: Option<String>,
@@ -363,11 +366,24 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>,
 /// that server too, and for the news of a tool call, whose part follows.
 fn own_event(generic: &WireJson) -> Result<Option<Body>> {
     let Ok(own) = serde_json::from_str::<OwnGeneric<'_>>(generic.as_str()) else { return Ok(None) };
-    Ok(match (own.kind.as_str(), own.entries, own.rule, own.allowed, own.data) {
-        ("plan", Some(entries), None, None, None) => {
-            let entry = |it: OwnPlanEntry| PlanEntry { content: it.content, status: it.status };
-            Some(Body::State(StateEvent::Plan(entries.into_iter().map(entry).collect())))
-        }
+    let entry = |it: OwnPlanEntry| PlanEntry { content: it.content, status: it.status };
+    let entries = own.entries.map(|entries| entries.into_iter().map(entry).collect());
+    if let Some(plan) = own.plan_id {
+        let event = match (own.kind.as_str(), entries, own.markdown) {
+            ("plan_updated", Some(entries), None) => {
+                StateEvent::PlanUpdated { plan, content: PlanContent::Entries(entries) }
+            }
+            ("plan_updated", None, Some(text)) => {
+                let content = PlanContent::Markdown { text, path: own.path };
+                StateEvent::PlanUpdated { plan, content }
+            }
+            ("plan_removed", None, None) => StateEvent::PlanRemoved { plan },
+            _ => return Ok(None),
+        };
+        return Ok(Some(Body::State(event)));
+    }
+    Ok(match (own.kind.as_str(), entries, own.rule, own.allowed, own.data) {
+        ("plan", Some(entries), None, None, None) => Some(Body::State(StateEvent::Plan(entries))),
         ("rule", None, Some(rule), Some(allowed), None) => {
             let origin = own.origin.as_deref().and_then(RuleOrigin::from_text);
             Some(Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed, origin }))

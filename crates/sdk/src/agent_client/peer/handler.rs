@@ -2,7 +2,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use trilogue_wire::jsonrpc::{ErrorObject, Invalid, Oversize};
+use bytes::Bytes;
+use trilogue_wire::jsonrpc::{ErrorObject, Oversize, Reason};
 
 use super::{Notification, Request};
 
@@ -22,21 +23,37 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
         Backpressure::Ready
     }
 
-    /// Called with each line that is not JSON: programs also print other text.
-    fn on_noise(&self, line: &[u8]) {
-        let _ = line;
+    /// Called with input that is not a message, or that had to be changed to be read, in message order.
+    fn on_ignored(&self, input: IgnoredInput<'_>) -> Backpressure {
+        let _ = input;
+        Backpressure::Ready
     }
 
-    /// Called with each line that is not a valid message, so that you can log it.
-    fn on_invalid(&self, invalid: &Invalid<'_>) {
-        let _ = invalid;
-    }
-
-    /// Called for each line above the size limit, in message order. [`Self::on_invalid`] was called before, and a request was answered.
+    /// Called for each line above the size limit, in message order. A request was answered before.
     fn on_oversize(&self, oversize: Oversize) -> Backpressure {
         let _ = oversize;
         Backpressure::Ready
     }
+}
+
+/// Input that did not reach a receiver as it arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IgnoredInput<'a> {
+    /// Why.
+    pub reason: IgnoredReason,
+    /// The bytes as they arrived: a line without its end, or the part of a line that is not a message.
+    pub bytes: &'a Bytes,
+}
+
+/// Why input did not reach a receiver as it arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IgnoredReason {
+    /// Text that is not JSON, or text around the messages of a line: programs also print other text.
+    Noise,
+    /// The line is not UTF-8. Its message was kept: U+FFFD replaces the broken bytes, and the message follows.
+    ReplacedBytes,
+    /// The line is not a valid message.
+    Invalid(Reason),
 }
 
 /// Whether the handler can take more messages.
@@ -62,6 +79,20 @@ impl Handler for RefuseAll {
 
     fn on_notification(&self, _: Notification) -> Backpressure {
         Backpressure::Ready
+    }
+}
+
+// === impl IgnoredReason ===
+
+impl IgnoredReason {
+    /// Returns the reason as a short stable word, for example for a metric's label.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Noise => "noise",
+            Self::ReplacedBytes => "replaced_bytes",
+            Self::Invalid(reason) => reason.word(),
+        }
     }
 }
 

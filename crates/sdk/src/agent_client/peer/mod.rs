@@ -40,7 +40,7 @@ use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{self, Counts, Encoder, ErrorObject, Id, Payload};
 
 pub use call::{Call, CallFailure};
-pub use handler::{Backpressure, Handler, RefuseAll};
+pub use handler::{Backpressure, Handler, IgnoredInput, IgnoredReason, RefuseAll};
 pub use raw_json::RawJson;
 pub use request::{Notification, Request};
 

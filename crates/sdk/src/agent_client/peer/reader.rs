@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 use trilogue_wire::agent_client::{method, splice};
 use trilogue_wire::jsonrpc::{
-    self, Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Reason, Response,
+    self, Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, LinePiece, Reason, Response,
 };
 
 use super::{
-    Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Peer, RawJson, Request,
-    RequestInWork, lock,
+    Backpressure, CANCEL_REQUEST, CallFailure, Handler, IgnoredInput, IgnoredReason, Notification,
+    Peer, RawJson, Request, RequestInWork, lock,
 };
 
 const READ_BYTES: usize = 64 * 1024;
@@ -58,36 +58,68 @@ async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
     match frame {
         Frame::Line(line) => message(peer, &line, handler).await,
         Frame::Oversize(oversize) => {
-            invalid(peer, &oversize.invalid(), handler).await;
+            refuse(peer, &oversize.invalid()).await;
             handler.on_oversize(oversize).ready().await;
         }
         Frame::Noise(line) if peer.0.options.answers_nameless => {
             message(peer, &line, handler).await
         }
-        Frame::Noise(line) => handler.on_noise(&line),
+        Frame::Noise(line) => {
+            if !recover(peer, &line, handler).await {
+                ignore(IgnoredReason::Noise, &line, handler).await;
+            }
+        }
     }
 }
 
 async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
     let Err(wrong) = handle_message(peer, line, handler).await else { return };
-    if wrong.reason == Reason::Batch && !peer.0.options.answers_nameless {
-        // Some agents answer in batches. Each message of a batch is handled separately, so that no caller misses its response.
-        let text = std::str::from_utf8(line).unwrap_or_default();
-        lock(&peer.0.tally).invalid += 1;
-        handler.on_invalid(&wrong);
-        let mut items = splice::items(text);
-        for item in items.by_ref().take(MAX_BATCH_ITEMS) {
-            let item = line.slice_ref(item.as_bytes());
-            if let Err(wrong) = handle_message(peer, &item, handler).await {
-                invalid(peer, &wrong, handler).await;
-            }
+    match wrong.reason {
+        Reason::Batch if !peer.0.options.answers_nameless => {
+            batch(peer, line, &wrong, handler).await
         }
-        if items.next().is_some() {
-            invalid(peer, &wrong, handler).await;
-        }
-        return;
+        Reason::NotUtf8 | Reason::NotJson if recover(peer, line, handler).await => {}
+        _ => invalid(peer, line, &wrong, handler).await,
     }
-    invalid(peer, &wrong, handler).await;
+}
+
+/// Some agents answer in batches. Each message of a batch is handled separately, so that no caller misses its response.
+async fn batch(peer: &Peer, line: &Bytes, wrong: &Invalid<'_>, handler: &dyn Handler) {
+    let text = std::str::from_utf8(line).unwrap_or_default();
+    lock(&peer.0.tally).invalid += 1;
+    let mut items = splice::items(text);
+    for item in items.by_ref().take(MAX_BATCH_ITEMS) {
+        let item = line.slice_ref(item.as_bytes());
+        if let Err(wrong) = handle_message(peer, &item, handler).await {
+            invalid(peer, &item, &wrong, handler).await;
+        }
+    }
+    if items.next().is_some() {
+        invalid(peer, line, wrong, handler).await;
+    }
+}
+
+/// Takes the messages of a line that is not exactly one message. Returns `false` if it has none.
+async fn recover(peer: &Peer, line: &Bytes, handler: &dyn Handler) -> bool {
+    let Some(recovered) = jsonrpc::recover(line) else { return false };
+    if recovered.is_repaired {
+        ignore(IgnoredReason::ReplacedBytes, line, handler).await;
+    }
+    for piece in recovered.pieces {
+        match piece {
+            LinePiece::Message(message) => {
+                if let Err(wrong) = handle_message(peer, &message, handler).await {
+                    invalid(peer, &message, &wrong, handler).await;
+                }
+            }
+            LinePiece::Noise(noise) => ignore(IgnoredReason::Noise, &noise, handler).await,
+        }
+    }
+    true
+}
+
+async fn ignore(reason: IgnoredReason, bytes: &Bytes, handler: &dyn Handler) {
+    handler.on_ignored(IgnoredInput { reason, bytes }).ready().await;
 }
 
 async fn handle_message<'a>(
@@ -180,9 +212,13 @@ fn handle_response(peer: &Peer, line: &Bytes, response: Response<'_>) {
     peer.answer(&response.id, answer);
 }
 
-async fn invalid(peer: &Peer, wrong: &Invalid<'_>, handler: &dyn Handler) {
+async fn invalid(peer: &Peer, line: &Bytes, wrong: &Invalid<'_>, handler: &dyn Handler) {
+    ignore(IgnoredReason::Invalid(wrong.reason), line, handler).await;
+    refuse(peer, wrong).await;
+}
+
+async fn refuse(peer: &Peer, wrong: &Invalid<'_>) {
     lock(&peer.0.tally).invalid += 1;
-    handler.on_invalid(wrong);
     let answered = wrong.answers().or_else(|| wrong.may_answer().filter(|id| peer.awaits(id)));
     if let Some(id) = answered {
         let why = match wrong.reason {

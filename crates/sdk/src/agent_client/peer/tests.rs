@@ -8,12 +8,14 @@ use tokio::time::timeout;
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use super::{
-    Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Options, Peer, Request,
+    Backpressure, CANCEL_REQUEST, CallFailure, Handler, IgnoredInput, Notification, Options, Peer,
+    Request,
 };
 
 mod at_once;
 mod giving_up;
 mod odd_answers;
+mod odd_lines;
 mod same_id;
 
 /// Long enough for every expected event.
@@ -51,6 +53,12 @@ impl Handler for Adder {
     fn on_notification(&self, notification: Notification) -> Backpressure {
         let told = format!("{} {}", notification.method, notification.params.as_str());
         drop(self.told.send(told));
+        Backpressure::Ready
+    }
+
+    fn on_ignored(&self, input: IgnoredInput<'_>) -> Backpressure {
+        let text = String::from_utf8_lossy(input.bytes);
+        drop(self.told.send(format!("ignored {}: {text}", input.reason.word())));
         Backpressure::Ready
     }
 }

@@ -2,11 +2,11 @@ mod golden;
 
 use proptest::prelude::*;
 use trilogue_domain::event::{Body, MessageEvent, Original, RunEvent, StateEvent, ToolEvent};
-use trilogue_domain::{MessageId, limits};
+use trilogue_domain::{Content, MessageId, Part, limits};
 
 use super::*;
 use crate::record::samples;
-use crate::record::{Draft, NoOriginals};
+use crate::record::{Draft, FORMAT_VERSION, NoOriginals, OUTLINED_VERSION};
 
 const THREAD: ThreadKey = ThreadKey(7);
 const RUN: Option<RunKey> = Some(RunKey(9));
@@ -141,6 +141,45 @@ impl ReadOriginal for Calls {
     fn read(&self, _original: &Original) -> Result<Body> {
         Ok(tool_call(None))
     }
+}
+
+/// A dialect that reads every original as the content of a tool call.
+#[derive(Debug)]
+struct Contents;
+
+impl ReadOriginal for Contents {
+    fn read(&self, _original: &Original) -> Result<Body> {
+        Ok(contents([Content::Text("small".into()), Content::Text("large".into())]))
+    }
+}
+
+fn contents(contents: [Content; 2]) -> Body {
+    let content = contents.into_iter().map(|content| Part::new("text/plain", content)).collect();
+    Body::Tool(ToolEvent::Updated { call: "c".to_owned(), content })
+}
+
+#[test]
+fn an_original_keeps_its_content_beside_the_blobs_of_its_event() {
+    let reader: Arc<dyn ReadOriginal> = Arc::new(Contents);
+    let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from_static(b"{}") };
+    let outlined = contents([Content::Text("small".into()), Content::Blob(samples::blob())]);
+    let mut draft = Draft::default();
+    draft.push(at(1), &outlined, Some(&original)).unwrap();
+    assert_eq!(draft.blobs(), [samples::blob()], "the run owns the blob");
+    let mut joined = Draft::default();
+    joined.push(at(1), &delta("m", "x"), None).unwrap();
+    joined.join(draft);
+    let frame = joined.seal(THREAD, RUN, 1, 1, &reader).remove(0);
+    // Older programs must not read such a frame, and read all others.
+    assert_eq!(frame.bytes()[0], OUTLINED_VERSION);
+    assert_eq!(full_frame().bytes()[0], FORMAT_VERSION);
+    let read = stored(&frame, frame.bytes().clone()).unwrap();
+    let read = Frame { reader: Arc::clone(&reader), ..read };
+    let event = &read.events().unwrap()[1];
+    assert_eq!((&event.body, event.original.as_ref()), (&outlined, Some(&original)));
+    let raw = read.raw().unwrap().nth(1).unwrap().unwrap();
+    let raw = raw.original.unwrap();
+    assert_eq!((raw.call, raw.bytes), (Some("c"), original.bytes));
 }
 
 #[test]
@@ -373,7 +412,7 @@ fn checked(version: u8, frame: &Frame, records: &[u8]) -> Bytes {
 #[test]
 fn another_version_is_refused() {
     let frame = full_frame();
-    for version in [0, FORMAT_VERSION + 1] {
+    for version in [0, OUTLINED_VERSION + 1] {
         let error = stored(&frame, checked(version, &frame, b"")).unwrap_err();
         assert_eq!(error.code(), Code::ThreadQuarantined);
     }

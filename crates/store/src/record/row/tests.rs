@@ -2,8 +2,8 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use trilogue_domain::{
-    CheckpointKey, InterruptKind, Reference, Rights, Role, RunId, RunKey, RunStatus, ThreadId,
-    ThreadKey, Timestamp,
+    CheckpointKey, InterruptKind, Reference, Rights, Role, RunId, RunKey, RunStatus, StartedBy,
+    ThreadId, ThreadKey, Timestamp,
 };
 
 use super::*;
@@ -151,6 +151,7 @@ fn every_row_reads_back_and_shows_damage() {
     check(&passed_on_run());
     check(&RunRow { parent: child_run().parent, ..passed_on_run() });
     check(&RunRow { mount: Some("/connect".into()), ..bare_run() });
+    check(&RunRow { started_by: Some(StartedBy::Agent), ..bare_run() });
     check(&RunRow {
         audit: Some(samples::audit(trilogue_domain::RequestSource::LocalSocket)),
         ..bare_run()

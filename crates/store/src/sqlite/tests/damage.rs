@@ -251,24 +251,25 @@ async fn wrong_data_is_never_served_whatever_byte_of_the_file_is_flipped() {
     assert!(served > 0 && refused > 0);
 }
 
-/// Changes a key in the index of messages, as a failing disk might. The row itself stays sound.
-fn damage_index(path: &std::path::Path) {
+/// Changes the first page of a table or index, as a failing disk might.
+fn damage_root(path: &std::path::Path, name: &str, change: impl FnOnce(&mut [u8])) {
     let raw = Connection::open(path).unwrap();
-    let root: u32 = raw
-        .query_row(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_thread'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let root: u32 = raw.query_row(sql, [name], |row| row.get(0)).unwrap();
     drop(raw);
     let mut bytes = std::fs::read(path).unwrap();
     let end = root as usize * 4_096;
-    let page = &mut bytes[end - 4_096..end];
-    let key = b"message-1";
-    let at = page.windows(key.len()).position(|window| window == key).unwrap();
-    page[at] ^= 1;
+    change(&mut bytes[end - 4_096..end]);
     std::fs::write(path, bytes).unwrap();
+}
+
+/// Changes a key in the index of messages. The row itself stays sound.
+fn damage_index(path: &std::path::Path) {
+    damage_root(path, "messages_by_thread", |page| {
+        let key = b"message-1";
+        let at = page.windows(key.len()).position(|window| window == key).unwrap();
+        page[at] ^= 1;
+    });
 }
 
 #[tokio::test]
@@ -279,6 +280,20 @@ async fn a_damaged_index_stops_a_small_store_before_it_opens() {
     let error = opened.unwrap_err();
     assert_eq!(error.code(), Code::StoreCorrupt);
     assert!(error.hint_text().unwrap().contains("trilogue restore"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_page_with_many_damaged_cells_is_reported_by_one_of_them() {
+    let (folder, _) = full_store(1).await;
+    // An empty index that claims to have 8 cells: the number is in bytes 3 and 4 of its page.
+    damage_root(&folder.path, "configurations_by_agent", |page| {
+        page[3..5].copy_from_slice(&[0, 8])
+    });
+    let opened = SqliteStore::open(folder.path.clone(), super::seed::options()).await;
+    let error = opened.unwrap_err();
+    assert_eq!(error.code(), Code::StoreCorrupt);
+    assert_eq!(error.message().matches("Offset 0 out of range").count(), 1, "{error:?}");
+    assert!(!error.message().contains('\n'), "{error:?}");
 }
 
 #[tokio::test]

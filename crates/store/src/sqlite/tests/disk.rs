@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use trilogue_domain::error::Code;
 
-use super::seed::{Folder, batch, frames, numbers, run_row, thread_row, thread_with_run};
+use super::seed::{Folder, batch, frames, numbers, options, run_row, thread_row, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change};
 use crate::sqlite::SqliteStore;
 use crate::sqlite::file::{Reserve, sibling_path};
@@ -98,7 +98,7 @@ fn the_reserve_really_takes_its_room() {
     use std::os::unix::fs::MetadataExt;
     let folder = Folder::new();
     let reserve = Reserve::new(&folder.path, 4 * MIB);
-    reserve.fill().unwrap();
+    assert!(reserve.fill().unwrap());
     let file = sibling_path(&folder.path, ".reserve");
     let found = std::fs::metadata(&file).unwrap();
     assert_eq!(found.len(), 4 * MIB);
@@ -106,4 +106,16 @@ fn the_reserve_really_takes_its_room() {
     reserve.release().unwrap();
     assert!(!file.exists());
     reserve.release().unwrap();
+}
+
+#[tokio::test]
+async fn a_reserve_that_cannot_be_written_does_not_count_as_a_full_disk() {
+    let folder = Folder::new();
+    let reserve = sibling_path(&folder.path, ".reserve");
+    std::fs::create_dir(&reserve).unwrap();
+    let error = SqliteStore::open(folder.path.clone(), options()).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    assert!(error.message().contains(reserve.to_str().unwrap()), "{error}");
+    std::fs::remove_dir(&reserve).unwrap();
+    folder.open().await.health().unwrap();
 }

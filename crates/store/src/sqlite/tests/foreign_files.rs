@@ -207,6 +207,25 @@ async fn foreign_parts_of_a_schema_are_named_and_nothing_opens_them() {
 }
 
 #[tokio::test]
+async fn keys_that_leave_no_number_for_the_next_row_are_refused() {
+    for sql in [
+        "INSERT INTO removed_keys (kind, key) VALUES ('run', 9223372036854775807)",
+        "INSERT INTO removed_keys (kind, key) VALUES ('thread', 4503599627370496)",
+        "INSERT INTO sqlite_sequence (name, seq) VALUES ('queue', 9223372036854775807)",
+    ] {
+        let folder = Folder::new();
+        backup(&folder).await;
+        let copy = sibling_path(&folder.path, ".backup");
+        Connection::open(&folder.path).unwrap().execute_batch(sql).unwrap();
+        let error = SqliteStore::open(folder.path.clone(), options()).await.map(drop).unwrap_err();
+        assert_eq!(error.code(), Code::StoreCorrupt, "{sql}: {error}");
+        Connection::open(&copy).unwrap().execute_batch(sql).unwrap();
+        let error = restore(&copy, &folder.path, OVERWRITE).map(drop).unwrap_err();
+        assert_eq!(error.code(), Code::StoreCorrupt, "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn tokens_are_restored_only_on_demand() {
     let folder = Folder::new();
     backup(&folder).await;

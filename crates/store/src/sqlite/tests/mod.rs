@@ -12,4 +12,5 @@ mod reading;
 mod removal;
 mod row_cache;
 mod seed;
+mod statements;
 mod wal_file;

@@ -1,5 +1,6 @@
 //! The query plans of listings and of the queue: each uses an index, in the order of the results.
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params_from_iter};
 use trilogue_domain::{AgentName, PrincipalId, RunStatus, Scope, ThreadKey};
 
@@ -27,6 +28,8 @@ fn store() -> (Folder, Connection) {
     let folder = Folder::new();
     let mut conn = folder.raw();
     migrate(&mut conn, MIGRATIONS).unwrap();
+    // As on the store's connections: a plan does not depend on the bound values.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     (folder, conn)
 }
 

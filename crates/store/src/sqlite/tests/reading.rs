@@ -154,3 +154,17 @@ async fn removed_runs_leave_gaps_that_are_no_damage() {
         folder.raw().query_row("SELECT count(*) FROM gaps", [], |row| row.get(0)).unwrap();
     assert_eq!(gaps, 1);
 }
+
+#[tokio::test]
+async fn a_panic_of_one_read_does_not_close_the_store() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let read = |is_broken: bool| {
+        store.context.read(move |_, _| {
+            assert!(!is_broken, "broken");
+            Ok(())
+        })
+    };
+    assert_eq!(read(true).await.unwrap_err().code(), Code::Internal);
+    read(false).await.unwrap();
+}

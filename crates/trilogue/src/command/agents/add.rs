@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trilogue::config;
+use trilogue::local::agent_catalog::AgentCatalog;
 use trilogue::local::{known_agents, start};
 use trilogue_domain::AgentName;
 
@@ -17,12 +18,12 @@ use crate::command::server_config;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
-/// Add a known agent or a command to a configuration file.
+/// Add a known agent, an agent of the registry or a command to a configuration file.
 ///
 /// It appends the agent's settings with comments, and leaves the rest of the file as it is.
 #[derive(Args, Debug)]
 pub(crate) struct AddCommand {
-    /// A known agent, or the name of the agent whose command follows.
+    /// A known agent, an agent of the registry, or the name of the agent whose command follows.
     agent: String,
     /// The name at the server. By default the agent's.
     #[arg(long = "as", value_name = "NAME")]
@@ -84,8 +85,18 @@ impl AddCommand {
         if !self.command.is_empty() {
             return Ok(entry::of_command(name, &self.command, cwd));
         }
-        let known = known_agents::find(&self.agent);
-        let known = known.ok_or_else(|| crate::command::wrap::unknown(&self.agent))?;
-        Ok(entry::of_known_agent(name, known, cwd))
+        if let Some(known) = known_agents::find(&self.agent) {
+            return Ok(entry::of_known_agent(name, known, cwd));
+        }
+        let catalog = AgentCatalog::of_user();
+        let agent = catalog.find(&self.agent);
+        let agent = agent.ok_or_else(|| crate::command::wrap::unknown(&self.agent))?;
+        entry::of_registry_agent(name, agent, cwd).ok_or_else(|| {
+            let message = format!("the agent '{}' has no package for npx or uvx", agent.id);
+            CliError::new(ExitStatus::NotFound, message).hint(format!(
+                "`trilogue agents known {}` shows its archive: install it, then add its command",
+                agent.id
+            ))
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! The settings of an agent, as text for a configuration file.
 
+use trilogue::local::agent_catalog::{AgentCatalog, RegistryAgent, RegistryPackage};
 use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents::{FETCH_LIMIT, KnownAgent};
 use trilogue_domain::AgentName;
@@ -18,7 +19,7 @@ pub(crate) fn of_command(name: &AgentName, command: &[String], cwd: Option<&str>
 /// The settings of a known agent, with its command in the search path.
 pub(crate) fn of_known_agent(name: &AgentName, known: &KnownAgent, cwd: Option<&str>) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
-    let start = known.resolve(&Checkout::around_here(), &path);
+    let start = known.resolve(&AgentCatalog::of_user(), &Checkout::around_here(), &path);
     let mut text =
         format!("# {}. It asks before it changes anything: {}.\n", known.title, known.asks);
     for note in &known.notes {
@@ -48,8 +49,7 @@ pub(crate) fn of_known_agent(name: &AgentName, known: &KnownAgent, cwd: Option<&
         ));
     }
     if !known.env.is_empty() {
-        let pairs: Vec<_> =
-            known.env.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
+        let pairs: Vec<_> = known.env.iter().map(pair).collect();
         text.push_str(&format!("env = {{ {} }}\n", pairs.join(", ")));
     }
     if !known.mode.is_empty() {
@@ -67,6 +67,30 @@ pub(crate) fn of_known_agent(name: &AgentName, known: &KnownAgent, cwd: Option<&
     text.push_str(&folder(cwd));
     text.push_str("# mcp_servers.NAME = { command = [\"…\"] }  # tools for every session\n");
     text
+}
+
+/// The settings of an agent of the registry that this program knows nothing else of. `None` if no package runner starts it.
+pub(crate) fn of_registry_agent(
+    name: &AgentName,
+    agent: &RegistryAgent,
+    cwd: Option<&str>,
+) -> Option<String> {
+    let package = agent.packages.first()?;
+    let command = list(&RegistryPackage::command(package));
+    let (title, limit) = (quoted(&agent.name), FETCH_LIMIT.as_secs());
+    let env: Vec<_> = package.start.env.iter().map(pair).collect();
+    let env = match env.is_empty() {
+        true => String::new(),
+        false => format!("env = {{ {} }}\n", env.join(", ")),
+    };
+    let (key, cwd) = (key(name), folder(cwd));
+    Some(format!(
+        "# From the registry of agents. It may change files without a question: set what makes it ask.\n[agents.{key}]\nkind = \"agent-client\"\ndescription = {title}\ncommand = {command}\nstart_in = \"empty\"\nstart_timeout = \"{limit}s\"  # the first start fetches it\n# inherit = [\"OPENAI_API_KEY\"]  # variables of the server that it gets\n{env}{cwd}"
+    ))
+}
+
+fn pair((name, value): (&String, &String)) -> String {
+    format!("{name} = {}", quoted(value))
 }
 
 fn folder(cwd: Option<&str>) -> String {

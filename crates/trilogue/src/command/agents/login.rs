@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 use tokio::process::Command;
 use trilogue::config;
 use trilogue::local::checkout::Checkout;
-use trilogue::local::known_agents::{self, KnownAgent};
+use trilogue::local::known_agents::{self, KnownAgent, LoginMethod};
 use trilogue::local::start;
 use trilogue::local::start_folder;
 use trilogue_wire::native::local::{AgentTarget, Attach, WrapCommand};
@@ -84,7 +84,12 @@ impl LoginCommand {
         };
         let local = self.local_agent(is_at_server, wrapped.as_ref())?;
         let mut methods = match &local {
-            Some(local) => local.methods().await.unwrap_or_default(),
+            Some(local) => match local.methods().await {
+                Ok(methods) => methods,
+                // The agent's own program can sign in even if the agent does not start.
+                Err(_) if self.method.is_none() && known_login(known).is_some() => Vec::new(),
+                Err(error) => return Err(error),
+            },
             None => Vec::new(),
         };
         let wish = match wrapped {
@@ -143,8 +148,7 @@ impl LoginCommand {
         mut methods: Vec<SignInMethod>,
         known: Option<&KnownAgent>,
     ) -> Result<Option<SignInMethod>> {
-        let login = known.and_then(|known| known.login.as_ref());
-        let usual = login.and_then(|login| login.method.as_deref());
+        let usual = known_login(known).and_then(|login| login.method.as_deref());
         let is_one = methods.len() == 1;
         let wanted = self.method.as_deref().or(usual);
         let found = methods.iter().position(|method| wanted == Some(method.id.as_str()));
@@ -173,8 +177,7 @@ impl LoginCommand {
 
     /// An agent that offers no method has a program of its own for that.
     async fn with_own_program(&self, known: Option<&KnownAgent>) -> Result {
-        let login = known.and_then(|known| known.login.as_ref());
-        let Some(login) = login else {
+        let Some(login) = known_login(known) else {
             let name = safe::visible(&self.agent);
             return Err(CliError::failure(format!("the agent '{name}' offers no way to sign in"))
                 .hint(
@@ -190,6 +193,11 @@ impl LoginCommand {
 fn known_agent(name: &str) -> Option<&'static KnownAgent> {
     let made = || name.rsplit_once('-').and_then(|(known, _)| known_agents::find(known));
     known_agents::find(name).or_else(made)
+}
+
+/// How a known agent signs in, if its list names a way.
+fn known_login(known: Option<&KnownAgent>) -> Option<&LoginMethod> {
+    known.and_then(|known| known.login.as_ref())
 }
 
 /// A connection to the agent through the server, and the agent's answer to the first request.

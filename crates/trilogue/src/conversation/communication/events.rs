@@ -13,7 +13,7 @@ use trilogue_wire::agent_communication::{
 use trilogue_wire::native::{
     Citation, ContentEncoding, Event, EventBody, Interrupt, Json, MessagePart, OtherMetadata,
     Outcome, Part, PartMetadata, PermissionOption, RunEnded, RunError, RunStatus, StateCustom,
-    StatePlan, Trajectory,
+    StatePlan, StatePlanRemoved, StatePlanUpdated, Trajectory,
 };
 
 use super::super::{plain_interrupt, unnumbered};
@@ -173,6 +173,16 @@ fn update(generic: Json) -> EventBody {
         && let Ok(plan) = generic.read::<StatePlan>()
     {
         return EventBody::StatePlan(plan);
+    }
+    if kind == Some("plan_updated")
+        && let Ok(plan) = generic.read::<StatePlanUpdated>()
+    {
+        return EventBody::StatePlanUpdated(plan);
+    }
+    if kind == Some("plan_removed")
+        && let Ok(plan) = generic.read::<StatePlanRemoved>()
+    {
+        return EventBody::StatePlanRemoved(plan);
     }
     match (kind, members.get("data")) {
         (Some(kind), Some(data)) => EventBody::StateCustom(StateCustom {

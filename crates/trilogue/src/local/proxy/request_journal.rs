@@ -49,12 +49,12 @@ pub(super) enum EntryKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
     Initialize,
-    /// `session/new`, with the id that the session gets.
+    /// `session/new` or `session/fork`, with the id that the session gets.
     New(String),
     Load(String),
     Resume(String),
     Prompt(String),
-    /// `session/close` or `session/delete` of a session.
+    /// `session/close`, `session/delete` or `session/archive` of a session.
     Leave(String),
     Repeatable,
     /// Not known to be safe to send twice.
@@ -70,7 +70,7 @@ impl RequestKind {
         let session = || splice::get_text(params, &["sessionId"]).unwrap_or_default().into_owned();
         match &*request.method {
             "initialize" => (Self::Initialize, line),
-            "session/new" => {
+            "session/new" | "session/fork" => {
                 let session = uuid::Uuid::now_v7().to_string();
                 let extras = Extras { session: Some(session.clone()), ..Extras::default() };
                 (Self::New(session), with_extras(line, params, &extras))
@@ -82,12 +82,18 @@ impl RequestKind {
             }
             "session/load" => (Self::Load(session()), line),
             "session/resume" => (Self::Resume(session()), line),
-            "session/close" | "session/delete" => (Self::Leave(session()), line),
+            "session/close" | "session/delete" | "session/archive" => {
+                (Self::Leave(session()), line)
+            }
             "authenticate"
             | "logout"
             | "session/list"
             | "session/set_mode"
-            | "session/set_config_option" => (Self::Repeatable, line),
+            | "session/set_config_option"
+            | "session/status"
+            | "session/set_title"
+            | "session/unarchive"
+            | "session/options" => (Self::Repeatable, line),
             _ => (Self::Unrepeatable, line),
         }
     }
@@ -306,9 +312,14 @@ mod tests {
         let (params, extras) = Extras::take(request.params.unwrap().get());
         assert!(uuid::Uuid::parse_str(&extras.key.unwrap()).is_ok());
         assert_eq!(splice::set(&line, &["params"], &params).unwrap(), plain);
-        let (asks, line) = call(r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#);
-        let RequestKind::New(session) = asks else { panic!("{asks:?}") };
-        assert!(line.contains(&format!(r#"{{"trilogue":{{"session":"{session}"}}}}"#)), "{line}");
+        for method in ["session/new", "session/fork"] {
+            let request =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{}}}}"#);
+            let (asks, line) = call(&request);
+            let RequestKind::New(session) = asks else { panic!("{asks:?}") };
+            let extras = format!(r#"{{"trilogue":{{"session":"{session}"}}}}"#);
+            assert!(line.contains(&extras), "{line}");
+        }
         let odd = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":[1]}"#;
         assert_eq!(call(odd).1, odd);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::{self, Launch, SessionDefaults};
-use trilogue_backends::child::{Children, InvalidSetting};
+use trilogue_backends::child::{Children, InvalidSetting, find_program};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Files, Folders, Grants};
 use trilogue_domain::error::Result;
@@ -15,6 +15,7 @@ use trilogue_wire::agent_client::ToolKind;
 
 use super::of_setting;
 use crate::config::{self, AgentKind, StartIn};
+use crate::local::checkout::Checkout;
 use crate::local::known_agents::{self, KnownAgent};
 use crate::local::{start_folder, token_file};
 
@@ -30,7 +31,8 @@ pub(super) fn build(
         card = connect::card(written, card).map_err(|error| of_setting(name, &error))?;
     }
     let rules = rules(name, agent)?;
-    AgentClient::new(card, launch(name, agent)?, Arc::clone(children), rules)
+    let search_path = std::env::var("PATH").unwrap_or_default();
+    AgentClient::new(card, launch(name, agent, &search_path)?, Arc::clone(children), rules)
 }
 
 pub(super) fn rules(name: &AgentName, agent: &config::Agent) -> Result<Arc<Rules>> {
@@ -73,8 +75,26 @@ fn check_kind(kind: &str) -> Result<(), String> {
     })
 }
 
-fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
+/// Returns how the agent starts, on a server with this search path.
+fn launch(name: &AgentName, agent: &config::Agent, search_path: &str) -> Result<Launch> {
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
+    let mut env: Vec<_> = env.collect();
+    let mut command = agent.command.0.clone();
+    if let Some(program) = command.first_mut().filter(|program| !program.contains('/')) {
+        let path = agent.env.get("PATH").map_or(search_path, |path| path.0.as_str());
+        let folder = working_folder(agent);
+        match resolve_program(name, program, &folder, path)? {
+            Some(file) => *program = file,
+            // It may be installed later, but does not come from the working folder then either.
+            None => {
+                let outer = Checkout::around(&folder).outer_path(path);
+                if !outer.left_out.is_empty() {
+                    env.retain(|(key, _)| key != "PATH");
+                    env.push(("PATH".to_owned(), outer.path.unwrap_or_default()));
+                }
+            }
+        }
+    }
     // The server's tokens are in its state folder.
     let private: Vec<_> = token_file::state_dir().into_iter().collect();
     let with_files = |it: &PathBuf| (agent.files != Files::None).then(|| it.clone());
@@ -92,13 +112,19 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     let launch = Launch {
         start_dir,
         folders: folders(name, agent)?,
-        env: env.collect(),
+        env,
         inherit: agent.inherit.0.clone(),
         credentials: known.map(KnownAgent::credentials).unwrap_or_default(),
         processes: agent.processes,
         max_processes: agent.max_processes,
         max_sessions: agent.max_sessions,
         idle_stop: agent.idle(),
+        children_count: agent
+            .idle_children
+            .unwrap_or(known.is_some_and(|known| known.idle_children)),
+        background_quiet: agent.background_quiet.0,
+        answer_settle: agent.answer_settle.0,
+        client_wait: agent.client_wait.0,
         start_timeout: agent.start_timeout.0,
         open_timeout: agent.open_timeout.0,
         max_line_bytes: agent.max_line.to_usize(),
@@ -125,13 +151,51 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         roots: roots(agent),
         private,
         unattended: agent.unattended.0.clone(),
-        ..Launch::of(agent.command.0.iter().cloned())
+        ..Launch::of(command)
     };
     launch.check().map_err(|InvalidSetting { key, why, hint }| {
         let message = format!("`agents.{name}.{key}`: {why}");
         Error::new(Code::InvalidRequest, message).hint(hint)
     })?;
     Ok(launch)
+}
+
+/// Returns the file of a program that is named without a folder. The search happens once, outside of the agent's working folder, so that no file that an
+/// agent writes there is started.
+/// Errors: `invalid_request` if only the working folder has it.
+fn resolve_program(
+    name: &AgentName,
+    program: &str,
+    folder: &Path,
+    path: &str,
+) -> Result<Option<String>> {
+    let found = Checkout::around(folder).find_outside(program, path);
+    if let Some(file) = found.and_then(|file| file.into_os_string().into_string().ok()) {
+        tracing::info!(agent = %name, program = file, "found the agent's program");
+        return Ok(Some(file));
+    }
+    match find_program(program, folder, Some(path)) {
+        Some(inside) => {
+            let message = format!(
+                "`agents.{name}.command`: only the agent's working folder has the program '{}'",
+                program.escape_debug()
+            );
+            let hint = format!("write its whole path, if you trust it: {}", inside.display());
+            Err(Error::new(Code::InvalidRequest, message).hint(hint))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The folder that the agent works in, or the one that has the folders of its threads.
+fn working_folder(agent: &config::Agent) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    let Some(cwd) = &agent.cwd else { return here };
+    match cwd.split_once('{') {
+        // What is before the template can end in the middle of a name.
+        Some((before, _)) => here.join(before.rsplit_once('/').map_or("", |(folder, _)| folder)),
+        None => here.join(cwd),
+    }
 }
 
 /// The folders below which requests over the network may choose.

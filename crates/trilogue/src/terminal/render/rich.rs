@@ -171,7 +171,7 @@ impl RichRenderer {
             RunPiece::ToolStarted(started) => self.push(Item::Call(ToolCallRow::new(started, now))),
             RunPiece::ToolContent(content) => self.tool_content(content),
             RunPiece::ToolEnded(ended) => self.tool_ended(ended, now),
-            RunPiece::Plan(entries) => self.plan(entries),
+            RunPiece::Plan(entries) => self.plan(&entries),
             RunPiece::Update(update) => self.push_side_note(&beside::custom_lines(update)),
             RunPiece::Rule(applied) => self.push_side_note(&beside::rule_line(applied)),
             RunPiece::Value(value) => self.push(match result_text(value) {

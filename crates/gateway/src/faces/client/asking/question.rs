@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Principal, RunKey};
+use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Principal, RunKey, StartedBy};
 use trilogue_mapping::agent_client::{self as mapping, ClientQuestion};
 use trilogue_runtime::Backend;
 use trilogue_store::rows::InterruptRow;
@@ -113,7 +113,11 @@ pub(crate) async fn take_reply(
         EditorReply::Answer(answer, _) => is_valid(connection, interrupt, answer),
         EditorReply::Dismissal(..) => true,
     });
-    let is_last = || question.ticket.decline(waits_for_turn(connection, question));
+    // No client waits for a run that the agent started, so any client that is asked decides there.
+    let is_decisive = waits_for_turn(connection, question)
+        || matches!(&reply, Some(EditorReply::Dismissal(..)) | None)
+            && is_started_by_agent(connection, interrupt).await;
+    let is_last = || question.ticket.decline(is_decisive);
     match reply {
         Some(EditorReply::Answer(answer, extra)) => {
             resolve(connection, interrupt, Some(answer), extra).await;
@@ -138,6 +142,14 @@ fn waits_for_turn(connection: &ClientConnection, question: &PendingQuestion) -> 
         let state = session.state();
         state.accepting > 0 || state.prompts.iter().any(|prompt| prompt.run == question.run)
     })
+}
+
+/// Whether the agent started the run that asks.
+async fn is_started_by_agent(connection: &ClientConnection, interrupt: &Interrupt) -> bool {
+    let (scope, read) = (connection.principal.scope(), connection.read());
+    let Ok(Some(row)) = read.interrupt(&scope, &interrupt.id).await else { return false };
+    let run = read.run(&scope, &row.run_id).await;
+    matches!(run, Ok(Some(run)) if run.started_by == Some(StartedBy::Agent))
 }
 
 /// Whether the agent accepts an answer. An invalid answer counts as declined, like an error.

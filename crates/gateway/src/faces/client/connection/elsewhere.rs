@@ -11,7 +11,7 @@ use trilogue_store::rows::{InterruptRow, ThreadRow};
 use trilogue_wire::native;
 
 use super::ClientConnection;
-use crate::http::forward::{self, TakeOverWait};
+use crate::http::forward::{OtherNode, TakeOverWait};
 use crate::http::node_client::NodeClient;
 
 // === impl ClientConnection ===
@@ -23,15 +23,12 @@ impl ClientConnection {
         let Some(nodes) = &self.state.node_client else { return Ok(()) };
         let mut wait = TakeOverWait::begin();
         loop {
-            let elsewhere = match self.runtime().take(thread).await {
-                Err(error) if error.other_node().is_some() => error,
-                taken => return taken,
-            };
-            let address = elsewhere.other_node().unwrap_or_default();
-            match nodes.hand_over(&self.principal, address, &thread.id).await {
+            let taken = self.runtime().take(thread).await;
+            let Some(node) = taken.as_ref().err().and_then(OtherNode::owner) else { return taken };
+            match nodes.hand_over(&self.principal, &node, &thread.id).await {
                 Ok(true) => {}
                 Ok(false) if wait.pause().await => {}
-                Ok(false) => return Err(forward::unreachable(address, forward::OWNS_THREAD)),
+                Ok(false) => return Err(node.unreachable()),
                 // The handover has already waited for the run once.
                 Err(error) if error.code() == Code::ThreadBusy => wait = TakeOverWait::begin(),
                 // The owner has changed meanwhile.
@@ -45,8 +42,8 @@ impl ClientConnection {
     pub(crate) async fn cancel_run(&self, run: &RunId) -> Result<()> {
         let by = &self.principal;
         let here = || self.runtime().cancel(by, run);
-        let there = |nodes: Arc<NodeClient>, address: String| async move {
-            nodes.cancel(by, &address, run).await
+        let there = |nodes: Arc<NodeClient>, node: OtherNode| async move {
+            nodes.cancel(by, &node, run).await
         };
         self.run_at_owner(here, there).await.map(drop)
     }
@@ -86,12 +83,12 @@ impl ClientConnection {
             let patch = ThreadPatch { metadata: Some(metadata.clone()), ..ThreadPatch::default() };
             self.runtime().patch_thread(by, thread, patch)
         };
-        let there = |nodes: Arc<NodeClient>, address: String| {
+        let there = |nodes: Arc<NodeClient>, node: OtherNode| {
             let patch = native::ThreadPatch {
                 metadata: Some(json(&metadata)),
                 ..native::ThreadPatch::default()
             };
-            async move { nodes.patch(by, &address, thread, &patch).await }
+            async move { nodes.patch(by, &node, thread, &patch).await }
         };
         self.run_at_owner(here, there).await.map(drop)
     }
@@ -100,8 +97,8 @@ impl ClientConnection {
     pub(crate) async fn erase_thread(&self, thread: &ThreadId) -> Result<()> {
         let by = &self.principal;
         let here = || self.runtime().erase_thread(by, thread);
-        let there = |nodes: Arc<NodeClient>, address: String| async move {
-            nodes.erase(by, &address, thread).await
+        let there = |nodes: Arc<NodeClient>, node: OtherNode| async move {
+            nodes.erase(by, &node, thread).await
         };
         self.run_at_owner(here, there).await.map(drop)
     }
@@ -110,7 +107,7 @@ impl ClientConnection {
     async fn run_at_owner<T, H, E>(
         &self,
         here: impl Fn() -> H,
-        there: impl Fn(Arc<NodeClient>, String) -> E,
+        there: impl Fn(Arc<NodeClient>, OtherNode) -> E,
     ) -> Result<Option<T>>
     where
         H: Future<Output = Result<T>>,
@@ -122,15 +119,15 @@ impl ClientConnection {
                 Err(error) => error,
                 done => return done.map(Some),
             };
-            let (Some(nodes), Some(address)) = (&self.state.node_client, elsewhere.other_node())
+            let (Some(nodes), Some(node)) = (&self.state.node_client, OtherNode::owner(&elsewhere))
             else {
                 return Err(elsewhere);
             };
-            if there(Arc::clone(nodes), address.to_owned()).await? {
+            if there(Arc::clone(nodes), node.clone()).await? {
                 return Ok(None);
             }
             if !wait.pause().await {
-                return Err(forward::unreachable(address, forward::OWNS_THREAD));
+                return Err(node.unreachable());
             }
         }
     }
@@ -141,8 +138,8 @@ impl ClientConnection {
         id: &'a InterruptId,
         answer: &'a Answer,
         extra: Option<&'a Json>,
-    ) -> impl Fn(Arc<NodeClient>, String) -> BoxFuture<'a, Result<bool>> {
-        move |nodes, address| {
+    ) -> impl Fn(Arc<NodeClient>, OtherNode) -> BoxFuture<'a, Result<bool>> {
+        move |nodes, node| {
             Box::pin(async move {
                 let row = self.read().interrupt(&self.principal.scope(), id).await?;
                 let row = row.ok_or_else(|| {
@@ -153,7 +150,7 @@ impl ClientConnection {
                 if let (Some(extra), Some(members)) = (extra, body.as_object_mut()) {
                     members.insert("extra".to_owned(), extra.to_value());
                 }
-                nodes.answer(&self.principal, &address, id, &body).await
+                nodes.answer(&self.principal, &node, id, &body).await
             })
         }
     }

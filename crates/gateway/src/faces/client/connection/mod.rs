@@ -21,7 +21,9 @@ use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Backend, ClientProfile, Runtime};
 use trilogue_store::Read;
 use trilogue_store::rows::ThreadRow;
-use trilogue_wire::agent_client::{ClientCapabilities, McpCapabilities, PromptCapabilities, Rules};
+use trilogue_wire::agent_client::{
+    ClientCapabilities, McpCapabilities, PromptCapabilities, Rules, SystemPromptCapabilities,
+};
 use trilogue_wire::jsonrpc::Id;
 use trilogue_wire::native::local::Control;
 
@@ -74,6 +76,10 @@ pub(crate) struct Handshake {
     pub(crate) prompt: PromptCapabilities,
     /// Which tool servers the agent can reach.
     pub(crate) servers: McpCapabilities,
+    /// The system prompts that the agent takes, if any.
+    pub(crate) system_prompt: Option<SystemPromptCapabilities>,
+    /// Whether the agent itself has `session/options`.
+    pub(crate) has_options: bool,
     /// The response that the client received.
     pub(crate) result: Vec<u8>,
 }

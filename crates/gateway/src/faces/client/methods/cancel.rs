@@ -13,6 +13,7 @@ use super::super::connection::cancels::SessionCancels;
 use super::super::connection::queue::SessionQueue;
 use super::super::connection::session::scope_of;
 use super::super::session::OPEN_STATUSES;
+use super::extension;
 
 /// Cancels all work of a session.
 pub(super) fn cancel_session(connection: &Arc<ClientConnection>, session: &ThreadId) {
@@ -69,31 +70,37 @@ pub(super) fn cancel_prompt(
     let Some((key, run)) = found else { return };
     connection.pending.ignore(|question| question.run == key && question.session == queue.id);
     let connection = Arc::clone(connection);
-    connection.tasks.clone().spawn(async move { cancel_run(&connection, &run).await });
+    connection.tasks.clone().spawn(async move {
+        let _was_open: bool = cancel_run(&connection, &run).await;
+    });
 }
 
-async fn cancel_all_runs(connection: &ClientConnection, session: &ThreadId) {
+async fn cancel_all_runs(connection: &Arc<ClientConnection>, session: &ThreadId) {
     let cancelled = async {
         let thread = connection.thread(session.as_str()).await?;
-        cancel_runs(connection, &thread, |_| true).await
+        if !cancel_runs(connection, &thread, |_| true).await? {
+            extension::cancel_outside_runs(connection, &thread).await;
+        }
+        Result::<()>::Ok(())
     };
     if let Err(error) = cancelled.await {
         tracing::debug!(thread = %session, %error, "nothing was cancelled");
     }
 }
 
-/// Cancels open runs of a thread, newest first, so that ending one run does not start the next.
+/// Cancels open runs of a thread, newest first, so that ending one run does not start the next. Returns whether any was open.
 pub(super) async fn cancel_runs(
     connection: &ClientConnection,
     thread: &ThreadRow,
     is_meant: impl Fn(&RunRow) -> bool,
-) -> Result<()> {
+) -> Result<bool> {
     let open = open_runs(connection, thread).await?;
+    let mut was_open = open.iter().any(|run| run.status == RunStatus::Cancelling);
     let goes_on = |run: &&RunRow| run.status != RunStatus::Cancelling && is_meant(run);
     for run in open.iter().filter(goes_on) {
-        cancel_run(connection, &run.id).await;
+        was_open |= cancel_run(connection, &run.id).await;
     }
-    Ok(())
+    Ok(was_open)
 }
 
 /// Returns the open runs of a thread, newest first, without those that are scheduled for later.
@@ -113,12 +120,15 @@ pub(super) async fn open_runs(
     Ok(open)
 }
 
-/// Cancels a run, unless it has ended.
-pub(super) async fn cancel_run(connection: &ClientConnection, run: &RunId) {
+/// Cancels a run, unless it has ended. Returns whether it had not.
+pub(super) async fn cancel_run(connection: &ClientConnection, run: &RunId) -> bool {
     match connection.cancel_run(run).await {
-        Ok(()) => {}
-        Err(error) if matches!(error.code(), Code::RunEnded | Code::RunNotFound) => {}
-        Err(error) => tracing::warn!(%run, %error, "a run could not be cancelled"),
+        Ok(()) => true,
+        Err(error) if matches!(error.code(), Code::RunEnded | Code::RunNotFound) => false,
+        Err(error) => {
+            tracing::warn!(%run, %error, "a run could not be cancelled");
+            true
+        }
     }
 }
 

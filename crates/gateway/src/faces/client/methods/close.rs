@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use trilogue_domain::{Code, Outcome};
+use trilogue_domain::{Code, Outcome, StartedBy};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::agent_client::{CloseSessionRequest, DeleteSessionRequest};
@@ -35,7 +35,12 @@ pub(super) async fn close(
     let thread = thread.map_err(|error| session_error(&error, &queue.id))?;
     let Some(session) = queue.session() else { return Ok(b"{}".to_vec()) };
     let own: Vec<_> = session.state().prompts.iter().map(|prompt| prompt.run).collect();
-    let is_own = |run: &RunRow| own.contains(&run.key) || is_of_client(connection, run);
+    let is_only = connection.state.open_sessions.count(thread.key) <= 1;
+    let is_own = |run: &RunRow| match run.started_by {
+        // The last client that closes the session ends the agent's own work too.
+        Some(StartedBy::Agent) => is_only,
+        None => own.contains(&run.key) || is_of_client(connection, run),
+    };
     let cancelled = cancel::cancel_runs(connection, &thread, is_own).await;
     cancelled.map_err(|error| mapping::error_object(&error))?;
     settle(&session).await;

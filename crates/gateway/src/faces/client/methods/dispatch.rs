@@ -16,7 +16,7 @@ use super::super::connection::requests::{Admission, CancelTarget};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
 use super::request::{IncomingRequest, read, respond_when_done, session_in};
-use super::{cancel, close, extension, initialize, list, open, option, prompt};
+use super::{cancel, close, extension, fork, initialize, list, open, option, prompt, upkeep};
 use crate::core::not_found::no_thread;
 
 /// Begins to process a request. Returns it if too many are being processed.
@@ -99,7 +99,12 @@ fn is_session_method(connection: &ClientConnection, name: &str) -> bool {
         | "session/close"
         | "session/delete"
         | "session/set_mode"
-        | "session/set_config_option" => true,
+        | "session/set_config_option"
+        | "session/fork"
+        | "session/status"
+        | "session/set_title"
+        | "session/archive"
+        | "session/unarchive" => true,
         name => is_attach(connection, name),
     }
 }
@@ -125,6 +130,14 @@ async fn in_session(
         "session/set_config_option" => {
             Some(option::set_config_option(connection, handshake, queue, params).await)
         }
+        "session/fork" => {
+            let source = queue.id.clone();
+            fork::fork(connection, handshake, &source, request).await.transpose()
+        }
+        "session/status" => Some(upkeep::status(connection, &queue.id, params).await),
+        "session/set_title" => Some(upkeep::set_title(connection, &queue.id, params).await),
+        "session/archive" => Some(upkeep::archive(connection, queue, params).await),
+        "session/unarchive" => Some(upkeep::unarchive(connection, &queue.id, params).await),
         _ => open::attach(connection, handshake, queue, &request).await.transpose(),
     }
 }
@@ -138,6 +151,7 @@ async fn outside_sessions(
     Some(match request.method.as_str() {
         "session/new" => return open::new(connection, handshake, request).await.transpose(),
         "session/list" => list::list(connection, params).await,
+        "session/options" => upkeep::options(connection, handshake, params).await,
         name @ ("authenticate" | "logout") => {
             extension::authentication(connection, handshake, name, params).await
         }
@@ -146,6 +160,11 @@ async fn outside_sessions(
         "session/load" => no_session::<wire::LoadSessionRequest>(connection, params),
         "session/resume" => no_session::<wire::ResumeSessionRequest>(connection, params),
         "session/close" => no_session::<wire::CloseSessionRequest>(connection, params),
+        "session/fork" => no_session::<wire::ForkSessionRequest>(connection, params),
+        "session/status" => no_session::<wire::SessionStatusRequest>(connection, params),
+        "session/set_title" => no_session::<wire::SetSessionTitleRequest>(connection, params),
+        "session/archive" => no_session::<wire::ArchiveSessionRequest>(connection, params),
+        "session/unarchive" => no_session::<wire::UnarchiveSessionRequest>(connection, params),
         // Deleting a session that cannot exist succeeds.
         "session/delete" => {
             read::<wire::DeleteSessionRequest>(connection, params).map(|_| b"{}".to_vec())

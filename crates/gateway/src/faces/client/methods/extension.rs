@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Json, ThreadId};
+use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::{
     AuthenticateRequest, LogoutRequest, method, splice, without_parameters,
 };
@@ -22,16 +23,8 @@ use super::request::{
     session_in, to_json,
 };
 
-/// Methods that would expose the agent's own sessions to the client, which knows only ours.
-const NOT_FORWARDED: &[&str] = &[
-    "session/fork",
-    "session/archive",
-    "session/unarchive",
-    "session/status",
-    "session/set_title",
-    "proxy/initialize",
-    "proxy/successor",
-];
+/// Methods between an agent and its own proxies.
+const NOT_FORWARDED: &[&str] = &["proxy/initialize", "proxy/successor"];
 
 /// Forwards a request in the order of its session. The next request waits only until the agent has this one, because the response may depend on the next.
 pub(super) fn enqueue(
@@ -180,6 +173,16 @@ pub(super) fn notify(connection: &Arc<ClientConnection>, name: &str, params: &st
         // Held until here: it bounds the notifications that wait for the agent.
         drop(permit);
     });
+}
+
+/// Passes the cancellation of a session without an open run on to its hosted agent, which may work all the same.
+pub(super) async fn cancel_outside_runs(connection: &Arc<ClientConnection>, thread: &ThreadRow) {
+    let Some(handshake) = connection.handshake().filter(|_| connection.is_hosted()) else { return };
+    let Ok(backend) = connection.backend() else { return };
+    let Some(sessions) = backend.sessions() else { return };
+    let context = connection.runtime().thread_context(thread, &connection.agent);
+    let caller = AgentCalls::of_request(connection, &handshake);
+    sessions.notify(Some(&context), &caller, "session/cancel", Json::empty_object()).await;
 }
 
 async fn deliver(

@@ -22,7 +22,7 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
     }
     let member = |name: &str| {
         let found = splice::get(params, &[name]).filter(|json| json.starts_with('{'));
-        found.and_then(|json| Json::parse(json.to_owned()).ok())
+        found.and_then(|json| Json::parse_mended(json.to_owned()).ok())
     };
     let profile = ClientProfile {
         dialect: mapping::UPDATE.into(),
@@ -48,12 +48,18 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
     let capabilities = response.agent_capabilities.as_ref();
     let prompt = capabilities.and_then(|it| it.prompt.clone()).unwrap_or_default();
     let servers = capabilities.and_then(|it| it.mcp.clone()).unwrap_or_default();
+    let session = capabilities.and_then(|it| it.session.as_ref());
+    let system_prompt = session.and_then(|session| session.system_prompt.clone());
+    let own = hosted.as_ref().and_then(|it| it.agent_capabilities.as_ref()?.session.as_ref());
+    let has_options = own.is_some_and(|session| session.options.is_some());
     let result = serde_json::to_vec(&response).unwrap_or_else(|_| b"{}".to_vec());
     connection.set_handshake(Handshake {
         profile,
         client: request.client_capabilities.unwrap_or_default(),
         prompt,
         servers,
+        system_prompt,
+        has_options,
         result: result.clone(),
     });
     Ok(result)

@@ -4,10 +4,14 @@ use serde_json::Value;
 use trilogue_domain::limits;
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
-use trilogue_wire::agent_client::{ListSessionsRequest, ListSessionsResponse, SessionInfo};
+use trilogue_wire::agent_client::{
+    ArchiveFilter, ListSessionsRequest, ListSessionsResponse, SessionInfo,
+};
 
 use super::super::connection::ClientConnection;
-use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, CWD};
+use super::super::thread_metadata::{
+    ADDITIONAL_DIRECTORIES, ARCHIVED, CWD, without_trailing_slash,
+};
 use super::super::wire::lines::MethodResult;
 use super::request::{invalid_params, read};
 use crate::faces::common::thread_title::thread_title;
@@ -25,26 +29,43 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
     };
     let default_cwd = default_cwd();
     // Threads without a directory use the default one, and no index contains them.
-    let indexed = request.cwd.as_deref().filter(|cwd| *cwd != default_cwd);
+    let wanted = request.cwd.as_deref().map(without_trailing_slash);
+    let indexed = wanted.filter(|cwd| *cwd != default_cwd);
+    let archived = request.archived.clone().unwrap_or(ArchiveFilter::Exclude);
+    let only = match &archived {
+        ArchiveFilter::Exclude | ArchiveFilter::Include => None,
+        ArchiveFilter::Only => Some((ARCHIVED.to_owned(), "true".to_owned())),
+        ArchiveFilter::Other(_) => {
+            return Err(invalid_params("/archived", "must be exclude, include or only"));
+        }
+    };
     let filter = ThreadFilter {
-        metadata: indexed.map(|cwd| equals(CWD, cwd)).into_iter().collect(),
+        metadata: indexed.map(|cwd| equals(CWD, cwd)).into_iter().chain(only).collect(),
         agent: Some(connection.agent.clone()),
         ..ThreadFilter::default()
     };
-    let page = Page { limit: limits::DEFAULT_PAGE_ROWS, after, skip: 0 };
-    let listing = connection.read().threads(&connection.principal.scope(), &filter, &page).await;
-    let listing = listing.map_err(|error| mapping::error_object(&error))?;
-    let rows = listing.rows.iter().filter(|row| !row.ephemeral);
+    let mut page = Page { limit: limits::DEFAULT_PAGE_ROWS, after, skip: 0 };
     let mut sessions = Vec::new();
-    for row in rows {
-        let mut info = info(row, &default_cwd);
-        if request.cwd.as_ref().is_none_or(|cwd| *cwd == info.cwd) {
-            info.title = thread_title(connection.read().as_ref(), row).await;
-            sessions.push(info);
+    loop {
+        let scope = connection.principal.scope();
+        let listing = connection.read().threads(&scope, &filter, &page).await;
+        let listing = listing.map_err(|error| mapping::error_object(&error))?;
+        for row in listing.rows.iter().filter(|row| !row.ephemeral) {
+            let mut info = info(row, &default_cwd);
+            let is_hidden = archived == ArchiveFilter::Exclude && info.archived == Some(true);
+            if !is_hidden && wanted.is_none_or(|cwd| *cwd == info.cwd) {
+                info.title = thread_title(connection.read().as_ref(), row).await;
+                sessions.push(info);
+            }
+        }
+        page.after = listing.next;
+        // A page of hidden sessions is not the client's concern.
+        if !sessions.is_empty() || page.after.is_none() {
+            break;
         }
     }
     let mut response = ListSessionsResponse::new(sessions);
-    response.next_cursor = listing.next.map(|next| next.to_string());
+    response.next_cursor = page.after.map(|next| next.to_string());
     Ok(serde_json::to_vec(&response).unwrap_or_default())
 }
 
@@ -66,6 +87,7 @@ fn info(thread: &ThreadRow, default_cwd: &str) -> SessionInfo {
         text(CWD).unwrap_or_else(|| default_cwd.to_owned()),
     );
     info.updated_at = Some(thread.updated_at.to_string());
+    info.archived = Some(metadata.get(ARCHIVED) == Some(&Value::Bool(true)));
     let directories = metadata.get(ADDITIONAL_DIRECTORIES).and_then(Value::as_array);
     info.additional_directories = directories
         .into_iter()

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
+use trilogue_domain::thread::SYSTEM_PROMPT_MEMBER;
 use trilogue_domain::{Code, Error, Json, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{NewThread, Sessions};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::{
-    LoadSessionRequest, McpServer, NewSessionRequest, Read, ResumeSessionRequest,
-    check_mcp_servers, is_absolute, splice, without_parameters,
+    InitialConfigOption, LoadSessionRequest, McpServer, NewSessionRequest, Read,
+    ResumeSessionRequest, SystemPrompt, check_mcp_servers, check_system_prompt, is_absolute,
+    splice, without_parameters,
 };
 use trilogue_wire::jsonrpc::ErrorObject;
 use trilogue_wire::native::local::AttachParams;
@@ -21,8 +23,9 @@ use super::super::connection::queue::SessionQueue;
 use super::super::connection::session::ClientSession;
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::session::{agent_session, attach_session};
-use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, AGENT, CWD, config_of};
+use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, AGENT, CWD, without_trailing_slash};
 use super::super::wire::lines::DeferredResult;
+use super::initial_options;
 use super::request::{IncomingRequest, backend_of, invalid_params, read, session_error, to_json};
 use crate::core::not_found::no_thread;
 
@@ -33,6 +36,17 @@ pub(super) async fn new(
     request: IncomingRequest,
 ) -> DeferredResult {
     let (thread, result) = create(connection, handshake, &request).await?;
+    respond_with_session(connection, request, thread, result);
+    Ok(None)
+}
+
+/// Sends the response to a request that created a session: first the response, then the session's events.
+pub(super) fn respond_with_session(
+    connection: &Arc<ClientConnection>,
+    request: IncomingRequest,
+    thread: ThreadRow,
+    result: Vec<u8>,
+) {
     let id = thread.id.clone();
     let (worker, handshake) = (Arc::clone(connection), connection.handshake());
     // The client knows the session from the response, so its requests come after this.
@@ -49,7 +63,6 @@ pub(super) async fn new(
             }
         }
     });
-    Ok(None)
 }
 
 /// Creates the thread, and a hosted agent's session.
@@ -59,8 +72,12 @@ async fn create(
     incoming: &IncomingRequest,
 ) -> Result<(ThreadRow, Vec<u8>), ErrorObject> {
     let params = incoming.params.as_str();
-    let open = OpenParams::read(connection, params, |request: NewSessionRequest| {
-        (request.cwd, request.additional_directories, request.mcp_servers)
+    let open = OpenParams::read(connection, params, |request: NewSessionRequest| OpenMembers {
+        cwd: request.cwd,
+        directories: request.additional_directories,
+        servers: request.mcp_servers,
+        system_prompt: request.system_prompt,
+        options: request.config_options,
     })?;
     open.check(handshake)?;
     check_session_limit(connection)?;
@@ -70,7 +87,7 @@ async fn create(
         thread: is_new.then(|| thread.id.clone()),
         is_named: incoming.extras.session.is_some(),
     };
-    let opened = open_new(connection, handshake, &thread, params).await;
+    let opened = open_new(connection, handshake, &thread, &open).await;
     let uncommitted = uncommitted.thread.take();
     if opened.is_err()
         && let Some(thread) = uncommitted
@@ -81,11 +98,11 @@ async fn create(
 }
 
 /// A session whose agent has not opened it yet. Dropping it erases its thread.
-struct UncommittedSession<'a> {
-    connection: &'a Arc<ClientConnection>,
-    thread: Option<ThreadId>,
+pub(super) struct UncommittedSession<'a> {
+    pub(super) connection: &'a Arc<ClientConnection>,
+    pub(super) thread: Option<ThreadId>,
     /// Whether the client chose the session's id.
-    is_named: bool,
+    pub(super) is_named: bool,
 }
 
 impl Drop for UncommittedSession<'_> {
@@ -133,24 +150,29 @@ async fn create_thread(
 }
 
 /// Returns the result of `session/new`: a hosted agent's own, with our session id.
-async fn open_new(
+pub(super) async fn open_new(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     thread: &ThreadRow,
-    params: &str,
+    open: &OpenParams<'_>,
 ) -> Result<Vec<u8>, ErrorObject> {
     let backend = backend_of(connection)?;
+    let options = &open.members.options;
     let result = match backend.sessions() {
         None => {
-            let config = config_of(thread);
+            let config = initial_options::set_native(connection, thread, options).await;
             let options = agent_session::options_of(connection, backend.card(), config.as_ref());
             agent_session::native_result(&options)
         }
         Some(sessions) => {
-            let params = to_json(&without_parameters(params))?;
+            let params = to_json(&without_parameters(open.params))?;
             let opened =
                 open_agent_session(connection, handshake, sessions, thread, params).await?;
-            agent_session::for_client(connection, opened.as_str())
+            let set = initial_options::set(connection, handshake, sessions, thread, options).await;
+            let set = set.and_then(|options| {
+                splice::set(opened.as_str(), &["configOptions"], &options.to_string())
+            });
+            agent_session::for_client(connection, set.as_deref().unwrap_or(opened.as_str()))
         }
     };
     let text = std::str::from_utf8(&result).unwrap_or("{}");
@@ -184,7 +206,13 @@ pub(super) async fn load(
     incoming: &IncomingRequest,
 ) -> DeferredResult {
     let open = OpenParams::read(connection, &incoming.params, |request: LoadSessionRequest| {
-        (request.cwd, request.additional_directories, request.mcp_servers)
+        OpenMembers {
+            cwd: request.cwd,
+            directories: request.additional_directories,
+            servers: request.mcp_servers,
+            system_prompt: request.system_prompt,
+            options: request.config_options,
+        }
     })?;
     open.check(handshake)?;
     let mode = OpenMode::Load { after: incoming.extras.after.unwrap_or(0) };
@@ -216,7 +244,11 @@ pub(super) async fn attach(
     let params = splice::remove(&incoming.params, &["after"]);
     // Parameters that were accepted before are not checked again.
     let open = OpenParams::of_resume(connection, &params).ok();
-    let open = open.filter(|open| is_absolute(&open.cwd));
+    let mut open = open.filter(|open| is_absolute(&open.members.cwd));
+    if let Some(open) = &mut open {
+        // The client may have changed the options since it opened the session.
+        open.members.options.clear();
+    }
     reopen(connection, handshake, queue, incoming, open, mode).await
 }
 
@@ -231,16 +263,23 @@ enum OpenMode {
     Attach { after: u64 },
 }
 
-/// The working directory, further directories and tool servers of a request.
-type OpenMembers = (String, Vec<String>, Vec<McpServer>);
+/// The members that all requests that open a session share.
+pub(super) struct OpenMembers {
+    pub(super) cwd: String,
+    pub(super) directories: Vec<String>,
+    pub(super) servers: Vec<McpServer>,
+    pub(super) system_prompt: Option<SystemPrompt>,
+    /// Initial values of options.
+    pub(super) options: Vec<InitialConfigOption>,
+}
 
 /// The parameters with which a client opens a session.
-struct OpenParams<'a> {
-    cwd: String,
-    directories: Vec<String>,
-    servers: Vec<McpServer>,
+pub(super) struct OpenParams<'a> {
+    pub(super) members: OpenMembers,
+    /// Whether the agent has sessions of its own.
+    pub(super) is_hosted: bool,
     /// All parameters, as JSON.
-    params: &'a str,
+    pub(super) params: &'a str,
 }
 
 // === impl OpenParams ===
@@ -252,38 +291,53 @@ impl<'a> OpenParams<'a> {
         params: &'a str,
         members: fn(T) -> OpenMembers,
     ) -> Result<Self, ErrorObject> {
-        let (cwd, directories, servers) = members(read(connection, params)?);
-        Ok(Self { cwd, directories, servers, params })
+        let members = members(read(connection, params)?);
+        Ok(Self { members, is_hosted: connection.is_hosted(), params })
     }
 
     fn of_resume(connection: &ClientConnection, params: &'a str) -> Result<Self, ErrorObject> {
-        Self::read(connection, params, |request: ResumeSessionRequest| {
-            (request.cwd, request.additional_directories, request.mcp_servers)
+        Self::read(connection, params, |request: ResumeSessionRequest| OpenMembers {
+            cwd: request.cwd,
+            directories: request.additional_directories,
+            servers: request.mcp_servers,
+            system_prompt: request.system_prompt,
+            options: request.config_options,
         })
     }
 
-    fn check(&self, handshake: &Handshake) -> Result<(), ErrorObject> {
+    pub(super) fn check(&self, handshake: &Handshake) -> Result<(), ErrorObject> {
         const RELATIVE: &str = "must be an absolute path";
-        if !is_absolute(&self.cwd) {
+        let OpenMembers { cwd, directories, servers, system_prompt, options } = &self.members;
+        if !is_absolute(cwd) {
             return Err(invalid_params("/cwd", RELATIVE));
         }
-        let relative = self.directories.iter().position(|directory| !is_absolute(directory));
+        if let Some(prompt) = system_prompt {
+            let checked = check_system_prompt(prompt, handshake.system_prompt.as_ref());
+            checked.map_err(|violation| violation.error())?;
+        }
+        initial_options::check(options)?;
+        let relative = directories.iter().position(|directory| !is_absolute(directory));
         if let Some(index) = relative {
             return Err(invalid_params(&format!("/additionalDirectories/{index}"), RELATIVE));
         }
-        let checked = check_mcp_servers(&self.servers, Some(&handshake.servers));
+        let checked = check_mcp_servers(servers, Some(&handshake.servers));
         checked.map_err(|violation| violation.error())
     }
 
     /// Returns the directories as thread metadata.
-    fn metadata(&self) -> Map<String, Value> {
+    pub(super) fn metadata(&self) -> Map<String, Value> {
         let mut metadata = Map::new();
-        metadata.insert(CWD.to_owned(), self.cwd.as_str().into());
-        let directories = match self.directories.as_slice() {
+        metadata.insert(CWD.to_owned(), without_trailing_slash(&self.members.cwd).into());
+        let directories = match self.members.directories.as_slice() {
             [] => Value::Null,
             some => some.to_vec().into(),
         };
         metadata.insert(ADDITIONAL_DIRECTORIES.to_owned(), directories);
+        // A hosted agent gets it itself, and keeps what it needs of it.
+        if let Some(prompt) = self.members.system_prompt.as_ref().filter(|_| !self.is_hosted) {
+            let prompt = mapping::system_prompt_metadata(&mapping::system_prompt(prompt));
+            metadata.insert(SYSTEM_PROMPT_MEMBER.to_owned(), prompt);
+        }
         metadata
     }
 
@@ -325,6 +379,11 @@ async fn reopen(
         }
         let stored = open.store(connection, &session).await;
         stored.map_err(|error| session_error(&error, &queue.id))?;
+        if !open.members.options.is_empty() {
+            // Before the end of the history is read: it then contains the new values.
+            let options = &open.members.options;
+            initial_options::set_in_session(connection, handshake, &session, options).await?;
+        }
     }
     let until = connection.last_event(&session.thread).await;
     let until = until.map_err(|error| session_error(&error, &queue.id))?;
@@ -394,7 +453,7 @@ pub(super) async fn open_agent_session_if_needed(
     Ok(())
 }
 
-fn check_session_limit(connection: &ClientConnection) -> Result<(), ErrorObject> {
+pub(super) fn check_session_limit(connection: &ClientConnection) -> Result<(), ErrorObject> {
     let most = connection.options().max_sessions;
     if connection.queues.open_sessions().len() < most {
         return Ok(());

@@ -70,7 +70,7 @@ pub(crate) fn read<T: Read>(connection: &ClientConnection, params: &str) -> Resu
 }
 
 pub(crate) fn to_json(params: &str) -> Result<Json, ErrorObject> {
-    Json::parse(params.to_owned()).map_err(|error| mapping::error_object(&error))
+    Json::parse_mended(params.to_owned()).map_err(|error| mapping::error_object(&error))
 }
 
 pub(crate) fn session_error(error: &Error, session: &ThreadId) -> ErrorObject {

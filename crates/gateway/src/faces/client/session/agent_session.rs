@@ -3,20 +3,28 @@
 use serde_json::{Value, json};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, StateEvent};
-use trilogue_domain::{Body, Json};
+use trilogue_domain::{Body, Json, ThreadKey};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::ThreadContext;
+use trilogue_store::{Frame, Read};
 use trilogue_wire::agent_client::SessionConfigOption;
 
 use super::super::connection::ClientConnection;
 use super::super::wire::lines::MethodResult;
+use crate::stream::log_reader::LogReader;
 
+/// How many events one step folds, newest first.
+const FOLDED_EVENTS: u64 = 1_024;
+/// The most bytes of a log that are read for this.
+const MAX_FOLDED_BYTES: usize = 64 * 1024 * 1024;
+/// How much of the log is read at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
 /// The event with the agent's response when its session was opened.
 const OPENED_KIND: &str = "session_opened";
 /// The event with a mode or options that a client has set.
 const SETTING_KIND: &str = "session_set";
 /// The kinds of the events that the state is folded from.
-pub(super) const KINDS: [&str; 5] = [
+const KINDS: [&str; 5] = [
     OPENED_KIND,
     SETTING_KIND,
     "current_mode_update",
@@ -30,7 +38,7 @@ const AGENT: &str = "agent";
 
 /// The state of a hosted agent's own session, folded from the log.
 #[derive(Debug, Default)]
-pub(super) struct AgentSession {
+pub(crate) struct AgentSession {
     /// The agent's response when it was opened.
     result: Option<Value>,
     mode: Option<Value>,
@@ -54,6 +62,33 @@ pub(super) enum Visibility {
 // === impl AgentSession ===
 
 impl AgentSession {
+    /// Folds the session up to an event from the newest 64 MiB of its thread's log, backwards until earlier events cannot change it.
+    pub(crate) async fn read(read: &dyn Read, thread: ThreadKey, until: u64) -> Result<Self> {
+        let finders: Vec<_> = KINDS.iter().map(memchr::memmem::Finder::new).collect();
+        let is_about = |frame: &Frame| finders.iter().any(|it| it.find(frame.bytes()).is_some());
+        let (mut folded, mut until, mut bytes) = (Self::default(), until, 0);
+        while until > 0 && bytes < MAX_FOLDED_BYTES && !folded.is_whole() {
+            let from = until.saturating_sub(FOLDED_EVENTS);
+            let mut earlier = Self::default();
+            let mut log =
+                LogReader::new(read, thread, None).after(from).until(until).pages_of(READ_BYTES);
+            while let Some(page) = log.next().await? {
+                for frame in page.frames.iter().filter(|frame| is_about(frame)) {
+                    page.events_of(frame)?.for_each(|event| drop(earlier.push(event)));
+                }
+            }
+            bytes += log.bytes();
+            folded = earlier.continued_by(folded);
+            until = from;
+        }
+        Ok(folded)
+    }
+
+    /// Whether the log has the agent's response to the opening of the session.
+    pub(crate) fn is_known(&self) -> bool {
+        self.result.is_some()
+    }
+
     /// Folds the next event.
     pub(super) fn push(&mut self, event: &Event) -> Visibility {
         let Body::State(StateEvent::Custom { kind, data }) = &event.body else {
@@ -125,7 +160,7 @@ impl AgentSession {
         }
     }
 
-    fn result(&self, connection: &ClientConnection) -> Vec<u8> {
+    pub(crate) fn result(&self, connection: &ClientConnection) -> Vec<u8> {
         let mut result = self.result.clone().filter(Value::is_object).unwrap_or_else(|| json!({}));
         if let (Some(mode), Some(known)) = (&self.mode, result.pointer_mut("/modes/currentModeId"))
         {

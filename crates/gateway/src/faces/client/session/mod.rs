@@ -1,7 +1,9 @@
 //! The client's copy of a session: the thread's log, rendered by a pump.
 
 pub(crate) mod agent_session;
+pub(crate) mod cursors;
 mod deferred;
+mod prompt_echo;
 mod pump;
 mod renderer;
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::json;
+use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent};
 use trilogue_domain::{
@@ -14,13 +15,16 @@ use trilogue_domain::{
 use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Update, Updates};
 use trilogue_store::rows::RunRow;
 use trilogue_store::{RawOriginal, Read};
-use trilogue_wire::agent_client::{ClientCapabilities, ClientGate, ContentBlock, TextContent};
+use trilogue_wire::agent_client::{
+    ClientCapabilities, ClientGate, ContentBlock, TextContent, UpdateGate,
+};
 use uuid::Uuid;
 
 use super::super::connection::session::SessionState;
 use super::super::thread_metadata::CLIENT;
 use super::super::wire::lines::OutgoingLines;
 use super::deferred::{Deferral, DeferredEvent, DeferredPrompts};
+use super::prompt_echo::PromptEcho;
 use crate::stream::inline::inlined;
 
 const UPDATE_METHOD: &str = "session/update";
@@ -44,6 +48,8 @@ pub(super) struct LineRenderer {
     /// The run whose last event completed a user's message: if an interrupt is resolved next, this message answered it.
     answered_in: Option<RunKey>,
     deferred: DeferredPrompts,
+    /// The prompt that the client has, until the agent does something else than to repeat it.
+    echo: PromptEcho,
     rendered: Vec<Update>,
 }
 
@@ -55,6 +61,8 @@ struct RenderOptions {
     url_visits: bool,
     compaction: bool,
     booleans: bool,
+    plans_by_id: bool,
+    suggestions: bool,
 }
 
 // === impl LineRenderer ===
@@ -67,6 +75,8 @@ impl LineRenderer {
             url_visits: ClientGate::ElicitationUrl.is_open(client),
             compaction: session.is_some_and(|session| session.compaction.is_some()),
             booleans: mapping::takes_boolean_options(client),
+            plans_by_id: UpdateGate::Plan.is_open(client),
+            suggestions: UpdateGate::PromptSuggestions.is_open(client),
             client: client.clone(),
         };
         Self {
@@ -80,6 +90,7 @@ impl LineRenderer {
             open_message: None,
             answered_in: None,
             deferred: DeferredPrompts::default(),
+            echo: PromptEcho::default(),
             rendered: Vec::new(),
         }
     }
@@ -121,7 +132,7 @@ impl LineRenderer {
         rendered.iter().for_each(|update| self.write(update, lines));
     }
 
-    /// Relays an update of a hosted agent unchanged. Returns `false` if it must be rendered instead.
+    /// Relays an update of a hosted agent unchanged, unless it repeats a prompt that the client has. Returns `false` if it must be rendered instead.
     pub(super) fn relay(
         &mut self,
         original: &RawOriginal<'_>,
@@ -135,21 +146,31 @@ impl LineRenderer {
             self.updates.record_relayed_call(run, &original.bytes);
         }
         let (dialect, bytes) = (original.dialect, &original.bytes);
+        if self.echo.takes(run, dialect, bytes) {
+            return true;
+        }
         let start = lines.bytes.len();
         let relay = self.updates.relay();
         let Some(gate) = relay.push_line_into(dialect, bytes, &mut lines.bytes) else {
             return false;
         };
+        if matches!(gate, Gate::Plan | Gate::PlanById) {
+            self.updates.record_relayed_plan(bytes);
+        }
         // An agent's own rendering of a user's message is relayed to every client, also to the one that prompted.
         if gate == Gate::UserMessage || self.is_open(gate) {
             lines.messages += 1;
             return true;
         }
         lines.bytes.truncate(start);
-        if gate == Gate::BooleanConfig {
-            let mut params = Vec::with_capacity(bytes.len() + 64);
-            relay.push_into(dialect, bytes, &mut params);
-            write_update(lines, &mapping::without_booleans(&params));
+        match gate {
+            Gate::BooleanConfig => {
+                let mut params = Vec::with_capacity(bytes.len() + 64);
+                self.updates.relay().push_into(dialect, bytes, &mut params);
+                write_update(lines, &mapping::without_booleans(&params));
+            }
+            Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
+            _ => {}
         }
         true
     }
@@ -199,7 +220,14 @@ impl LineRenderer {
         run: Option<&RunId>,
         lines: &mut OutgoingLines,
     ) -> Result<()> {
-        let whole = inlined(read, thread, event, |blob| self.updates.can_inline(blob)).await?;
+        if let Some(original) = &event.original
+            && self.echo.takes(event.run, &original.dialect, &original.bytes)
+        {
+            return Ok(());
+        }
+        // An original has the content of its blobs.
+        let wants = |blob: &BlobRef| event.original.is_none() && self.updates.can_inline(blob);
+        let whole = inlined(read, thread, event, wants).await?;
         let mut rendered = std::mem::take(&mut self.rendered);
         let run_id = run.map(RunId::as_str);
         self.updates.push(&whole, run_id, &mut rendered);
@@ -209,6 +237,9 @@ impl LineRenderer {
         }
         let event = whole;
         for update in rendered.drain(..) {
+            if update.gate == Gate::UserMessage && self.is_open(Gate::UserMessage) {
+                self.echo.show(event.run, &update.params);
+            }
             self.write(&update, lines);
         }
         self.rendered = rendered;
@@ -292,8 +323,14 @@ impl LineRenderer {
         if self.is_open(update.gate) {
             update.push_line_into(&mut lines.bytes);
             lines.messages += 1;
-        } else if update.gate == Gate::BooleanConfig {
-            write_update(lines, &mapping::without_booleans(&update.params));
+            return;
+        }
+        match update.gate {
+            Gate::BooleanConfig => {
+                write_update(lines, &mapping::without_booleans(&update.params));
+            }
+            Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
+            _ => {}
         }
     }
 
@@ -308,6 +345,10 @@ impl LineRenderer {
             Gate::Visited => options.url_visits && !self.is_replay,
             Gate::Compaction => options.compaction,
             Gate::BooleanConfig => options.booleans,
+            Gate::Plan => options.plans_by_id || !self.updates.merges_plans(),
+            Gate::PlanById => options.plans_by_id,
+            Gate::PromptSuggestions => options.suggestions && !self.is_replay,
+            Gate::AgentCursors => false,
         }
     }
 }

@@ -7,7 +7,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 use trilogue_wire::agent_client::{self as wire, splice};
 use trilogue_wire::jsonrpc::{
-    self, Code, ErrorObject, Frame, Id, Incoming, Notification, Request, Response,
+    self, Code, ErrorObject, Frame, Id, Incoming, Invalid, LinePiece, Notification, Reason,
+    Request, Response,
 };
 use trilogue_wire::native::Json;
 use trilogue_wire::native::local::{ATTACH_METHOD, Control, Extras};
@@ -109,15 +110,30 @@ impl Proxy {
             Frame::Line(line) | Frame::Noise(line) => line,
             Frame::Oversize(oversize) => return self.refuse(&oversize.invalid()),
         };
-        let kept = line.clone();
-        // The server limits the nesting.
-        match jsonrpc::parse_within(&line, usize::MAX) {
-            Ok(Incoming::Request(request)) => self.on_request(&request, kept),
-            Ok(Incoming::Notification(notification)) => self.on_notification(&notification, kept),
-            Ok(Incoming::Response(response)) => self.on_reply(&response.id, &kept),
-            // This needs no server.
-            Err(invalid) => self.refuse(&invalid),
+        let Err(invalid) = self.take_message(&line) else { return };
+        let may_recover = matches!(invalid.reason, Reason::NotUtf8 | Reason::NotJson);
+        let recovered = may_recover.then(|| jsonrpc::recover(&line)).flatten();
+        // A refusal needs no server.
+        let Some(recovered) = recovered else { return self.refuse(&invalid) };
+        for piece in recovered.pieces {
+            if let LinePiece::Message(message) = piece
+                && let Err(invalid) = self.take_message(&message)
+            {
+                self.refuse(&invalid);
+            }
         }
+    }
+
+    fn take_message<'a>(&mut self, line: &'a Bytes) -> Result<(), Invalid<'a>> {
+        // The server limits the nesting.
+        match jsonrpc::parse_within(line, usize::MAX)? {
+            Incoming::Request(request) => self.on_request(&request, line.clone()),
+            Incoming::Notification(notification) => {
+                self.on_notification(&notification, line.clone())
+            }
+            Incoming::Response(response) => self.on_reply(&response.id, line),
+        }
+        Ok(())
     }
 
     /// Takes a line of the server.

@@ -89,6 +89,23 @@ fn what_is_not_complete_is_not_passed_on() {
 }
 
 #[test]
+fn the_messages_of_an_odd_line_reach_the_server() {
+    let (mut table, session) = Table::with_session();
+    let cancel = format!(
+        r#"{{"jsonrpc":"2.0","method":"session/cancel","params":{{"sessionId":"{session}"}}}}"#
+    );
+    let other = r#"{"jsonrpc":"2.0","id":"x","method":"_x","params":{}}"#;
+    table.editor(&format!("\x1b[0m{cancel}{other}"));
+    assert_eq!(table.take_server_lines(), [cancel, other.to_owned()]);
+    let broken =
+        b"{\"jsonrpc\":\"2.0\",\"id\":\"y\",\"method\":\"_y\",\"params\":{\"x\":\"\xff\"}}";
+    table.0.on_editor_frame(Frame::Line(Bytes::from_static(broken)));
+    let sent = table.take_server_lines();
+    assert!(sent.len() == 1 && sent[0].contains("\u{fffd}"), "{sent:?}");
+    assert!(table.take_editor_lines().is_empty());
+}
+
+#[test]
 fn what_has_no_answer_is_asked_again_in_order_and_under_the_same_key() {
     let (mut table, session) = Table::with_session();
     let prompt = |id: &str| {

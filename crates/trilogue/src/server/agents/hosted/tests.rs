@@ -20,7 +20,8 @@ fn agent(settings: &str) -> (AgentName, config::Agent) {
 
 fn launched(settings: &str) -> Result<Launch> {
     let (name, agent) = agent(settings);
-    launch(&name, &agent)
+    // Not that of the test: what builds it can put folders of this repository in there.
+    launch(&name, &agent, "/usr/bin:/bin")
 }
 
 /// The launch of an agent with a command and no other setting.
@@ -54,10 +55,41 @@ fn the_least_is_a_command_and_the_rest_is_the_default() {
 }
 
 #[test]
+fn a_program_without_a_folder_is_found_once_and_outside_of_the_working_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for bin in ["work/bin", "tools"] {
+        std::fs::create_dir_all(at(bin)).unwrap();
+    }
+    let launched = |path: &str| {
+        let (work, path) = (at("work").display().to_string(), path.to_owned());
+        launched(&format!(
+            "kind = \"agent-client\"\ncommand = [\"coder\"]\ncwd = \"{work}/{{thread}}\"\nenv = {{ PATH = \"{path}\" }}\n"
+        ))
+    };
+    let (inside, outside) =
+        (at("work/bin").display().to_string(), at("tools").display().to_string());
+    let path = format!(".:bin:{inside}:{outside}");
+    // What is not there yet can be installed later, but not in the working folder.
+    let later = launched(&path).unwrap();
+    assert_eq!(
+        (&later.command[0], &later.env),
+        (&"coder".to_owned(), &vec![("PATH".to_owned(), outside)])
+    );
+    std::fs::write(at("work/bin/coder"), "").unwrap();
+    let refused = launched(&path).unwrap_err();
+    assert!(refused.message().contains("only the agent's working folder has"), "{refused}");
+    std::fs::write(at("tools/coder"), "").unwrap();
+    assert_eq!(launched(&path).unwrap().command, [at("tools/coder").display().to_string()]);
+    assert_eq!(launched(&inside).unwrap_err().code(), Code::InvalidRequest);
+}
+
+#[test]
 fn every_setting_arrives() {
     let settings = format!(
         "{MINIMAL}description = \"writes code\"\ncwd = \"work/{{thread}}\"\nworktree = \"repo\"\n\
         inherit = [\"SSH_AUTH_SOCK\"]\nprocesses = \"shared\"\nmax_processes = 3\nmax_sessions = 4\nidle_stop = \"0s\"\n\
+        idle_children = true\nbackground_quiet = \"7s\"\nanswer_settle = \"0s\"\nclient_wait = \"8s\"\n\
         start_timeout = \"5s\"\nopen_timeout = \"6s\"\nmax_line = \"1 MiB\"\nfiles = \"write\"\n\
         terminals = true\nclient_tools = \"forward\"\nauth_method = \"key\"\nhold = true\n\
         on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\nclient_meta = \"drop\"\n\
@@ -79,6 +111,10 @@ fn every_setting_arrives() {
         max_processes: 3,
         max_sessions: 4,
         idle_stop: None,
+        children_count: true,
+        background_quiet: Duration::from_secs(7),
+        answer_settle: Duration::ZERO,
+        client_wait: Duration::from_secs(8),
         start_timeout: Duration::from_secs(5),
         open_timeout: Duration::from_secs(6),
         max_line_bytes: 1024 * 1024,

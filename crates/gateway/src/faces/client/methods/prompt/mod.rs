@@ -399,7 +399,7 @@ impl Prompt<'_> {
     /// Cancels the run if the client has cancelled the prompt meanwhile. Tells the proxy that the prompt is stored.
     async fn confirm(&self, run: &RunId) {
         if self.mark.is_cancelled() {
-            cancel::cancel_run(self.connection, run).await;
+            let _was_open: bool = cancel::cancel_run(self.connection, run).await;
         }
         self.connection.confirm_prompt(&self.incoming.id).await;
     }

@@ -4,16 +4,16 @@ mod close;
 mod replay;
 mod settings;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
-use trilogue_domain::{Body, Interrupt, Json, Role, RunId, RunKey};
+use trilogue_domain::{Body, Interrupt, Json, Outcome, Role, RunId, RunKey};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_store::{Frame, Tail};
-use trilogue_wire::agent_client::ClientCapabilities;
+use trilogue_store::{Frame, RawOriginal, Tail};
+use trilogue_wire::agent_client::{ClientCapabilities, SessionNotification};
 use trilogue_wire::native::local::Control;
 
 use self::settings::is_setting;
@@ -23,6 +23,7 @@ use super::super::connection::session::{ClientSession, OpenPrompt, RunEnd};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::OutgoingLines;
 use super::agent_session::{AgentSession, Visibility};
+use super::cursors::Cursors;
 use super::renderer::LineRenderer;
 use crate::core::not_found::no_thread;
 use crate::stream::log_reader::{LogPage, LogReader};
@@ -44,9 +45,13 @@ pub(super) struct Pump {
     sent_position: u64,
     renderer: LineRenderer,
     agent_session: AgentSession,
+    /// For clients that can copy a session at a cursor.
+    cursors: Option<Cursors>,
     run_ids: HashMap<RunKey, RunId>,
     /// Prompt responses of hosted agents whose runs have not ended.
     results: HashMap<RunKey, String>,
+    /// Runs that are being cancelled.
+    cancelling: HashSet<RunKey>,
     /// The replay in progress.
     replay: Option<ReplayStart>,
     /// Further replays, oldest first.
@@ -87,8 +92,10 @@ impl Pump {
             sent_position: u64::MAX,
             renderer: LineRenderer::new(&session.thread.id, connection.id_format(), &client),
             agent_session: AgentSession::default(),
+            cursors: None,
             run_ids: HashMap::new(),
             results: HashMap::new(),
+            cancelling: HashSet::new(),
             replay: None,
             next_replays: VecDeque::new(),
             is_started: false,
@@ -239,12 +246,16 @@ impl Pump {
                         // Only to update the session: the line is written already, so its visibility does not matter.
                         let _ = self.agent_session.push(&record.event()?);
                     }
+                    if self.cursors.is_some() && may_end_place(original) {
+                        // The line of an original never ends a run, so no cursor follows it.
+                        self.push_cursors(&record.event()?, None, lines);
+                    }
                 }
                 Some(original) if original.dialect == mapping::RESULT => {
                     if let (Some(run), Ok(text)) =
                         (frame.run(), std::str::from_utf8(&original.bytes))
                     {
-                        self.results.insert(run, text.to_owned());
+                        self.agent_answered(run, text.to_owned(), lines);
                     }
                 }
                 _ => {
@@ -303,9 +314,13 @@ impl Pump {
         if begins_turn {
             self.renderer.set_turn_origin(None);
         }
+        // Before the response to the prompt, as all updates of a turn.
+        self.push_cursors(event, run.as_ref(), lines);
         match &event.body {
+            Body::Run(RunEvent::Cancelling { .. }) => self.cancelling.extend(event.run),
             Body::Run(RunEvent::Ended(outcome)) => {
                 if let Some(key) = event.run {
+                    self.cancelling.remove(&key);
                     let result = self.results.remove(&key);
                     self.run_ended(key, RunEnd { outcome: outcome.clone(), result }, lines);
                 }
@@ -328,6 +343,15 @@ impl Pump {
         Ok(())
     }
 
+    /// Sends the cursors that follow an event.
+    fn push_cursors(&mut self, event: &Event, run: Option<&RunId>, lines: &mut OutgoingLines) {
+        let Some(cursors) = &mut self.cursors else { return };
+        for update in cursors.push(event, run) {
+            let params = SessionNotification::new(self.session.id(), update);
+            lines.notification("session/update", &params);
+        }
+    }
+
     /// Asks the client. A question that is asked as text ends the turn.
     fn ask(
         &self,
@@ -345,6 +369,15 @@ impl Pump {
                 state.take_prompts(run)
             };
             self.answer(prompts, &RunEnd::of_text_question(), lines);
+        }
+    }
+
+    /// Responds with the answer of a hosted agent: the run may still wait for late output, but the client does not. A run that is being cancelled is answered at its end.
+    fn agent_answered(&mut self, run: RunKey, result: String, lines: &mut OutgoingLines) {
+        self.results.insert(run, result.clone());
+        if !self.cancelling.contains(&run) && !mapping::is_cancelled_result(&result) {
+            let end = RunEnd { outcome: Outcome::Completed, result: Some(result) };
+            self.run_ended(run, end, lines);
         }
     }
 
@@ -468,6 +501,11 @@ impl Pump {
         }
         Ok(id)
     }
+}
+
+/// Whether an agent's update may end a tool call or a compaction.
+fn may_end_place(original: &RawOriginal<'_>) -> bool {
+    original.call.is_some() || memchr::memmem::find(&original.bytes, b"compaction_update").is_some()
 }
 
 fn starts_user_message(event: &Event) -> bool {

@@ -6,21 +6,17 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, MessageEvent, RunEvent};
 use trilogue_domain::{Body, Role, RunId, RunKey, limits};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, RunFilter};
+use trilogue_wire::agent_client::UpdateGate;
 
 use super::super::super::connection::command::OpenResponse;
 use super::super::super::thread_metadata::{CLIENT, config_of};
-use super::super::agent_session::{AgentSession, KINDS};
+use super::super::agent_session::AgentSession;
+use super::super::cursors::Cursors;
 use super::super::renderer::LineRenderer;
 use super::super::{OPEN_STATUSES, own_key};
 use super::{OutgoingLines, Pump, READ_BYTES, ReplayStart};
 use crate::stream::log_reader::LogReader;
-
-/// How many events one step folds into the agent's session, newest first.
-const FOLDED_EVENTS: u64 = 1_024;
-/// The most bytes of a log that this folding reads.
-const MAX_FOLDED_BYTES: usize = 64 * 1024 * 1024;
 
 // === impl Pump ===
 
@@ -45,7 +41,9 @@ impl Pump {
         self.renderer = LineRenderer::new(thread, ids, &self.client);
         self.renderer.is_replay = start.is_replay;
         self.agent_session = AgentSession::default();
+        self.cursors = UpdateGate::Cursors.is_open(&self.client).then(|| Cursors::new(thread, ids));
         self.results.clear();
+        self.cancelling.clear();
         self.config = None;
         // No position was sent for this replay, so the next `flush` sends one even without lines.
         (self.cursor, self.sent_position) = (from, u64::MAX);
@@ -153,6 +151,10 @@ impl Pump {
                 if event.number <= self.cursor {
                     self.note_own(event, id.as_ref()).await?;
                     self.renderer.skip(event, id.as_ref());
+                    if let Some(cursors) = &mut self.cursors {
+                        // The client has the cursors of earlier runs, or asked for no history.
+                        drop(cursors.push(event, id.as_ref()));
+                    }
                 }
             }
         }
@@ -162,26 +164,10 @@ impl Pump {
         Ok(first)
     }
 
-    /// Folds the agent's session up to the cursor from the newest 64 MiB of the log, backwards until earlier events cannot change it.
+    /// Folds the agent's session up to the cursor. The response contains what its events report.
     async fn fold_agent_session(&mut self) -> Result<()> {
-        let finders: Vec<_> = KINDS.iter().map(memchr::memmem::Finder::new).collect();
-        let is_about = |frame: &Frame| finders.iter().any(|it| it.find(frame.bytes()).is_some());
-        let (mut folded, mut until, mut bytes) = (AgentSession::default(), self.cursor, 0);
-        while until > 0 && bytes < MAX_FOLDED_BYTES && !folded.is_whole() {
-            let from = until.saturating_sub(FOLDED_EVENTS);
-            let mut earlier = AgentSession::default();
-            let mut log = self.log(None).after(from).until(until).pages_of(4 * READ_BYTES);
-            while let Some(page) = log.next().await? {
-                for frame in page.frames.iter().filter(|frame| is_about(frame)) {
-                    // The response contains what these events report.
-                    page.events_of(frame)?.for_each(|event| drop(earlier.push(event)));
-                }
-            }
-            bytes += log.bytes();
-            folded = earlier.continued_by(folded);
-            until = from;
-        }
-        self.agent_session = folded;
+        let (read, thread) = (self.connection.read().as_ref(), self.session.thread.key);
+        self.agent_session = AgentSession::read(read, thread, self.cursor).await?;
         Ok(())
     }
 

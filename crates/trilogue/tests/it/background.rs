@@ -1,0 +1,71 @@
+//! A hosted agent that works while no prompt is open, over every protocol and through a crash of the server.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::agent_client_examples::example;
+use crate::harness::{Home, Server, until};
+use crate::hosted::over_http;
+
+fn serve(home: &Home) -> Server {
+    let config = format!(
+        "[store]\nurl = \"sqlite:{}\"\n\n[agents.worker]\nkind = \"agent-client\"\ncommand = [{:?}]\nbackground_quiet = \"1h\"\n",
+        home.work().join("store.db").display(),
+        example("scripted_agent").to_str().unwrap(),
+    );
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+/// A prompt after whose answer the agent says this as soon as the file exists.
+fn prompt(file: &Path, text: &str) -> String {
+    let content = json!({ "type": "text", "text": text });
+    let chunk = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
+    format!("say:started\nonce:{}:{chunk}", file.display())
+}
+
+fn get(server: &Server, path: &str) -> Value {
+    serde_json::from_str(&over_http(server, path, None)).unwrap()
+}
+
+/// Whether the history of the Agent Communication Protocol names a message with this text.
+fn communication_has(server: &Server, thread: &str, text: &str) -> bool {
+    let session = get(server, &format!("/communication/sessions/{thread}"));
+    let history = session["history"].as_array().unwrap();
+    history.iter().any(|address| {
+        let path = address.as_str().unwrap().strip_prefix(&server.url()).unwrap();
+        get(server, path).to_string().contains(text)
+    })
+}
+
+fn newest_run(server: &Server, thread: &str) -> Value {
+    get(server, &format!("/api/v1/runs?thread_id={thread}&limit=1"))["items"][0].clone()
+}
+
+#[test]
+fn a_report_after_the_answer_is_in_every_protocol_and_survives_a_crash() {
+    let home = Home::new();
+    let server = serve(&home);
+    let (file, thread) = (home.work().join("go"), uuid::Uuid::new_v4().to_string());
+    let said = prompt(&file, "the build is green");
+    server.run(&["run", "worker", &said, "--thread", &thread]).expect(0);
+    std::fs::write(&file, "").unwrap();
+    let run =
+        until(|| Some(newest_run(&server, &thread)).filter(|run| run["started_by"] == "agent"));
+    assert_eq!(run["status"], "running", "{run}");
+    let has = |path: String| get(&server, &path).to_string().contains("the build is green");
+    until(|| has(format!("/api/v1/threads/{thread}/messages")).then_some(()));
+    assert!(has(format!("/connect/threads/{thread}")));
+    assert!(communication_has(&server, &thread, "the build is green"));
+    server.stop(Signal::KILL);
+    let server = serve(&home);
+    let run = newest_run(&server, &thread);
+    assert_eq!((&run["status"], &run["started_by"]), (&json!("failed"), &json!("agent")));
+    assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}");
+    assert!(communication_has(&server, &thread, "the build is green"));
+    // The next prompt continues behind it.
+    server.run(&["run", "worker", "say:next", "--thread", &thread]).expect(0);
+    assert_eq!(newest_run(&server, &thread)["status"], "completed");
+}
