@@ -56,10 +56,13 @@ impl Json {
     pub fn parse_mended(bytes: impl Into<Bytes>) -> Result<Self, Error> {
         let bytes = bytes.into();
         let parsed = Self::parse(bytes.clone());
-        let text = std::str::from_utf8(&bytes).unwrap_or_default();
-        match (parsed, mended(text)) {
-            (Err(_), Cow::Owned(mended)) => Self::parse(mended),
-            (parsed, _) => parsed,
+        if parsed.is_ok() {
+            return parsed;
+        }
+        // Only a failure is worth another look at the text.
+        match mended(std::str::from_utf8(&bytes).unwrap_or_default()) {
+            Cow::Owned(mended) => Self::parse(mended),
+            Cow::Borrowed(_) => parsed,
         }
     }
 
