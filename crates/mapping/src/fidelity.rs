@@ -288,6 +288,12 @@ table! {
         connect: Carried "a `custom` event with `kind: \"state.plan_updated\"` or `\"state.plan_removed\"`";
         client: Carried "`plan_update` and `plan_removed` if the client declares `plan`; otherwise all plans as one `plan`, with the list items of Markdown as entries";
     }
+    "sub-agent" {
+        native: Carried "`state.subagent`; its conversation is a thread";
+        communication: Extension "`generic` with `kind: \"subagent\"`";
+        connect: Carried "a `custom` event with `kind: \"state.subagent\"`";
+        client: Lost "its conversation is a thread, which a client can load";
+    }
     "usage, modes, commands" {
         native: Extension "`state.custom`, or `Event.original` if a peer sent them";
         communication: Extension "`generic` with their `kind`";

@@ -17,7 +17,7 @@ use bytes::Bytes;
 pub use interrupt::InterruptEvent;
 pub use message::MessageEvent;
 pub use run::RunEvent;
-pub use state::{PlanContent, PlanEntry, StateEvent, TURN_RESULT};
+pub use state::{PlanContent, PlanEntry, StateEvent, Subagent, SubagentState, TURN_RESULT};
 pub use thread::ThreadEvent;
 pub use tool::{ToolEvent, ToolStatus};
 

@@ -50,7 +50,8 @@ impl Updates {
             | Body::State(
                 StateEvent::Plan(_)
                 | StateEvent::PlanUpdated { .. }
-                | StateEvent::PlanRemoved { .. },
+                | StateEvent::PlanRemoved { .. }
+                | StateEvent::Subagent(_),
             )
             | Body::Interrupt(InterruptEvent::RuleApplied { .. }) => {
                 let update = self.render_event(event)?;

@@ -96,6 +96,7 @@ fn of_state(event: &StateEvent) -> &'static [&'static str] {
         StateEvent::Output(_) => OUTPUT,
         StateEvent::Plan(_) => &["plan"],
         StateEvent::PlanUpdated { .. } | StateEvent::PlanRemoved { .. } => &["plan by id"],
+        StateEvent::Subagent(_) => &["sub-agent"],
         StateEvent::Custom { .. } => &["usage, modes, commands"],
     }
 }

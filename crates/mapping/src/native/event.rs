@@ -10,8 +10,8 @@ use trilogue_wire::native::{
     Event, EventBody, InterruptRaised, InterruptResolved, Json, MessageCompleted, MessageDelta,
     MessagePart, MessageStarted, Nothing, Original, PlanEntry, RuleApplied, RunAudit,
     RunCancelling, RunCreated, RunEnded, RunResult, StateCustom, StateOutput, StatePlan,
-    StatePlanRemoved, StatePlanUpdated, StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved,
-    ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
+    StatePlanRemoved, StatePlanUpdated, StateSubagent, StateValues, ThoughtText, ThreadCreated,
+    ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
 
 use super::short_original::{has_blobs, without_long_strings};
@@ -169,9 +169,26 @@ fn state_event(event: &StateEvent) -> EventBody {
         StateEvent::PlanRemoved { plan } => {
             EventBody::StatePlanRemoved(StatePlanRemoved { plan_id: plan.clone() })
         }
+        StateEvent::Subagent(it) => EventBody::StateSubagent(subagent(it)),
         StateEvent::Custom { kind, data } => {
             EventBody::StateCustom(StateCustom { kind: kind.clone(), data: json(data) })
         }
+    }
+}
+
+/// The kind of the custom event with a sub-agent of another server's agent.
+pub(crate) const SUBAGENT: &str = "subagent";
+
+/// A sub-agent as an event of this API has it.
+pub(crate) fn subagent(subagent: &domain::event::Subagent) -> StateSubagent {
+    let domain::event::Subagent { thread, title, description, state, can_cancel } = subagent;
+    StateSubagent {
+        thread_id: thread.as_str().to_owned(),
+        title: title.clone(),
+        description: description.clone(),
+        state: state.as_ref().map(|state| state.as_str().to_owned()),
+        stop_reason: state.as_ref().and_then(|state| state.stop_reason()).map(str::to_owned),
+        can_cancel: *can_cancel,
     }
 }
 

@@ -13,6 +13,13 @@ pub fn read_json(json: native::Json) -> Result<domain::Json> {
     domain::Json::parse(json.into_string())
 }
 
+/// The object of a value of the wire. Fails if it cannot be written as JSON.
+pub(super) fn object_of<T: serde::Serialize>(value: &T) -> Result<domain::Json> {
+    let value = serde_json::to_value(value)
+        .map_err(|error| Error::new(Code::Internal, format!("an event is not JSON: {error}")))?;
+    Ok(domain::Json::from_value(&value))
+}
+
 /// Reads a member that must be an object of at most [`limits::MAX_METADATA_BYTES`] bytes.
 /// Errors: `invalid_request` or `body_too_large`, naming the member; `json_too_deep`.
 pub fn read_object(json: Option<native::Json>, name: &str) -> Result<Option<domain::Json>> {

@@ -13,6 +13,7 @@ mod short_original;
 mod text;
 pub mod token;
 
+use json::object_of;
 pub use json::{json, read_json, read_object};
 pub use read_event::read_body;
 pub use text::{escape_for_message, hex, read_sha256, read_time};

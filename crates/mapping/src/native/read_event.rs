@@ -10,7 +10,8 @@ use trilogue_domain::event::{
 use trilogue_domain::{Body, MessageId, Role};
 use trilogue_wire::native::{ContentEncoding, EventBody, InputPart, Part};
 
-use super::{input, read_json};
+use super::event::SUBAGENT;
+use super::{input, object_of, read_json};
 
 /// Returns the agent's action in an event of its run; `None` for an event about the run, the thread or a question, and for an unknown type.
 /// Large content is a link: `base` is the address of a mount of the Agent Connect Protocol on the server that has it, without a slash at its end.
@@ -80,6 +81,11 @@ pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
         EventBody::StatePlanRemoved(plan) => {
             Body::State(StateEvent::PlanRemoved { plan: plan.plan_id })
         }
+        // Its thread is one of the other server, not of this one.
+        EventBody::StateSubagent(subagent) => Body::State(StateEvent::Custom {
+            kind: SUBAGENT.to_owned(),
+            data: object_of(&subagent)?,
+        }),
         EventBody::StateCustom(custom) => {
             Body::State(StateEvent::Custom { kind: custom.kind, data: read_json(custom.data)? })
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trilogue_domain::event::{InterruptEvent, PlanContent, PlanEntry, RunEvent, StateEvent};
+use trilogue_domain::event::{
+    InterruptEvent, PlanContent, PlanEntry, RunEvent, StateEvent, Subagent, SubagentState,
+};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     AgentName, Body, Citation, Code, Content, Failure, Input, Interrupt, InterruptKind, Message,
@@ -284,6 +286,20 @@ fn through_communication(body: &Body) -> Vec<Body> {
 }
 
 proptest! {
+    #[test]
+    fn a_sub_agent_behind_another_server_stays_an_update_because_its_thread_is_there(title in word()) {
+        let thread = trilogue_domain::ThreadId::parse("t").unwrap();
+        let state = Some(SubagentState::Idle { stop_reason: Some("end_turn".to_owned()) });
+        let can_cancel = true;
+        let one = Subagent { thread, title: Some(title.clone()), description: None, state, can_cancel };
+        let read = through_communication(&Body::State(StateEvent::Subagent(one)));
+        let [Body::State(StateEvent::Custom { kind, data })] = &read[..] else { panic!("{read:?}") };
+        let expected = json!({
+            "thread_id": "t", "title": title, "state": "idle", "stop_reason": "end_turn", "can_cancel": true,
+        });
+        prop_assert_eq!((&**kind, data.to_value()), ("subagent", expected));
+    }
+
     #[test]
     fn news_of_a_run_are_what_they_were_in_front_of_another_server_of_ours(news in any_news()) {
         prop_assert_eq!(through_communication(&news), [news]);

@@ -598,7 +598,8 @@ impl OpenDraft {
                 StateEvent::Custom { .. }
                 | StateEvent::Plan(_)
                 | StateEvent::PlanUpdated { .. }
-                | StateEvent::PlanRemoved { .. },
+                | StateEvent::PlanRemoved { .. }
+                | StateEvent::Subagent(_),
             ) if updates => {
                 self.callback_events.updates.push(place);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{
     Body, InterruptEvent, MessageEvent, Original, PlanContent, PlanEntry, RunEvent, StateEvent,
-    ThreadEvent, ToolEvent, ToolStatus,
+    Subagent, SubagentState, ThreadEvent, ToolEvent, ToolStatus,
 };
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Answer, Content, HeadMove, Part, Resolution, RuleOrigin};
@@ -18,6 +18,8 @@ use super::subject::RecordSubject;
 
 fields!(PlanEntry { content, status });
 variants!(PlanContent: 0 = Entries(entries), 1 = Markdown { text, path });
+fields!(Subagent { thread, title, description, state, can_cancel });
+variants!(SubagentState: 0 = Running, 1 = Idle { stop_reason }, 2 = RequiresAction, 3 = Unknown);
 variants!(RuleOrigin: 0 = Settings, 1 = Run);
 variants!(ToolStatus: 0 = Completed, 1 = Failed);
 variants!(HeadMove: 0 = Completion, 1 = Patch, 2 = Rollback, 3 = Copy, 4 = Replacement);
@@ -57,6 +59,7 @@ variants!(StateEvent:
     83 = Output(json),
     84 = PlanUpdated { plan, content },
     85 = PlanRemoved { plan },
+    86 = Subagent(subagent),
 );
 variants!(ThreadEvent:
     96 = Created { thread, metadata, copied_from },

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{
-    Body, InterruptEvent, MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent, ThreadEvent,
-    ToolEvent, ToolStatus,
+    Body, InterruptEvent, MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent, Subagent,
+    SubagentState, ThreadEvent, ToolEvent, ToolStatus,
 };
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
@@ -149,8 +149,37 @@ pub(super) fn bodies() -> Vec<Body> {
         }),
         Body::State(StateEvent::PlanRemoved { plan: "p".to_owned() }),
     ]);
+    bodies.extend(subagents().into_iter().map(|it| Body::State(StateEvent::Subagent(it))));
     bodies.extend(thread_events().into_iter().map(Body::Thread));
     bodies
+}
+
+/// A sub-agent in every state.
+fn subagents() -> Vec<Subagent> {
+    let idle =
+        |reason: Option<&str>| SubagentState::Idle { stop_reason: reason.map(str::to_owned) };
+    let unset = Subagent {
+        thread: thread_id("t"),
+        title: None,
+        description: None,
+        state: None,
+        can_cancel: false,
+    };
+    let states = [
+        SubagentState::Running,
+        idle(None),
+        idle(Some("end_turn")),
+        SubagentState::RequiresAction,
+        SubagentState::Unknown,
+    ];
+    let described = states.map(|state| Subagent {
+        title: Some("Reads".to_owned()),
+        description: Some("Reads the files".to_owned()),
+        state: Some(state),
+        can_cancel: true,
+        ..unset.clone()
+    });
+    described.into_iter().chain([unset]).collect()
 }
 
 pub(super) fn audit(source: RequestSource) -> Box<RunAudit> {

@@ -4,7 +4,8 @@ use serde_json::Value;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{
     ContentEncoding, Interrupt, Json, Original, Outcome, Part, PlanEntry, Resolution,
-    ResolutionKind, RuleApplied, RunStatus, StateCustom, ToolEnded, ToolStarted, Trajectory,
+    ResolutionKind, RuleApplied, RunStatus, StateCustom, StateSubagent, ToolEnded, ToolStarted,
+    Trajectory,
 };
 
 use super::safe::{self, Stripper};
@@ -183,6 +184,20 @@ fn line(what: &str, value: Option<String>) -> String {
 pub(super) fn rule_line(applied: &RuleApplied) -> String {
     let decided = if applied.allowed { "allowed" } else { "denied" };
     format!("permission: {decided} by the rule {}", safe::visible(&applied.rule))
+}
+
+/// A sub-agent in one line: its title, or its thread, and what it does.
+pub(super) fn subagent_line(subagent: &StateSubagent) -> String {
+    let StateSubagent { thread_id, title, state, stop_reason, .. } = subagent;
+    let mut line = format!("sub-agent: {}", safe::visible(title.as_ref().unwrap_or(thread_id)));
+    if let Some(state) = state {
+        line.push_str(&format!(" ({}", safe::visible(state)));
+        if let Some(reason) = stop_reason {
+            line.push_str(&format!(", {}", safe::visible(reason)));
+        }
+        line.push(')');
+    }
+    line
 }
 
 pub(crate) fn artifact_line(part: &Part) -> String {

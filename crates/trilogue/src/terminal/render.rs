@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use trilogue_mapping::plan::{MergedPlans, entries_of_markdown};
 use trilogue_wire::native::{
     Event, EventBody, Interrupt, Json, Original, Outcome, Part, PartMetadata, PlanEntry,
-    Resolution, RuleApplied, StateCustom, StatePlanUpdated, ToolEnded, ToolStarted, Trajectory,
+    Resolution, RuleApplied, StateCustom, StatePlanUpdated, StateSubagent, ToolEnded, ToolStarted,
+    Trajectory,
 };
 
 use super::beside::{self, is_for_user};
@@ -69,6 +70,8 @@ pub(crate) enum RunPiece<'e> {
     ToolEnded(&'e ToolEnded),
     Plan(Cow<'e, [PlanEntry]>),
     Update(&'e StateCustom),
+    /// A sub-agent, as it is now.
+    Subagent(&'e StateSubagent),
     Rule(&'e RuleApplied),
     Question(&'e Interrupt),
     /// A question is over.
@@ -197,6 +200,7 @@ impl PieceFold {
                 self.plans.remove(&plan.plan_id);
                 RunPiece::Plan(self.plans.entries().cloned().collect())
             }
+            EventBody::StateSubagent(subagent) => RunPiece::Subagent(subagent),
             EventBody::StateCustom(update) => RunPiece::Update(update),
             EventBody::InterruptRuleApplied(applied) => RunPiece::Rule(applied),
             EventBody::InterruptResolved(resolved) => RunPiece::Answered(&resolved.resolution),

@@ -194,6 +194,21 @@ bodies! {
         /// The id of the plan.
         plan_id: String,
     }
+    /// A sub-agent of the thread's agent, as it is now. It replaces the earlier description of the same thread.
+    StateSubagent(StateSubagent) = "state.subagent" {
+        /// The thread of the sub-agent.
+        thread_id: String,
+        /// The title for people.
+        title?: String,
+        /// Its role or purpose, for people.
+        description?: String,
+        /// What it does: `running`, `idle`, `requires_action` or `unknown`. Absent if its agent has not reported that.
+        state?: String,
+        /// Why an idle sub-agent stopped, in the agent's word, such as `end_turn`, `cancelled` or `error`.
+        stop_reason?: String,
+        /// Whether its work can be cancelled alone.
+        can_cancel: bool,
+    }
     /// An update of the agent's own kind.
     StateCustom(StateCustom) = "state.custom" {
         /// The kind of the update.

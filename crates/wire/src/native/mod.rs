@@ -40,8 +40,8 @@ pub use event_body::{
     EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,
     MessageStarted, Nothing, PlanEntry, RuleApplied, RunAudit, RunCancelling, RunCreated, RunEnded,
     RunResult, StateCustom, StateOutput, StatePlan, StatePlanRemoved, StatePlanUpdated,
-    StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved,
-    ToolEnded, ToolStarted, ToolUpdated,
+    StateSubagent, StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved, ThreadMetadata,
+    ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
 pub use event_forms::{EventForms, ProtocolForm};
 pub use fidelity::{FidelityRow, FidelityVerdict};

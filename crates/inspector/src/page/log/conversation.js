@@ -314,6 +314,10 @@ export class Conversation {
       this.change(`p:${event.run_id ?? "thread"}:${id}`, "plan", event, () => ({})).data = { id, entries, markdown, path };
     } else if (event.type === "state.plan_removed") {
       this.remove((item) => item.kind === "plan" && item.data.id === event.plan_id);
+    } else if (event.type === "state.subagent") {
+      const data = this.change(`s:${event.thread_id}`, "note", event, () => ({})).data;
+      data.text = `Sub-agent ${subagentWords(event)}.`;
+      data.thread = event.thread_id;
     } else if (event.type === "state.custom" && event.kind === "prompt_suggestions_update") {
       this.remove((item) => item.kind === "suggestions");
       if (event.data?.suggestions?.length) this.change("suggestions", "suggestions", event, () => ({ suggestions: event.data.suggestions }));
@@ -332,4 +336,14 @@ export class Conversation {
       this.change(`n:${event.number}`, "note", event, () => ({ text: `A run was removed: ${String(event.reason).replaceAll("_", " ")}.` }));
     }
   }
+}
+
+/**
+ * A sub-agent's title and what it does.
+ *
+ * @param {any} event @returns {string}
+ */
+export function subagentWords({ title, thread_id: thread, state, stop_reason: reason }) {
+  const does = state && `${state.replaceAll("_", " ")}${reason ? ` (${reason.replaceAll("_", " ")})` : ""}`;
+  return [title ?? thread, does].filter(Boolean).join(": ");
 }

@@ -1,5 +1,7 @@
 // @ts-check
 
+import { subagentWords } from "../log/conversation.js";
+
 const MOST = 160;
 
 /** Returns one line about an event. @param {any} event @returns {string} */
@@ -27,6 +29,7 @@ function words(event) {
     case "state.plan": return `${event.entries.filter((/** @type {any} */ it) => it.status === "completed").length} of ${event.entries.length} done`;
     case "state.plan_updated": return event.plan_id;
     case "state.plan_removed": return event.plan_id;
+    case "state.subagent": return subagentWords(event);
     case "state.output": return JSON.stringify(event.output) ?? "";
     case "state.custom": return event.kind;
     case "thread.head_moved": return event.by;

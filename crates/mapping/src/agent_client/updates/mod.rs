@@ -263,6 +263,8 @@ impl Updates {
             {
                 self.push_omission_notice(kind, data, place, out);
             }
+            // The client face shows sub-agents itself.
+            StateEvent::Subagent(_) => {}
             // The protocol has no state.
             StateEvent::Custom { .. } | StateEvent::Values(_) | StateEvent::Output(_) => {}
         }

@@ -22,7 +22,11 @@ use crate::communication::{
     EXTENSION, await_message, error, face_name, role_of, status, uuid_of, wire_role,
 };
 use crate::message_members::split_further;
-use crate::native::{hex, message::PATH_SEGMENT};
+use crate::native::{
+    event::{SUBAGENT, subagent},
+    hex,
+    message::PATH_SEGMENT,
+};
 use crate::shape;
 use crate::time;
 
@@ -342,6 +346,10 @@ impl Projection {
             StateEvent::PlanRemoved { plan } => {
                 let removed = json!({ "kind": "plan_removed", "plan_id": plan });
                 self.push_plan(&removed, update, out);
+            }
+            StateEvent::Subagent(one) => {
+                let data = subagent(one);
+                self.push_plan(&json!({ "kind": SUBAGENT, "data": data }), update, out);
             }
             // A custom event of this kind came as a generic one.
             StateEvent::Custom { kind, data } if kind == "generic" && data.is_object() => {

@@ -13,7 +13,7 @@ use trilogue_wire::agent_communication::{
 use trilogue_wire::native::{
     Citation, ContentEncoding, Event, EventBody, Interrupt, Json, MessagePart, OtherMetadata,
     Outcome, Part, PartMetadata, PermissionOption, RunEnded, RunError, RunStatus, StateCustom,
-    StatePlan, StatePlanRemoved, StatePlanUpdated, Trajectory,
+    StatePlan, StatePlanRemoved, StatePlanUpdated, StateSubagent, Trajectory,
 };
 
 use super::super::{plain_interrupt, unnumbered};
@@ -183,6 +183,12 @@ fn update(generic: Json) -> EventBody {
         && let Ok(plan) = generic.read::<StatePlanRemoved>()
     {
         return EventBody::StatePlanRemoved(plan);
+    }
+    if kind == Some("subagent")
+        && let Some(data) = members.get("data")
+        && let Ok(subagent) = Json::from_value(data).read::<StateSubagent>()
+    {
+        return EventBody::StateSubagent(subagent);
     }
     match (kind, members.get("data")) {
         (Some(kind), Some(data)) => EventBody::StateCustom(StateCustom {

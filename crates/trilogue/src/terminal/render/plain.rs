@@ -136,6 +136,7 @@ impl PlainRenderer {
                 news
             }
             RunPiece::Update(update) => beside::custom_lines(update),
+            RunPiece::Subagent(subagent) => beside::subagent_line(subagent),
             RunPiece::Rule(applied) => beside::rule_line(applied),
             RunPiece::Answered(resolution) if self.options.record => {
                 beside::answer_line(resolution)

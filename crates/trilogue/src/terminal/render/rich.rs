@@ -173,6 +173,9 @@ impl RichRenderer {
             RunPiece::ToolEnded(ended) => self.tool_ended(ended, now),
             RunPiece::Plan(entries) => self.plan(&entries),
             RunPiece::Update(update) => self.push_side_note(&beside::custom_lines(update)),
+            RunPiece::Subagent(subagent) => {
+                self.push_side_note(&beside::subagent_line(subagent));
+            }
             RunPiece::Rule(applied) => self.push_side_note(&beside::rule_line(applied)),
             RunPiece::Value(value) => self.push(match result_text(value) {
                 Ok(text) => Item::Passage(Passage::new(text)),
