@@ -27,6 +27,8 @@ pub enum Gate {
     Plan,
     /// A plan with an id: clients with `plan` get it unchanged, others the merged plan.
     PlanById,
+    /// Sub-agents and the messages between sessions: clients with `subagents` get them.
+    Subagents,
     /// Suggested prompts: clients with `session.promptSuggestions` get them, and only while they are live.
     PromptSuggestions,
     /// The agent's own cursors: no client gets them, because the server copies sessions itself.
@@ -244,6 +246,7 @@ fn gate_of_kind(kind: &str) -> Gate {
         UpdateGate::Notices => Gate::Notices,
         UpdateGate::Compaction => Gate::Compaction,
         UpdateGate::Plan => Gate::PlanById,
+        UpdateGate::Subagents => Gate::Subagents,
         UpdateGate::PromptSuggestions => Gate::PromptSuggestions,
         UpdateGate::Cursors => Gate::AgentCursors,
         UpdateGate::Open => match kind {

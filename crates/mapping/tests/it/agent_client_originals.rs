@@ -433,7 +433,9 @@ fn gates_say_whom_an_update_is_for() {
         (json!({ "sessionUpdate": "plan_removed" }), Gate::PlanById),
         (json!({ "sessionUpdate": "prompt_suggestions_update" }), Gate::PromptSuggestions),
         (json!({ "sessionUpdate": "cursor_update" }), Gate::AgentCursors),
-        (json!({ "sessionUpdate": "subagent_update" }), Gate::Opaque),
+        (json!({ "sessionUpdate": "subagent_update" }), Gate::Subagents),
+        (json!({ "sessionUpdate": "session_message" }), Gate::Subagents),
+        (json!({ "sessionUpdate": "_later" }), Gate::Opaque),
         (json!(5), Gate::Opaque),
     ] {
         let sent = json!({ "sessionId": "s", "update": update }).to_string();

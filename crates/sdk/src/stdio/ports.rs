@@ -198,6 +198,7 @@ impl StdioPorts {
             Gate::NoNotices => !UpdateGate::Notices.is_open(client),
             Gate::Compaction => UpdateGate::Compaction.is_open(client),
             Gate::PlanById => UpdateGate::Plan.is_open(client),
+            Gate::Subagents => UpdateGate::Subagents.is_open(client),
             Gate::PromptSuggestions => UpdateGate::PromptSuggestions.is_open(client),
             Gate::BooleanConfig => session
                 .and_then(|session| session.config_options.as_ref())

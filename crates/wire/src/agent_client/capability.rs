@@ -11,6 +11,8 @@ object! {
         session: Option<ClientSessionCapabilities> = "session";
         auth: Option<AuthCapabilities> = "auth";
         elicitation: Option<ElicitationCapabilities> = "elicitation";
+        /// Child sessions.
+        subagents: Option<Supported> = "subagents";
         /// Plans by their id.
         plan: Option<Supported> = "plan";
     }

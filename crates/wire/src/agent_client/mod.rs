@@ -41,6 +41,7 @@ mod served;
 mod session;
 mod session_upkeep;
 pub mod splice;
+mod subagent;
 mod suggestion;
 mod terminal;
 pub mod text_edges;
@@ -136,6 +137,10 @@ pub use session_upkeep::{
     SessionStatusResponse, SetSessionTitleRequest, SetSessionTitleResponse,
     UnarchiveSessionRequest, UnarchiveSessionResponse,
 };
+pub use subagent::{
+    IdleState, SessionMessage, SessionMessageChunk, StateUpdate, SubagentSessionCapabilities,
+    SubagentStopReason, SubagentUpdate, WorkState,
+};
 pub use suggestion::{PromptSuggestion, PromptSuggestionsUpdate};
 pub use terminal::{
     CreateTerminalRequest, CreateTerminalResponse, EnvVariable, KillTerminalRequest,
@@ -145,7 +150,7 @@ pub use terminal::{
 };
 pub use tool_call::{
     Diff, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolContent,
-    ToolKind, ToolTerminal,
+    ToolKind, ToolSession, ToolTerminal,
 };
 pub use update::{ContentChunk, SessionInfoUpdate, SessionNotification, SessionUpdate};
 pub use usage::{Cost, UsageUpdate};

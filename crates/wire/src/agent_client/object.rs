@@ -10,7 +10,7 @@ use crate::json::{Path, Violation};
 
 /// Modes of members: how each handles an invalid value.
 pub(super) mod member {
-    pub(in super::super) use super::super::patch::patch;
+    pub(in super::super) use super::super::patch::{patch, patch_fitting};
     pub(in super::super) use crate::json::member::*;
 }
 

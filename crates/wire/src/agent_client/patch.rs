@@ -2,6 +2,7 @@ use schemars::Schema;
 use schemars::{JsonSchema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use crate::json::member::optional_fitting;
 use crate::json::{Path, Read, Violation};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,6 +20,17 @@ pub(super) fn patch<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<Patch<
         Some("null") => Patch::Clear,
         Some(json) => T::read(json, at).map_or(Patch::Unchanged, Patch::Set),
     })
+}
+
+/// Reads a list without its invalid items. Another invalid value counts as unchanged.
+pub(super) fn patch_fitting<T: Read>(
+    json: Option<&str>,
+    at: &Path<'_>,
+) -> Result<Patch<Vec<T>>, Violation> {
+    match json {
+        Some("null") => Ok(Patch::Clear),
+        json => Ok(optional_fitting(json, at)?.map_or(Patch::Unchanged, Patch::Set)),
+    }
 }
 
 // === impl Patch ===

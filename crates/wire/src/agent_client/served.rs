@@ -46,6 +46,7 @@ pub enum UpdateGate {
     Notices,
     Compaction,
     Plan,
+    Subagents,
     PromptSuggestions,
     Cursors,
 }
@@ -91,6 +92,7 @@ pub const CLIENT_CAPABILITIES: &[Capability] = &[
     of_peer(&["elicitation", "form"]),
     of_peer(&["elicitation", "url"]),
     of_server(&["plan"]),
+    of_server(&["subagents"]),
     of_server(&["session", "configOptions", "boolean"]),
     of_server(&["session", "notices"]),
     of_server(&["session", "compaction"]),
@@ -139,6 +141,9 @@ pub const UPDATES: &[UpdateKind] = &[
     update("notice", UpdateGate::Notices),
     update("compaction_update", UpdateGate::Compaction),
     update("compaction_summary_chunk", UpdateGate::Compaction),
+    update("subagent_update", UpdateGate::Subagents),
+    update("session_message", UpdateGate::Subagents),
+    update("session_message_chunk", UpdateGate::Subagents),
     UpdateKind {
         stability: Stability::Unstable,
         ..update("prompt_suggestions_update", UpdateGate::PromptSuggestions)
@@ -221,6 +226,7 @@ impl UpdateGate {
             Self::Notices => session.is_some_and(|session| session.notices.is_some()),
             Self::Compaction => session.is_some_and(|session| session.compaction.is_some()),
             Self::Plan => client.plan.is_some(),
+            Self::Subagents => client.subagents.is_some(),
             Self::PromptSuggestions => {
                 session.is_some_and(|session| session.prompt_suggestions.is_some())
             }
@@ -245,7 +251,7 @@ mod tests {
         });
         retain_served(told.as_object_mut().unwrap(), CLIENT_CAPABILITIES);
         let kept = json!({
-            "_meta": { "x": 1 }, "terminal": true, "plan": { "_meta": { "y": 2 } },
+            "_meta": { "x": 1 }, "terminal": true, "subagents": {}, "plan": { "_meta": { "y": 2 } },
             "fs": { "readTextFile": true, "_meta": {} },
             "session": { "notices": {}, "configOptions": { "boolean": {} } },
         });

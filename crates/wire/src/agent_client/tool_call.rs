@@ -68,6 +68,8 @@ tagged! {
         Diff(Diff) = "diff";
         /// A terminal, whose output is shown live.
         Terminal(ToolTerminal) = "terminal";
+        /// Another session, such as a sub-agent's. Only for clients with `subagents`.
+        Session(ToolSession) = "session";
     }
 }
 
@@ -87,6 +89,10 @@ object! {
 
     pub struct ToolTerminal {
         terminal_id: String = "terminalId";
+    }
+
+    pub struct ToolSession {
+        session_id: String = "sessionId";
     }
 
     pub struct ToolCallLocation {

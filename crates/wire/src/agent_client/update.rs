@@ -3,7 +3,8 @@ use super::tagged::tagged;
 use super::{
     AvailableCommandsUpdate, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate,
     ContentBlock, CurrentModeUpdate, CursorUpdate, Notice, Patch, Plan, PlanRemoved, PlanUpdate,
-    PromptSuggestionsUpdate, ToolCall, ToolCallUpdate, UsageUpdate,
+    PromptSuggestionsUpdate, SessionMessage, SessionMessageChunk, SubagentUpdate, ToolCall,
+    ToolCallUpdate, UsageUpdate,
 };
 
 object! {
@@ -36,6 +37,12 @@ tagged! {
         Compaction(CompactionUpdate) = "compaction_update";
         /// Only for clients with `session.compaction`.
         CompactionSummaryChunk(Box<CompactionSummaryChunk>) = "compaction_summary_chunk";
+        /// Only for clients with `subagents`.
+        Subagent(Box<SubagentUpdate>) = "subagent_update";
+        /// Only for clients with `subagents`.
+        SessionMessage(Box<SessionMessage>) = "session_message";
+        /// Only for clients with `subagents`.
+        SessionMessageChunk(Box<SessionMessageChunk>) = "session_message_chunk";
         /// Unstable. Only for clients with `session.promptSuggestions`.
         PromptSuggestions(PromptSuggestionsUpdate) = "prompt_suggestions_update";
         /// Unstable. Only for clients with `session.cursors`.

@@ -128,6 +128,10 @@ fn a_client_is_told_only_what_it_can_show() {
             json!({ "session": { "compaction": {} } }),
             &["compaction_update", "compaction_summary_chunk"],
         ),
+        (
+            json!({ "subagents": {} }),
+            &["subagent_update", "session_message", "session_message_chunk"],
+        ),
         (json!({ "session": { "promptSuggestions": {} } }), &["prompt_suggestions_update"]),
         (json!({ "session": { "cursors": {} } }), &["cursor_update"]),
     ];

@@ -131,6 +131,7 @@ fn beginning() -> Vec<Sample> {
             ..Default::default()
         }),
         plan: on(),
+        subagents: on(),
         auth: Some(AuthCapabilities { terminal: true, ..Default::default() }),
         elicitation: Some(ElicitationCapabilities { form: on(), url: on(), ..Default::default() }),
         meta: meta(),
@@ -448,16 +449,73 @@ pub(crate) fn every_update() -> Vec<SessionUpdate> {
         SessionUpdate::Notice(notice),
         SessionUpdate::Compaction(compaction),
         SessionUpdate::CompactionSummaryChunk(Box::new(CompactionSummaryChunk::new("c", "s"))),
-        SessionUpdate::PromptSuggestions(PromptSuggestionsUpdate::new(vec![
-            PromptSuggestion::new(vec![ContentBlock::text("go on")]),
-        ])),
     ]);
+    all.extend(subagents());
+    all.extend([SessionUpdate::PromptSuggestions(PromptSuggestionsUpdate::new(vec![
+        PromptSuggestion::new(vec![ContentBlock::text("go on")]),
+    ]))]);
     all.extend(cursors());
     all
 }
 
 fn plan(plan: PlanUpdateContent) -> SessionUpdate {
     SessionUpdate::PlanUpdate(Box::new(PlanUpdate::new(plan)))
+}
+
+fn subagents() -> Vec<SessionUpdate> {
+    let idle = |reason| IdleState { stop_reason: reason, ..Default::default() };
+    let states = [
+        StateUpdate::Running(WorkState::new()),
+        StateUpdate::Idle(idle(None)),
+        StateUpdate::Idle(idle(Some(SubagentStopReason::Error))),
+        StateUpdate::Idle(idle(Some(SubagentStopReason::Other("_later".to_owned())))),
+        StateUpdate::RequiresAction(WorkState::new()),
+        StateUpdate::Unknown(WorkState::new()),
+    ];
+    let changed = states
+        .map(|state| SubagentUpdate { state: Patch::Set(state), ..SubagentUpdate::new("child") });
+    let set = |text: &str| Patch::Set(text.to_owned());
+    let cancel = SubagentSessionCapabilities {
+        cancel: Some(Supported::default()),
+        ..SubagentSessionCapabilities::new()
+    };
+    let announced = SubagentUpdate {
+        title: set("T"),
+        description: set("d"),
+        capabilities: Patch::Set(cancel),
+        cwd: set("/a"),
+        additional_directories: Patch::Set(vec!["/b".to_owned()]),
+        meta: meta(),
+        ..SubagentUpdate::new("child")
+    };
+    let cleared = SubagentUpdate {
+        title: Patch::Clear,
+        description: Patch::Clear,
+        capabilities: Patch::Clear,
+        state: Patch::Clear,
+        cwd: Patch::Clear,
+        additional_directories: Patch::Clear,
+        ..SubagentUpdate::new("child")
+    };
+    let sent = SessionMessage {
+        sender_session_id: set("s"),
+        recipient_session_id: set("child"),
+        recipient_message_id: set("n"),
+        content: Patch::Set(blocks()),
+        ..SessionMessage::new("m")
+    };
+    let received = SessionMessage {
+        sender_message_id: set("m"),
+        recipient_session_id: Patch::Clear,
+        content: Patch::Clear,
+        ..SessionMessage::new("n")
+    };
+    let updates = [announced, cleared].into_iter().chain(changed);
+    let updates = updates.map(|update| SessionUpdate::Subagent(Box::new(update)));
+    let messages = [sent, received].map(|it| SessionUpdate::SessionMessage(Box::new(it)));
+    let chunk = SessionMessageChunk::new("m", ContentBlock::text("t"));
+    let chunk = SessionUpdate::SessionMessageChunk(Box::new(chunk));
+    updates.chain(messages).chain([chunk]).collect()
 }
 
 fn cursors() -> Vec<SessionUpdate> {
@@ -488,6 +546,7 @@ pub(crate) fn call() -> ToolCall {
         .collect();
     content.push(ToolCallContent::Diff(diff));
     content.push(ToolCallContent::Terminal(ToolTerminal::new("t")));
+    content.push(ToolCallContent::Session(ToolSession::new("child")));
     let at = ToolCallLocation { line: Some(7), ..ToolCallLocation::new("/a") };
     ToolCall {
         name: some("edit_file"),

@@ -102,16 +102,13 @@ const UNREAD_BY_DRAFT: [&str; 6] = [
     "tool_call_update",
 ];
 
-/// The updates of sub-agents, which are not served yet.
-const OF_SUBAGENTS: [&str; 3] = ["subagent_update", "session_message", "session_message_chunk"];
-
 #[test]
 fn the_table_has_the_updates_and_capabilities_of_the_schema() {
     for (document, is_stable) in [(stable(), true), (unstable(), false)] {
         let Some(document) = document else { return };
         let is_in = |stability| !is_stable || stability == Stability::Stable;
         let ours = UPDATES.iter().filter(|kind| is_in(kind.stability)).map(|kind| kind.name);
-        assert_eq!(kinds(&document), ours.chain(OF_SUBAGENTS).collect());
+        assert_eq!(kinds(&document), ours.collect());
         for (root, table) in
             [("ClientCapabilities", CLIENT_CAPABILITIES), ("AgentCapabilities", AGENT_CAPABILITIES)]
         {

@@ -113,6 +113,12 @@ fn items_that_do_not_fit_are_left_out_where_the_schema_says_so() {
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "locations": [{ "path": "/a" }],
             "content": [{ "type": "text", "text": "bare" }, { "type": "terminal", "terminalId": "t" }] }),
     );
+    assert_becomes::<SessionUpdate>(
+        &json!({ "sessionUpdate": "session_message", "messageId": "m", "senderSessionId": null, "recipientSessionId": 7,
+            "content": [7, { "type": "text", "text": "a" }] }),
+        json!({ "sessionUpdate": "session_message", "messageId": "m", "senderSessionId": null,
+            "content": [{ "type": "text", "text": "a" }] }),
+    );
     assert_becomes::<SessionModeState>(
         &json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }, { "id": "b" }] }),
         json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] }),

@@ -453,7 +453,10 @@ fn is_read(request: &RequestPermissionRequest, completed: &str) -> bool {
     let is_one = |item: &ToolCallContent| {
         matches!(
             item,
-            ToolCallContent::Content(_) | ToolCallContent::Diff(_) | ToolCallContent::Terminal(_)
+            ToolCallContent::Content(_)
+                | ToolCallContent::Diff(_)
+                | ToolCallContent::Terminal(_)
+                | ToolCallContent::Session(_)
         )
     };
     written("locations") == call.locations.iter().flatten().count()

@@ -62,6 +62,7 @@ struct RenderOptions {
     compaction: bool,
     booleans: bool,
     plans_by_id: bool,
+    subagents: bool,
     suggestions: bool,
 }
 
@@ -76,6 +77,7 @@ impl LineRenderer {
             compaction: session.is_some_and(|session| session.compaction.is_some()),
             booleans: mapping::takes_boolean_options(client),
             plans_by_id: UpdateGate::Plan.is_open(client),
+            subagents: UpdateGate::Subagents.is_open(client),
             suggestions: UpdateGate::PromptSuggestions.is_open(client),
             client: client.clone(),
         };
@@ -347,6 +349,7 @@ impl LineRenderer {
             Gate::BooleanConfig => options.booleans,
             Gate::Plan => options.plans_by_id || !self.updates.merges_plans(),
             Gate::PlanById => options.plans_by_id,
+            Gate::Subagents => options.subagents,
             Gate::PromptSuggestions => options.suggestions && !self.is_replay,
             Gate::AgentCursors => false,
         }
