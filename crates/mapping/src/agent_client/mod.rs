@@ -24,6 +24,7 @@ mod plan;
 mod prompt;
 mod relay;
 mod step;
+mod subagent;
 mod system_prompt;
 mod tool_calls;
 mod tool_subject;
@@ -65,6 +66,11 @@ pub use relay::{
     Gate, IdFormat, Relay, RelayedMessage, result_without_booleans, shown_id, without_booleans,
 };
 pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
+pub use subagent::{
+    InvalidDescription, SESSION_MESSAGE, SESSION_MESSAGE_CHUNK, SUBAGENT_UPDATE,
+    SubagentDescription, WorkReport, has_content, message_pieces, other_message, with_content_ids,
+    with_thread_ids, work_report,
+};
 pub use system_prompt::{system_prompt, system_prompt_in, system_prompt_metadata};
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use tool_subject::{ToolSubject, subject, subject_of_method};

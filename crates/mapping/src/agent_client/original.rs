@@ -14,6 +14,7 @@ use super::block::{citation_in, cite, extra, part_of};
 use super::ignored::body_of_line;
 use super::plan;
 use super::prompt::is_priming_text;
+use super::subagent;
 
 pub const VERSION: u32 = 1;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
@@ -111,6 +112,9 @@ fn read_update(params: &str) -> Option<Body> {
         "agent_thought_chunk" => thought(content?, message),
         "tool_call" => ToolCallFields::of(update).start_event(),
         "tool_call_update" => ToolCallFields::of(update).change_event(),
+        subagent::SUBAGENT_UPDATE => subagent::subagent(update),
+        subagent::SESSION_MESSAGE => message_event(items(content?).next()?, message, None),
+        subagent::SESSION_MESSAGE_CHUNK => message_event(content?, message, None),
         "plan" => plan::plan(update),
         "plan_update" => plan::plan_update(update),
         "plan_removed" => plan::plan_removed(update),
