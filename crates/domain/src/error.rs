@@ -157,6 +157,10 @@ codes! {
     ThreadWaiting = "thread_waiting", Conflict;
     /// The thread has a run, and the request asked not to queue.
     ThreadBusy = "thread_busy", Conflict;
+    /// The thread is a sub-agent's, and only the sub-agent's parent gives it work.
+    ThreadOfSubagent = "thread_of_subagent", Conflict;
+    /// The sub-agent's work cannot be cancelled alone.
+    SubagentNotCancellable = "subagent_not_cancellable", Conflict;
     /// The run has ended, so it cannot be cancelled or answered.
     RunEnded = "run_ended", Conflict;
     /// The run has not ended, so it cannot be removed.

@@ -138,6 +138,7 @@ impl AgentRegistry {
                 id: thread.clone(),
                 scope: Scope { tenant: tenant.clone(), owner: None },
                 agent: agent.card().name.clone(),
+                parent: None,
             };
             (Arc::clone(agent), context)
         })

@@ -1,10 +1,15 @@
 //! Runs that an agent starts itself, by working while no prompt is open.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Input, Principal, Right, RunId, StartedBy, Strategy};
+use trilogue_domain::{
+    Code, Error, Input, ParentRun, Principal, Right, RunAudit, RunId, StartedBy, Strategy,
+};
 use trilogue_store::rows::{Page, RunFilter, RunRow};
 
+use crate::context::{RunContext, SharedRun, follow_subagent};
 use crate::handle::Runtime;
 use crate::owner::{Envelope, stopped_error};
 use crate::request::{WhenHolding, WhenWaiting};
@@ -15,8 +20,13 @@ use crate::step::Submit;
 
 impl Runtime {
     /// Starts a run for the work of a thread's agent. It acts for the creator of the agent's newest run there, with that run's configuration, rules and callback.
+    /// A sub-agent's run acts as the newest run of its parent, without a callback: its client knows only the parent.
     /// Errors: `thread_busy` while another run has the turn or waits for it; `invalid_request` on a thread that exists for one run only; `thread_not_found`, `overloaded`, `shutting_down`, and what storing can fail with.
-    pub(crate) async fn start_agent_run(&self, thread: &ThreadContext) -> Result<RunId> {
+    pub(crate) async fn start_agent_run(
+        &self,
+        thread: &ThreadContext,
+        parent: Option<&RunContext>,
+    ) -> Result<RunId> {
         self.check_open()?;
         let store = &self.services().store;
         let row = store.thread(&thread.scope, &thread.id).await?;
@@ -27,13 +37,10 @@ impl Runtime {
             let message = "the thread exists for one run only";
             return Err(Error::new(Code::InvalidRequest, message));
         }
-        let filter = RunFilter {
-            thread: Some(row.id.clone()),
-            agent: Some(thread.agent.clone()),
-            ..RunFilter::default()
+        let last = match &thread.parent {
+            Some(above) => self.newest_run_above(above).await?,
+            None => self.newest_run(thread).await?,
         };
-        let newest = Page { limit: 1, ..Page::default() };
-        let last = store.runs(&thread.scope, &filter, &newest).await?.rows.into_iter().next();
         let principal = last.as_ref().map_or(&row.owner, |last| &last.principal);
         let by = Principal {
             tenant: row.tenant.clone(),
@@ -50,14 +57,25 @@ impl Runtime {
             thread.agent.clone(),
             self.services().clock.now(),
         );
-        let new = RunRow { started_by: Some(StartedBy::Agent), ..new };
+        let parent = parent.map(|context| Arc::clone(&context.0));
+        let of_parent = |parent: &Arc<SharedRun>| ParentRun {
+            run: parent.id.clone(),
+            thread: parent.thread.clone(),
+        };
+        let new = RunRow {
+            started_by: Some(StartedBy::Agent),
+            parent: parent.as_ref().map(of_parent),
+            ..new
+        };
         let new = match last {
             Some(last) => RunRow {
                 config: last.config,
                 rules: last.rules,
-                callback: last.callback,
+                callback: last.callback.filter(|_| thread.parent.is_none()),
                 mount: last.mount,
-                audit: last.audit,
+                audit: last
+                    .audit
+                    .map(|audit| Box::new(RunAudit { thread: row.id.clone(), ..*audit })),
                 ..new
             },
             None => new,
@@ -79,6 +97,35 @@ impl Runtime {
         let ((reply, accepted), (settled, _)) = (oneshot::channel(), oneshot::channel());
         let envelope = Envelope::Submit { submit, deferred: false, reply, settled };
         self.services().send(row.key, envelope).await?;
-        Ok(accepted.await.map_err(|_| stopped_error())??.id)
+        let accepted = accepted.await.map_err(|_| stopped_error())??;
+        let id = accepted.id.clone();
+        if let Some(parent) = parent {
+            tokio::spawn(follow_subagent(parent, accepted));
+        }
+        Ok(id)
+    }
+
+    /// The newest run of the agent on the thread.
+    async fn newest_run(&self, thread: &ThreadContext) -> Result<Option<RunRow>> {
+        let filter = RunFilter {
+            thread: Some(thread.id.clone()),
+            agent: Some(thread.agent.clone()),
+            ..RunFilter::default()
+        };
+        let newest = Page { limit: 1, ..Page::default() };
+        let store = &self.services().store;
+        Ok(store.runs(&thread.scope, &filter, &newest).await?.rows.into_iter().next())
+    }
+
+    /// The newest run of the parent, or of the nearest thread above it that has runs.
+    async fn newest_run_above(&self, parent: &ThreadContext) -> Result<Option<RunRow>> {
+        let mut thread = Some(parent);
+        while let Some(one) = thread {
+            if let Some(run) = self.newest_run(one).await? {
+                return Ok(Some(run));
+            }
+            thread = one.parent.as_deref();
+        }
+        Ok(None)
     }
 }

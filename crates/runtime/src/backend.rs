@@ -6,7 +6,7 @@ use async_trait::async_trait;
 pub use trilogue_domain::Input;
 use trilogue_domain::error::Result;
 use trilogue_domain::time::Timestamp;
-use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Principal};
+use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Principal, ThreadKey};
 
 use crate::context::RunContext;
 use crate::request::RunCaller;
@@ -88,6 +88,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns the sessions of an agent that keeps its own.
     fn sessions(&self) -> Option<&dyn Sessions> {
         None
+    }
+
+    /// Checks that the agent can cancel the work that it does on a thread by itself.
+    /// Errors: `subagent_not_cancellable`.
+    fn check_cancel(&self, thread: ThreadKey) -> Result<()> {
+        let _ = thread;
+        Ok(())
     }
 
     /// Called when a run ends that was active elsewhere or waited for an answer, without the agent taking part. `saved` is what the agent kept or saved.

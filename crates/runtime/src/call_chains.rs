@@ -12,8 +12,10 @@ use trilogue_domain::{
     AgentName, Answer, Code, Error, InterruptId, Json, Principal, RunId, RunKey, ThreadKey, lock,
 };
 
+use crate::context::RunContext;
 use crate::request::{ChildOf, RunRequest, Submitted};
 use crate::session::ThreadContext;
+use crate::subagent::{NewSubagent, SubagentThread};
 
 /// The services of the layer above owners that a call needs.
 #[async_trait]
@@ -22,7 +24,18 @@ pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
     async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted>;
 
     /// Starts a run for the work of a thread's agent, like [`crate::Runtime::start_agent_run`].
-    async fn start_agent_run(&self, thread: &ThreadContext) -> Result<RunId>;
+    async fn start_agent_run(
+        &self,
+        thread: &ThreadContext,
+        parent: Option<&RunContext>,
+    ) -> Result<RunId>;
+
+    /// Opens the thread of a sub-agent, like [`crate::Runtime::subagent_thread`].
+    async fn subagent_thread(
+        &self,
+        parent: &ThreadContext,
+        new: NewSubagent,
+    ) -> Result<SubagentThread>;
 
     /// Answers an interrupt, like [`crate::Runtime::answer_with`].
     async fn answer(

@@ -7,10 +7,12 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, InterruptId, Json, Principal, RunId};
 
 use crate::call_chains::SubmitChild;
+use crate::context::RunContext;
 use crate::handle::{Runtime, WeakRuntime};
 use crate::owner::stopped_error;
 use crate::request::{AnswerTo, ChildOf, RunRequest, Submitted};
 use crate::session::ThreadContext;
+use crate::subagent::{NewSubagent, SubagentThread};
 
 // === impl Runtime ===
 
@@ -27,8 +29,20 @@ impl SubmitChild for WeakRuntime {
         self.upgrade().ok_or_else(stopped_error)?.submit_child(by, new, child).await
     }
 
-    async fn start_agent_run(&self, thread: &ThreadContext) -> Result<RunId> {
-        self.upgrade().ok_or_else(stopped_error)?.start_agent_run(thread).await
+    async fn start_agent_run(
+        &self,
+        thread: &ThreadContext,
+        parent: Option<&RunContext>,
+    ) -> Result<RunId> {
+        self.upgrade().ok_or_else(stopped_error)?.start_agent_run(thread, parent).await
+    }
+
+    async fn subagent_thread(
+        &self,
+        parent: &ThreadContext,
+        new: NewSubagent,
+    ) -> Result<SubagentThread> {
+        self.upgrade().ok_or_else(stopped_error)?.subagent_thread(parent, new).await
     }
 
     async fn answer(

@@ -17,6 +17,7 @@ use trilogue_store::{Batch, Change, Draft, Frame, Range};
 use crate::handle::Runtime;
 use crate::history;
 use crate::request::NewThread;
+use crate::subagent::without_subagent;
 use crate::submit::check_editor_metadata;
 
 struct CopyTarget {
@@ -128,7 +129,8 @@ impl Runtime {
         check_editor_metadata(by, new.metadata.as_ref())?;
         self.check_own_name(by, &new).await?;
         let new = NewThread {
-            metadata: Some(new.metadata.unwrap_or_else(|| of.source.metadata.clone())),
+            // The copy is an ordinary thread: no agent has started it.
+            metadata: Some(new.metadata.unwrap_or_else(|| without_subagent(&of.source.metadata))),
             ..new
         };
         let thread = self.new_thread_row(by, &new, false)?;

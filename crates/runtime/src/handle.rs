@@ -216,6 +216,7 @@ impl Runtime {
             id: thread.id.clone(),
             scope: Scope { tenant: thread.tenant.clone(), owner: None },
             agent: agent.clone(),
+            parent: None,
         }
     }
 

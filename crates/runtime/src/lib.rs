@@ -44,6 +44,7 @@ pub mod shares;
 mod shown;
 mod state;
 mod step;
+mod subagent;
 mod submit;
 mod thread_change;
 mod turn;
@@ -64,5 +65,6 @@ pub use request::{
 };
 pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};
+pub use subagent::{NewSubagent, SUBAGENT_MEMBER, SubagentThread, is_subagent};
 pub use submit::editor_member;
 pub use turn::{EmitError, Ending, Stopped, Turn};

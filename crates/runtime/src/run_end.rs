@@ -18,9 +18,10 @@ impl Runtime {
         self.wait_until_row_settled(row).await
     }
 
-    /// Asks a run to stop. Returns when that is durable, possibly before the agent has stopped. Fails with `run_not_found`, `run_ended`, or if the store fails.
+    /// Asks a run to stop. Returns when that is durable, possibly before the agent has stopped. Fails with `run_not_found`, `run_ended`, `subagent_not_cancellable`, or if the store fails.
     pub async fn cancel(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
         let row = self.run_row(&by.scope(), id).await?;
+        self.check_can_cancel(&row)?;
         let command = Command::Cancel { run: row.key, reason: None, roll_back: false };
         self.stop(&row, command).await
     }
@@ -28,6 +29,7 @@ impl Runtime {
     /// Stops a run and removes it with all its effects. Returns when it is removed; other waiters get its final row, with the reason `run_rolled_back`. Fails as [`Runtime::cancel`].
     pub async fn roll_back(&self, by: &Principal, id: &RunId) -> Result<()> {
         let row = self.run_row(&by.scope(), id).await?;
+        self.check_can_cancel(&row)?;
         let reason = Some(Code::RunRolledBack);
         let command = Command::Cancel { run: row.key, reason, roll_back: true };
         self.stop(&row, command).await?;
@@ -38,6 +40,17 @@ impl Runtime {
             // The thread belonged to the run and was removed with it.
             Err(error) if error.code() == Code::ThreadNotFound => Ok(()),
             other => other.map(drop),
+        }
+    }
+
+    /// Checks that the agent can cancel the work of a run that it started itself. Fails with `subagent_not_cancellable`.
+    fn check_can_cancel(&self, row: &RunRow) -> Result<()> {
+        if row.started_by.is_none() || row.ended_at.is_some() {
+            return Ok(());
+        }
+        match self.registry().get(&row.agent) {
+            Some(agent) => agent.check_cancel(row.thread),
+            None => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@ use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
 
 use crate::client::{CallError, Client, ClientProfile};
+use crate::context::RunContext;
 use crate::owner::{Envelope, stopped_error};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
@@ -85,6 +86,8 @@ pub struct ThreadContext {
     pub(crate) id: ThreadId,
     pub(crate) scope: Scope,
     pub(crate) agent: AgentName,
+    /// The thread of the parent, if this is a sub-agent's.
+    pub(crate) parent: Option<Arc<ThreadContext>>,
 }
 
 // === impl ThreadContext ===
@@ -134,9 +137,11 @@ impl ThreadContext {
     }
 
     /// Starts a run for what the agent does while no prompt is open, and returns its id. The agent's backend gets the run like any other, with an empty input.
+    ///
+    /// `parent` is the open run of a sub-agent's parent. It asks the questions of the new run too, and cancels it when it is cancelled itself. Its end does not end the new run.
     /// Errors: `thread_busy` while another run has the turn or waits for it; `invalid_request` on a thread that exists for one run only; `thread_not_found`, `overloaded`, `shutting_down`, and what storing can fail with.
-    pub async fn start_agent_run(&self) -> Result<RunId> {
-        self.services.call_chains.port()?.start_agent_run(self).await
+    pub async fn start_agent_run(&self, parent: Option<&RunContext>) -> Result<RunId> {
+        self.services.call_chains.port()?.start_agent_run(self, parent).await
     }
 
     /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is active, the event follows that run's events so far.
@@ -293,7 +298,7 @@ impl ThreadContext {
         self.change(command).await.map_err(|_| Stopped)
     }
 
-    async fn change(&self, command: Command) -> Result<()> {
+    pub(crate) async fn change(&self, command: Command) -> Result<()> {
         let (reply, done) = oneshot::channel();
         let request = Envelope::Change { command: Box::new(command), reply };
         self.services.send(self.thread, request).await?;

@@ -20,6 +20,7 @@ use crate::request::{
 };
 use crate::state::ThreadState;
 use crate::step::Submit;
+use crate::subagent::{SUBAGENT_MEMBER, check_takes_requests};
 use trilogue_domain::Input;
 
 /// The retries when another request creates the thread or the idempotency key meanwhile.
@@ -246,6 +247,7 @@ impl Runtime {
             services.store.check_takes(row.key).await?;
         }
         if let TargetThread::Stored(thread) = &place {
+            check_takes_requests(thread)?;
             if thread.owner_node != services.node {
                 services.store.take_for_agent(thread, &new.agent).await?;
             }
@@ -549,6 +551,11 @@ pub fn editor_member(metadata: &Json) -> Option<&'static str> {
 
 /// Checks that only who runs the server writes the members for editors.
 pub(crate) fn check_editor_metadata(by: &Principal, metadata: Option<&Json>) -> Result<()> {
+    if metadata.is_some_and(|metadata| metadata.to_value().get(SUBAGENT_MEMBER).is_some()) {
+        let message =
+            format!("only an agent sets the member '{SUBAGENT_MEMBER}' of a thread's metadata");
+        return Err(Error::new(Code::Forbidden, message).hint("leave it out"));
+    }
     let metadata = metadata.filter(|_| by.require(Right::Server).is_err());
     let Some(member) = metadata.and_then(editor_member) else { return Ok(()) };
     let message = format!("the member '{member}' of a thread's metadata is for its editor");

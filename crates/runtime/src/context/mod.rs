@@ -23,6 +23,7 @@ use crate::session::ThreadContext;
 use crate::turn::{EmitError, Stopped};
 use trilogue_domain::lock;
 
+pub(crate) use call::follow_subagent;
 pub use call::{CallRequest, ChildOutcome, ChildRun};
 
 use ask_guard::AskGuard;
@@ -317,6 +318,7 @@ impl RunContext {
             id: self.0.thread.clone(),
             scope: self.0.scope.clone(),
             agent: self.0.agent.clone(),
+            parent: None,
         }
     }
 

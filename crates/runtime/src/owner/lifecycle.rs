@@ -28,7 +28,11 @@ impl Owner {
             acquired,
             self.services.options.max_queued_runs_per_thread,
             |row| agents.get(&row.agent).is_some_and(|agent| agent.is_native()),
-            |row| row.parent.is_some() && !self.services.call_chains.has_caller(row.key),
+            // The work of a sub-agent does not end with its parent's run.
+            |row| {
+                let is_called = row.parent.is_some() && row.started_by.is_none();
+                is_called && !self.services.call_chains.has_caller(row.key)
+            },
         );
         state.notifies = self.services.options.notify;
         state.draining = draining || self.services.draining.load(Ordering::Acquire);

@@ -214,7 +214,7 @@ impl WaitingItems {
         starting.insert(thread.key(), Weak::clone(session));
         let thread = thread.clone();
         // In a task: the session's queue must move on, because the run that has the thread may be the session's own.
-        let started = tokio::spawn(async move { thread.start_agent_run().await });
+        let started = tokio::spawn(async move { thread.start_agent_run(None).await });
         self.start = StartState::Requested(started);
     }
 

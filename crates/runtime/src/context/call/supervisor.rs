@@ -105,6 +105,34 @@ impl ChildSupervisor {
     }
 }
 
+/// Follows the run of a sub-agent next to the open run of its parent: asks its questions there, and cancels it with that run. The end of the parent's run does not end it.
+pub(crate) async fn follow_subagent(parent: Arc<SharedRun>, row: RunRow) {
+    let mut log = ChildLog::of(&parent.store, &row);
+    let mut questions = Questions::default();
+    loop {
+        tokio::select! {
+            biased;
+            event = log.next() => match event {
+                Ok(Some(event)) => questions.take(&parent, &row, &event),
+                Ok(None) => return questions.end().await,
+                Err(error) => {
+                    tracing::debug!(run = %row.id, %error, "the run of a sub-agent is not followed any more");
+                    return;
+                }
+            },
+            () = parent.wait_until_cancelled() => {
+                let reason = Some(Code::ParentEnded);
+                if let Err(error) = cancel(&parent.services, &row, reason).await {
+                    tracing::info!(run = %row.id, %error, "the run of a sub-agent could not be cancelled with its parent's");
+                }
+                return;
+            }
+            () = parent.wait_until_stopped() => return,
+            Some(()) = questions.passing.next() => {}
+        }
+    }
+}
+
 /// Resolves when the calling run was asked to stop or has ended, or its agent dropped the call.
 async fn caller_is_gone(shared: &SharedRun, dropped: &CancellationToken) {
     tokio::select! {

@@ -1,0 +1,177 @@
+//! Sub-agents: conversations that an agent has started itself. Each has a thread of its own, on which only the agent's own work runs.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::ThreadEvent;
+use trilogue_domain::thread::AGENT_TITLE_MEMBER;
+use trilogue_domain::{Body, Code, Error, Json, Principal, RunId, ThreadId};
+use trilogue_store::Draft;
+use trilogue_store::rows::ThreadRow;
+
+use crate::client::ClientProfile;
+use crate::context::RunContext;
+use crate::handle::Runtime;
+use crate::owner::Envelope;
+use crate::request::NewThread;
+use crate::session::ThreadContext;
+use crate::step::Command;
+use crate::turn::Stopped;
+
+/// The member of a thread's metadata that says that the thread is a sub-agent's.
+pub const SUBAGENT_MEMBER: &str = "trilogue.subagent";
+
+/// What is known of a sub-agent when its thread is created.
+#[derive(Clone, Debug)]
+pub struct NewSubagent {
+    /// The id of its thread. It is derived from the sub-agent's own id, so that a restart finds the thread again.
+    pub thread: ThreadId,
+    pub title: Option<String>,
+    /// The run in which its agent announced it.
+    pub run: Option<RunId>,
+}
+
+/// The thread of a sub-agent.
+#[derive(Clone, Debug)]
+pub struct SubagentThread {
+    pub context: ThreadContext,
+    /// Whether this call created it.
+    pub is_new: bool,
+}
+
+/// Whether a thread with this metadata is a sub-agent's.
+#[must_use]
+pub fn is_subagent(metadata: &Json) -> bool {
+    // Most threads have no such member, and need not be parsed.
+    metadata.as_str().contains(SUBAGENT_MEMBER)
+        && metadata.to_value().get(SUBAGENT_MEMBER).is_some_and(|it| it == true)
+}
+
+/// A thread's metadata without the member that says that the thread is a sub-agent's.
+pub(crate) fn without_subagent(metadata: &Json) -> Json {
+    if !is_subagent(metadata) {
+        return metadata.clone();
+    }
+    metadata.with_member(SUBAGENT_MEMBER, None).unwrap_or_else(Json::empty_object)
+}
+
+/// Checks that a request may start a run on a thread. Fails with `thread_of_subagent`.
+pub(crate) fn check_takes_requests(thread: &ThreadRow) -> Result<()> {
+    if !is_subagent(&thread.metadata) {
+        return Ok(());
+    }
+    let metadata = thread.metadata.to_value();
+    let parent = metadata.get("parent_thread_id").and_then(serde_json::Value::as_str);
+    let parent = parent.map_or_else(String::new, |parent| format!(": the thread '{parent}'"));
+    let message = format!("the thread '{}' is a sub-agent's", thread.id);
+    Err(Error::new(Code::ThreadOfSubagent, message)
+        .hint(format!("only its parent gives it work{parent}")))
+}
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// The thread of a sub-agent; creates it if it does not exist. It belongs to the owner of its parent's thread.
+    /// Errors: `thread_not_found` if the parent's thread was erased, `already_exists` if the id names another kind of thread, `shutting_down`, and what storing can fail with.
+    pub(crate) async fn subagent_thread(
+        &self,
+        parent: &ThreadContext,
+        new: NewSubagent,
+    ) -> Result<SubagentThread> {
+        self.check_open()?;
+        let store = &self.services().store;
+        let owner = store.thread_of(&parent.scope, parent.thread).await?.ok_or_else(|| {
+            Error::new(Code::ThreadNotFound, format!("thread '{}' not found", parent.id))
+        })?;
+        if let Some(known) = store.thread(&parent.scope, &new.thread).await? {
+            if known.owner != owner.owner || !is_subagent(&known.metadata) {
+                let message = format!("the thread '{}' is not the sub-agent's", known.id);
+                return Err(Error::new(Code::AlreadyExists, message));
+            }
+            if known.owner_node != self.services().node {
+                store.take_for_agent(&known, &parent.agent).await?;
+            }
+            return Ok(SubagentThread { context: self.below(parent, &known), is_new: false });
+        }
+        let mut metadata = serde_json::json!({
+            SUBAGENT_MEMBER: true,
+            "parent_thread_id": parent.id.as_str(),
+            "parent_agent": parent.agent.as_str(),
+        });
+        if let Some(run) = &new.run {
+            metadata["parent_run_id"] = run.as_str().into();
+        }
+        if let Some(title) = new.title.as_deref().and_then(trilogue_domain::thread::title) {
+            metadata[AGENT_TITLE_MEMBER] = title.into();
+        }
+        let metadata = Json::from_value(&metadata);
+        let by = Principal {
+            tenant: owner.tenant.clone(),
+            id: owner.owner.clone(),
+            rights: std::iter::empty().collect(),
+            own: true,
+        };
+        let thread = NewThread { id: Some(new.thread.clone()), metadata: Some(metadata.clone()) };
+        let row = self.new_thread_row(&by, &thread, false)?;
+        // Not an alias of its owner: the id is the server's own.
+        let row = ThreadRow { id: new.thread.clone(), ..row };
+        store.check_takes(row.key).await?;
+        let created = ThreadEvent::Created { thread: new.thread, metadata, copied_from: None };
+        self.append_new(&row, &[Body::Thread(created)], Vec::new()).await?;
+        Ok(SubagentThread { context: self.below(parent, &row), is_new: true })
+    }
+
+    fn below(&self, parent: &ThreadContext, thread: &ThreadRow) -> ThreadContext {
+        let context = self.thread_context(thread, &parent.agent);
+        ThreadContext { parent: Some(Arc::new(parent.clone())), ..context }
+    }
+}
+
+// === impl ThreadContext ===
+
+impl ThreadContext {
+    /// Opens the thread of a sub-agent of this thread's agent, and creates it if it does not exist.
+    /// Errors: `thread_not_found`, `already_exists`, `shutting_down`, and what storing can fail with.
+    pub async fn subagent(&self, new: NewSubagent) -> Result<SubagentThread> {
+        self.services.call_chains.port()?.subagent_thread(self, new).await
+    }
+
+    /// The number of threads above this one: 0 for a thread that is not a sub-agent's.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        std::iter::successors(self.parent.as_deref(), |above| above.parent.as_deref()).count()
+    }
+
+    /// The most threads in a chain of sub-agents, with the first one.
+    #[must_use]
+    pub fn max_depth(&self) -> usize {
+        self.services.options.max_call_depth
+    }
+
+    /// Sets or clears the agent's title of the thread, without an event.
+    /// Fails if the thread was removed or the store fails.
+    pub async fn set_title(&self, title: Option<&str>) -> Result<()> {
+        let title = Some(title.and_then(trilogue_domain::thread::title));
+        let draft = Draft::default();
+        self.change(Command::AppendOutsideRun { draft, bound: None, title, begun: None }).await
+    }
+
+    /// Like [`RunContext::wait_for_client`].
+    pub async fn wait_for_client(&self, limit: std::time::Duration) -> Option<ClientProfile> {
+        self.services.controllers.wait(self.thread, limit).await
+    }
+}
+
+// === impl RunContext ===
+
+impl RunContext {
+    /// Cancels this run, because its agent reports that it was cancelled there. Returns when that is durable. Fails if the run has ended.
+    pub async fn cancel(&self) -> Result<(), Stopped> {
+        let (reply, done) = oneshot::channel();
+        let command = Command::Cancel { run: self.0.key, reason: None, roll_back: false };
+        let command = Box::new(command);
+        self.0.send_to_owner(Envelope::Change { command, reply }).await?;
+        done.await.map_err(|_| Stopped)?.map(drop).map_err(|_| Stopped)
+    }
+}
