@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json, Principal,
+    AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json, Principal, ThreadKey,
 };
 use trilogue_mapping::agent_client::{
     check_capabilities, fit, form_values, learned_card, prompt_capabilities, prompt_of_input,
@@ -188,6 +188,17 @@ impl Backend for AgentClient {
         // An invalid schema accepts any answer.
         let Ok(schema) = Schema::compile(schema) else { return Ok(()) };
         schema.check(value).map_err(|why| invalid(why.to_string(), why.into_violations()))
+    }
+
+    fn check_cancel(&self, thread: ThreadKey) -> Result<()> {
+        match self.opener().open_subagents.get(thread) {
+            Some(session) if !session.can_cancel() => {
+                let message = "the sub-agent's work cannot be cancelled alone";
+                Err(Error::new(Code::SubagentNotCancellable, message)
+                    .hint("cancel the run of its parent"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn sessions(&self) -> Option<&dyn Sessions> {

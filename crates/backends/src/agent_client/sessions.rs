@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use trilogue_domain::{Code, Json};
+use trilogue_domain::{Code, Error, Json};
 use trilogue_mapping::agent_client::{UPDATE as DIALECT, VERSION};
 use trilogue_runtime::{CallError, Client, Sessions, ThreadContext};
 use trilogue_sdk::agent_client::peer::RawJson;
@@ -52,6 +52,11 @@ impl Sessions for AgentClient {
         client: &Arc<dyn Client>,
         params: Json,
     ) -> Result<Json, CallError> {
+        if is_of_subagent(thread).await.map_err(AgentFailure::into_call_error)? {
+            // The agent opens it itself. Without its parent, there is nothing but the history.
+            let session = self.opener().open_subagents.get(thread.key());
+            return Ok(session.map_or_else(Json::empty_object, |session| session.modes().current()));
+        }
         let known = self.opener().threads.get_or_insert(thread.key());
         let opened = known.unless_erased(async {
             let mut state = known.state.lock().await;
@@ -151,6 +156,12 @@ async fn call_session(
     method: &str,
     params: Json,
 ) -> Result<RawJson, AgentFailure> {
+    if is_of_subagent(thread).await? {
+        let message = format!("{method} cannot change a sub-agent's session");
+        return Err(Error::new(Code::ThreadOfSubagent, message)
+            .hint("change the session of its parent")
+            .into());
+    }
     let known = opener.threads.get_or_insert(thread.key());
     let opening = async { open(opener, thread, client, &mut *known.state.lock().await).await };
     let session = known.unless_erased(opening).await?;
@@ -159,6 +170,12 @@ async fn call_session(
     let result = process.call_for(Some(client), method, &params, CLIENT_CALL_TIMEOUT).await?;
     session.modes().record_setting(method, params.as_str(), result.as_str());
     Ok(with_our_id(result, session.remote(), thread.thread().as_str()))
+}
+
+/// Whether the thread is bound to a session that the agent has opened itself, as a sub-agent.
+async fn is_of_subagent(thread: &ThreadContext) -> Result<bool, AgentFailure> {
+    let bound = thread.binding().await?;
+    Ok(bound.is_some_and(|bound| SessionBinding::read(&bound.capabilities).subagent.is_some()))
 }
 
 /// A result with this server's id of the session, if the agent used its own.

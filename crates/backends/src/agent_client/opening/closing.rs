@@ -104,6 +104,9 @@ impl SessionOpener {
         if let Some(thread) = self.threads.get(thread.key()) {
             thread.erased.cancel();
         }
+        if let Some(session) = self.open_subagents.get(thread.key()) {
+            session.close();
+        }
         self.close(thread.key(), true).await;
         self.threads.remove(thread.key());
         let Some(folders) = &self.launch().folders else { return };

@@ -23,8 +23,8 @@ use super::process::{
     ProcessSpec, Profile,
 };
 use super::session::{
-    Offers, Session, SessionBinding, SessionLease, SessionStart, StartingSessions, ThreadState,
-    Threads,
+    Offers, OpenSubagents, Session, SessionBinding, SessionLease, SessionStart, StartingSessions,
+    ThreadState, Threads,
 };
 use crate::child::Children;
 use crate::permission::Rules;
@@ -42,6 +42,7 @@ pub(super) struct SessionOpener {
     pub(super) greetings: Arc<GreetingCache>,
     pub(super) offers: Arc<Offers>,
     pub(super) starting: Arc<StartingSessions>,
+    pub(super) open_subagents: Arc<OpenSubagents>,
     pub(super) authentication: Authentication,
     pub(super) accepted_folders: AcceptedFolders,
 }
@@ -91,6 +92,7 @@ impl SessionOpener {
             greetings,
             offers,
             starting,
+            open_subagents: Arc::default(),
             authentication,
             accepted_folders,
         }
@@ -329,6 +331,7 @@ impl SessionOpener {
             params,
             offers: Arc::clone(&self.offers),
             starting: Arc::clone(&self.starting),
+            open_subagents: Arc::clone(&self.open_subagents),
             extra,
             slot,
             client: requester.client.cloned(),

@@ -18,7 +18,7 @@ pub(crate) struct IgnoredLines(Mutex<BTreeMap<&'static str, u64>>);
 // === impl IgnoredLines ===
 
 impl IgnoredLines {
-    pub(super) fn count(&self, agent: &str, reason: &'static str) {
+    pub(crate) fn count(&self, agent: &str, reason: &'static str) {
         *lock(&self.0).entry(reason).or_default() += 1;
         counter!(IGNORED_LINES, "agent" => agent.to_owned(), "reason" => reason).increment(1);
     }

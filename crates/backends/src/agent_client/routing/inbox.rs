@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Error, MessageId};
-use trilogue_mapping::agent_client::MAX_IGNORED_BYTES;
+use trilogue_mapping::agent_client::{MAX_IGNORED_BYTES, WorkReport};
 use trilogue_runtime::RunContext;
 use trilogue_sdk::agent_client::peer::{Backpressure, IgnoredReason, Notification, Request};
 
@@ -41,6 +41,18 @@ pub(crate) enum SessionItem {
     },
     /// The agent sent a line that was too long to be read.
     Oversize(OversizeLine),
+    /// The agent announces a sub-agent of the session with this update.
+    NewSubagent {
+        new: NewSubagentSession,
+        notification: Notification,
+        _bytes: OwnedSemaphorePermit,
+    },
+    /// The session's parent reports what this sub-agent does, at its place among the sub-agent's own messages.
+    Work(WorkReport),
+    /// The parent's session was closed: the sub-agent's open work ends as cancelled.
+    ParentClosed,
+    /// The parent's session gets a prompt: updates after this are no replay.
+    ReplayOver,
     /// A response arrived while the session was being opened: notifications before it may be older than the response.
     Response,
     Begin {
@@ -88,6 +100,25 @@ pub(crate) enum SessionItem {
     },
 }
 
+/// A session that the agent has just announced as a sub-agent, before it has a thread.
+#[derive(Debug)]
+pub(crate) struct NewSubagentSession {
+    /// The agent's id of it.
+    pub(crate) remote: String,
+    pub(crate) inbox: SessionInbox,
+    pub(crate) items: mpsc::Receiver<SessionItem>,
+}
+
+/// How the work of a sub-agent ended, if it did not end as a turn usually does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum WorkStop {
+    Cancelled,
+    /// It failed, for this reason.
+    Failed(Option<String>),
+    /// Another reason to stop, in the agent's word.
+    Other(String),
+}
+
 #[derive(Debug)]
 pub(crate) struct IgnoredLine {
     pub(crate) reason: IgnoredReason,
@@ -111,6 +142,8 @@ pub(crate) struct TurnSummary {
     pub(crate) has_worked: bool,
     /// Why the log refused an event. The run fails with this error.
     pub(crate) refused: Option<Error>,
+    /// How the agent reports that the work of a sub-agent ended.
+    pub(crate) stop: Option<WorkStop>,
 }
 
 /// A turn whose agent has answered.
@@ -169,6 +202,30 @@ impl SessionInbox {
 
     pub(super) fn response(&self) -> Backpressure {
         self.add(SessionItem::Response)
+    }
+
+    /// Adds an update that announces a sub-agent.
+    pub(super) fn announce(
+        &self,
+        new: NewSubagentSession,
+        notification: Notification,
+    ) -> Backpressure {
+        let length = notification.params.as_bytes().len();
+        self.add_sized(length, |bytes| SessionItem::NewSubagent {
+            new,
+            notification,
+            _bytes: bytes,
+        })
+    }
+
+    /// Adds an item without content.
+    pub(super) fn note(&self, item: SessionItem) -> Backpressure {
+        self.add(item)
+    }
+
+    /// Notes that the parent's session was closed. A full queue is emptied by the end of the session, which follows.
+    pub(crate) fn parent_closed(&self) {
+        drop(self.items.try_send(SessionItem::ParentClosed));
     }
 
     /// Notes that the process has ended. A full queue is emptied by the end of the session, which follows.

@@ -7,6 +7,7 @@ mod router;
 
 pub(super) use calls::CallOrigin;
 pub(super) use inbox::{
-    AnsweredTurn, IgnoredLine, OversizeLine, SessionInbox, SessionItem, TurnEnd, TurnSummary,
+    AnsweredTurn, IgnoredLine, NewSubagentSession, OversizeLine, SessionInbox, SessionItem,
+    TurnEnd, TurnSummary, WorkStop,
 };
 pub(super) use router::{Router, cancelled_elicitation, cancelled_permission};

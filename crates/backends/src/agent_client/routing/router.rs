@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
 use trilogue_domain::lock;
+use trilogue_mapping::agent_client::{SUBAGENT_UPDATE, work_report};
 use trilogue_sdk::agent_client::peer::{
     Backpressure, Handler, IgnoredInput, IgnoredReason, Notification, RawJson, Request,
 };
@@ -16,7 +17,7 @@ use super::calls::{
     request_id,
 };
 use super::ignored_lines::IgnoredLines;
-use super::inbox::{IgnoredLine, OversizeLine, SessionInbox};
+use super::inbox::{IgnoredLine, NewSubagentSession, OversizeLine, SessionInbox, SessionItem};
 use crate::agent_client::launch::ClientMeta;
 use crate::child::Child;
 
@@ -25,6 +26,8 @@ const MAX_EARLY: usize = 512;
 /// The most bytes of these messages.
 const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
 const MAX_METHOD_BYTES: usize = 256;
+/// The reason for which a message of an unknown session is ignored.
+const UNKNOWN_SESSION: &str = "unknown_session";
 /// Asks a person, in a session or about a call.
 const ELICIT: &str = "elicitation/create";
 /// Completes such a question.
@@ -48,6 +51,8 @@ pub(crate) struct Router {
 #[derive(Debug, Default)]
 struct Routes {
     sessions: HashMap<String, SessionInbox>,
+    /// The parents of the sessions that are sub-agents.
+    parents: HashMap<String, String>,
     /// The number of sessions that are being opened and whose ids are not known yet.
     opening: usize,
     early: Vec<(String, EarlyMessage)>,
@@ -130,21 +135,21 @@ impl Router {
             // A new inbox has room, so there is nothing to wait for.
             drop(inbox.oversize(OversizeLine { limit, method, is_logged: false }));
         }
+        // Before the early messages: they can announce sub-agents, whose messages follow. Still under the lock: a message that arrives now is routed after the early ones.
+        routes.sessions.insert(session.to_owned(), inbox.clone());
         for (named, message) in early {
             if matches!(message, EarlyMessage::Response) {
                 // Responses are kept: another session that is being opened needs their positions too.
                 drop(inbox.response());
                 routes.early.push((named, message));
-            } else if named == session {
+            } else if let Some(inbox) = routes.sessions.get(&named).cloned() {
                 // A new inbox accepts more messages than are kept, so this never has to wait.
-                drop(message.put(&inbox));
+                drop(routes.deliver(&named, &inbox, message));
             } else {
                 routes.early_bytes += message.bytes();
                 routes.early.push((named, message));
             }
         }
-        // Still under the lock: a message that arrives now is routed after the early ones.
-        routes.sessions.insert(session.to_owned(), inbox);
     }
 
     /// Removes a session, unless another inbox has taken its id.
@@ -152,12 +157,14 @@ impl Router {
         let mut routes = lock(&self.routes);
         if routes.sessions.get(session).is_some_and(|it| it.is_same(inbox)) {
             routes.sessions.remove(session);
+            routes.parents.remove(session);
         }
     }
 
     pub(crate) fn clear(&self) {
         let (sessions, early) = {
             let mut routes = lock(&self.routes);
+            routes.parents.clear();
             (std::mem::take(&mut routes.sessions), routes.take_early())
         };
         sessions.values().for_each(SessionInbox::process_ended);
@@ -178,10 +185,11 @@ impl Router {
     fn put(&self, message: EarlyMessage) -> Result<Backpressure, EarlyMessage> {
         let mut routes = lock(&self.routes);
         let named = splice::get_text(message.params(), &["sessionId"]);
-        let inbox = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
-        if let Some(inbox) = inbox {
+        let found = named.as_deref().and_then(|session| routes.sessions.get_key_value(session));
+        if let Some((session, inbox)) = found.map(|(id, inbox)| (id.clone(), inbox.clone())) {
             // Under the lock that `add` holds: otherwise this message could overtake the early ones.
-            return Ok(message.put(&inbox));
+            drop(named);
+            return Ok(routes.deliver(&session, &inbox, message));
         }
         let Some(session) = named.map(std::borrow::Cow::into_owned) else {
             return match routes.only().filter(|_| self.is_private) {
@@ -349,6 +357,7 @@ impl Handler for Router {
                 let (agent, method) = (&*self.agent, message.method());
                 let bytes = message.bytes();
                 tracing::debug!(agent, ?method, bytes, "dropped a notification without a session");
+                self.ignored.count(&self.agent, UNKNOWN_SESSION);
                 Backpressure::Ready
             }
         }
@@ -415,6 +424,17 @@ impl Handler for Router {
     }
 }
 
+/// The sub-agent that an update of its parent's session is about.
+fn announced_subagent(method: &str, params: &str) -> Option<String> {
+    // Most updates are about something else, and need not be parsed.
+    if method != "session/update" || !params.contains(SUBAGENT_UPDATE) {
+        return None;
+    }
+    let kind = splice::get_text(params, &["update", "sessionUpdate"])?;
+    let child = splice::get_text(params, &["update", "sessionId"])?;
+    (kind == SUBAGENT_UPDATE && !child.is_empty()).then(|| child.into_owned())
+}
+
 /// Ready once all of these are.
 fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
     let full: Vec<_> = all
@@ -466,10 +486,44 @@ pub(crate) fn cancelled_elicitation() -> Value {
 impl Routes {
     /// The only session, while no other is being opened. Messages without a session belong to it.
     fn only(&self) -> Option<&SessionInbox> {
-        if self.opening > 0 || self.sessions.len() > 1 {
+        if self.opening > 0 {
             return None;
         }
-        self.sessions.values().next()
+        // A sub-agent is named in all of its messages.
+        let mut roots = self.sessions.iter().filter(|(id, _)| !self.parents.contains_key(*id));
+        let (_, only) = roots.next()?;
+        roots.next().is_none().then_some(only)
+    }
+
+    /// Adds a message to its session. One that announces a sub-agent makes the sub-agent's queue, because the sub-agent's messages may follow at once.
+    fn deliver(
+        &mut self,
+        session: &str,
+        inbox: &SessionInbox,
+        message: EarlyMessage,
+    ) -> Backpressure {
+        let EarlyMessage::Notification(notification) = message else { return message.put(inbox) };
+        let params = notification.params.as_str();
+        let Some(child) = announced_subagent(&notification.method, params) else {
+            return inbox.notify(notification);
+        };
+        let report = splice::get(params, &["update", "state"]).and_then(work_report);
+        let new = (!self.sessions.contains_key(&child)).then(|| {
+            let (own, items) = SessionInbox::new();
+            self.sessions.insert(child.clone(), own.clone());
+            self.parents.insert(child.clone(), session.to_owned());
+            NewSubagentSession { remote: child.clone(), inbox: own, items }
+        });
+        let update = match new {
+            Some(new) => inbox.announce(new, notification),
+            None => inbox.notify(notification),
+        };
+        // Another session's state is not this session's to report.
+        let is_own = self.parents.get(&child).is_some_and(|parent| parent == session);
+        let own = self.sessions.get(&child).filter(|_| is_own).zip(report);
+        let told =
+            own.map_or(Backpressure::Ready, |(own, report)| own.note(SessionItem::Work(report)));
+        all_of([update, told].into_iter())
     }
 
     fn take_early(&mut self) -> Vec<(String, EarlyMessage)> {

@@ -9,33 +9,36 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::event::{Original, StateEvent};
+use trilogue_domain::event::{Original, StateEvent, SubagentState};
 use trilogue_domain::{Body, Json, MessageId};
 use trilogue_mapping::agent_client::{
-    KnownCall, ToolCalls, ignored_line, line_too_long, logged_notification, replaced_bytes,
-    without_priming_title,
+    KnownCall, SUBAGENT_UPDATE, ToolCalls, body_of_update, ignored_line, line_too_long,
+    logged_notification, other_message, replaced_bytes, update_original, with_content_ids,
+    without_priming_title, work_report,
 };
 use trilogue_runtime::{RunContext, ThreadContext};
-use trilogue_sdk::agent_client::peer::{IgnoredReason, Notification, Request};
+use trilogue_sdk::agent_client::peer::{IgnoredReason, Notification, RawJson, Request};
 use trilogue_wire::agent_client::splice;
 
 use super::answer::{PERMISSION_METHOD, RequestAnswerer, RequestWork, WorkRun};
 use super::background::{
     AgentState, OpenRequests, StartOutcome, StartingSessions, WaitingItems, shows_work, state_of,
 };
+use super::family::{Family, FamilyParts};
 use super::log_without_run::LogWithoutRun;
 use super::modes::SessionModes;
 use super::open_work::{OpenWork, WorkKind};
 use super::replay::Replay;
 use super::session::Session;
 use super::split_text::{JoinedUpdates, SplitText};
-use super::transcript::{UsedIds, update_kind};
+use super::transcript::{LoggedUpdate, UsedIds, is_session_message, update_kind};
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{
-    AnsweredTurn, IgnoredLine, OversizeLine, SessionItem, TurnEnd, TurnSummary,
+    AnsweredTurn, IgnoredLine, OversizeLine, SessionItem, TurnEnd, TurnSummary, WorkStop,
 };
 
 const UPDATE_METHOD: &str = "session/update";
+const STATE_UPDATE: &str = "state_update";
 /// The updates about a session's settings. An agent repeats them whenever it opens a session.
 const SETTINGS: [&str; 3] =
     ["available_commands_update", "config_option_update", "current_mode_update"];
@@ -53,33 +56,36 @@ const BACKGROUND: [&str; 7] = [
 const AGENT_STOPPED: &str = "agent_stopped";
 
 /// The most ignored lines that are logged in a turn, or between two turns. Further ones are only counted.
-const MAX_LOGGED_LINES: usize = 256;
+pub(super) const MAX_LOGGED_LINES: usize = 256;
 
 /// Logs an agent's updates in a session, and answers its requests.
 pub(super) struct SessionActor {
-    launch: Arc<Launch>,
-    answerer: Arc<RequestAnswerer>,
+    pub(super) launch: Arc<Launch>,
+    pub(super) answerer: Arc<RequestAnswerer>,
     /// What is logged now: a prompt's turn, or a run that the agent started.
-    work: Option<OpenWork>,
+    pub(super) work: Option<OpenWork>,
     /// The run of `work`, for the questions that outlive it.
-    current: watch::Sender<Option<WorkRun>>,
+    pub(super) current: watch::Sender<Option<WorkRun>>,
     requests: OpenRequests,
     /// What waits for a run that the agent starts.
     waiting: WaitingItems,
-    starting: Arc<StartingSessions>,
+    pub(super) starting: Arc<StartingSessions>,
     session: Arc<OnceLock<Weak<Session>>>,
     /// Whether the session is open: the agent's work outside of prompts can get runs.
     is_open: bool,
-    outside: LogWithoutRun,
+    pub(super) outside: LogWithoutRun,
     used_ids: UsedIds,
     tool_calls: ToolCalls,
     /// Hashes of the newest settings, by kind.
     settings: HashMap<String, u64>,
     split: SplitText,
     /// How many ignored lines were logged since the last turn began or ended.
-    logged_lines: usize,
-    replay: Option<Replay>,
+    pub(super) logged_lines: usize,
+    pub(super) replay: Option<Replay>,
     modes: SessionModes,
+    pub(super) family: Family,
+    /// What the agent last reported about the work of this session, if it is a sub-agent's.
+    pub(super) reported: Option<SubagentState>,
 }
 
 pub(super) struct ActorParts {
@@ -90,6 +96,11 @@ pub(super) struct ActorParts {
     pub(super) starting: Arc<StartingSessions>,
     /// The session itself, once it is open.
     pub(super) session: Arc<OnceLock<Weak<Session>>>,
+    pub(super) family: FamilyParts,
+    /// The replay in which the session is opened.
+    pub(super) replay: Option<Replay>,
+    /// Whether the session is open from the beginning.
+    pub(super) is_open: bool,
 }
 
 /// Why the actor continues.
@@ -103,7 +114,8 @@ enum Wake {
 
 impl SessionActor {
     pub(super) fn new(parts: ActorParts) -> Self {
-        let ActorParts { launch, thread, answerer, modes, starting, session } = parts;
+        let ActorParts { launch, thread, answerer, modes, starting, session, .. } = parts;
+        let ActorParts { family, replay, is_open, .. } = parts;
         Self {
             answerer: Arc::new(answerer),
             work: None,
@@ -112,21 +124,28 @@ impl SessionActor {
             waiting: WaitingItems::new(),
             starting,
             session,
-            is_open: false,
+            is_open,
             outside: LogWithoutRun::new(thread, launch.assign_message_ids),
             used_ids: UsedIds::default(),
             tool_calls: ToolCalls::default(),
             settings: HashMap::new(),
             split: SplitText::default(),
             logged_lines: 0,
-            replay: None,
+            replay,
             modes,
+            family: Family::new(family),
+            reported: None,
             launch,
         }
     }
 
+    /// Starts its task. Not an async function: the actor starts those of its sub-agents, and a future cannot contain itself.
+    pub(super) fn spawn(self, items: mpsc::Receiver<SessionItem>) {
+        tokio::spawn(self.run(items));
+    }
+
     /// Runs until the session is closed or its process has exited.
-    pub(super) async fn run(mut self, mut items: mpsc::Receiver<SessionItem>) {
+    async fn run(mut self, mut items: mpsc::Receiver<SessionItem>) {
         // One item at a time, so that the log has the agent's order.
         loop {
             let wake_at = self.next_wake();
@@ -153,8 +172,15 @@ impl SessionActor {
 
     async fn handle(&mut self, item: SessionItem) {
         match item {
+            SessionItem::NewSubagent { new, notification, _bytes } => {
+                self.open_subagent(new, &notification).await;
+                let update = SessionItem::Notification { notification, _bytes };
+                // One step deep: an update opens nothing.
+                Box::pin(self.handle(update)).await;
+            }
             SessionItem::Notification { .. }
             | SessionItem::Request { .. }
+            | SessionItem::Work(_)
             | SessionItem::Ignored { .. }
             | SessionItem::Oversize(_) => {
                 self.retire_if_over().await;
@@ -198,7 +224,16 @@ impl SessionActor {
             // The turn may have stopped waiting.
             SessionItem::Finish { end, done } => drop(done.send(self.finish(end).await)),
             SessionItem::Replay => self.replay = Some(Replay::default()),
+            SessionItem::ParentClosed => {
+                self.log_waiting_outside().await;
+                self.finish_as(TurnEnd::Broken, Some(WorkStop::Cancelled)).await;
+            }
+            SessionItem::ReplayOver => {
+                self.replay = None;
+                self.family.subagents().end_replay().await;
+            }
             SessionItem::Reopened { may_still_replay } => {
+                self.family.subagents().record_reopened(may_still_replay).await;
                 self.replay = self.replay.take().filter(|_| may_still_replay);
                 self.replay.iter_mut().for_each(|replay| replay.set_opened_at(Instant::now()));
             }
@@ -210,6 +245,10 @@ impl SessionActor {
             SessionItem::Opened => self.is_open = true,
             SessionItem::ProcessEnded => {
                 self.answerer.release_terminals(&self.outside.thread);
+                for params in self.family.clear_states() {
+                    let body = body_of_update(&params);
+                    self.log(body, Some(update_original(params))).await;
+                }
                 if self.work.as_ref().is_some_and(OpenWork::is_background) {
                     self.finish(TurnEnd::Broken).await;
                 }
@@ -238,6 +277,15 @@ impl SessionActor {
                 self.on_request(request);
             }
             SessionItem::Request { .. } => self.wait_for_run(item).await,
+            SessionItem::Work(ref report) => {
+                if self.is_replayed() {
+                    // What it did before a restart says nothing about its work now.
+                } else if self.starts_work(report) {
+                    self.wait_for_run(item).await;
+                } else {
+                    self.record_report(report.clone()).await;
+                }
+            }
             SessionItem::Ignored { line, .. } => self.ignored(line).await,
             SessionItem::Oversize(line) => self.oversize(&line).await,
             _ => {}
@@ -253,7 +301,9 @@ impl SessionActor {
             SessionItem::Notification { notification, .. } => {
                 let Some(cut) = splice::cut(notification.params.as_str()) else { return false };
                 let kind = update_kind(&cut.params);
-                shows_work(kind, &cut.params) || state_of(kind, &cut.params).is_some()
+                kind == SUBAGENT_UPDATE
+                    || shows_work(kind, &cut.params)
+                    || state_of(kind, &cut.params).is_some()
             }
             SessionItem::Request { .. } => self.gets_runs(),
             _ => true,
@@ -293,14 +343,20 @@ impl SessionActor {
         // A client must not answer for a turn that is over. Questions stay open.
         work.scope.end(end);
         self.tool_calls.end_turn(end == TurnEnd::Broken);
-        let summary = TurnSummary { has_worked: work.has_worked, refused: work.refused.clone() };
+        let (has_worked, refused) = (work.has_worked, work.refused.clone());
+        let summary = TurnSummary { has_worked, refused, stop: None };
         AnsweredTurn { summary, idle }
     }
 
     async fn finish(&mut self, end: TurnEnd) -> TurnSummary {
+        self.finish_as(end, None).await
+    }
+
+    /// Ends the work, in the way that the agent reports.
+    pub(super) async fn finish_as(&mut self, end: TurnEnd, stop: Option<WorkStop>) -> TurnSummary {
         self.flush_split().await;
         self.logged_lines = 0;
-        let Some(work) = self.work.take() else { return TurnSummary::default() };
+        let Some(mut work) = self.work.take() else { return TurnSummary::default() };
         self.current.send_replace(None);
         if !matches!(work.kind, WorkKind::Prompt { is_answered: true, .. }) {
             self.tool_calls.end_turn(end == TurnEnd::Broken);
@@ -308,6 +364,7 @@ impl SessionActor {
         if end == TurnEnd::Completed && self.requests.has_question() {
             self.waiting.expect_question();
         }
+        work.stop = stop;
         work.finish(end, &mut self.used_ids).await
     }
 
@@ -325,13 +382,21 @@ impl SessionActor {
             let run = WorkRun { context: work.context.clone(), scope: work.scope.clone() };
             RequestWork { run, next: self.current.subscribe() }
         });
+        let mut params = request.params().clone();
         let known = match request.method() {
-            // Read the state here, in order: later updates may change the call.
-            PERMISSION_METHOD => self.tool_calls.permission(request.params().as_str()),
+            PERMISSION_METHOD => {
+                let family = &self.family;
+                let named = with_content_ids(params.as_str().to_owned(), "toolCall", |id| {
+                    family.thread_of(id)
+                });
+                params = RawJson::parse(named).unwrap_or(params);
+                // Read the state here, in order: later updates may change the call.
+                self.tool_calls.permission(params.as_str())
+            }
             _ => KnownCall::default(),
         };
         // Answered in a task: a person may take long, and later updates must not wait for that.
-        Arc::clone(&self.answerer).answer(request, known, work, &self.requests);
+        Arc::clone(&self.answerer).answer(request, params, known, work, &self.requests);
     }
 
     /// Logs a notification. Returns `false` if it waits for a run.
@@ -358,6 +423,13 @@ impl SessionActor {
             "session_info_update" => without_priming_title(params),
             _ => params,
         };
+        let is_new_subagent = kind == SUBAGENT_UPDATE && self.family.is_new(&params);
+        let Some(params) = self.with_thread_ids(kind, params).await else { return true };
+        if is_new_subagent && self.replay.is_some() {
+            // The log has no such sub-agent, although this may be a replay.
+            self.on_update(kind, params).await;
+            return true;
+        }
         // Before the replay is filtered: its updates change the modes too.
         self.modes.apply_update(kind, &params);
         let is_repeated = self.is_repeated_setting(kind, &params);
@@ -389,8 +461,12 @@ impl SessionActor {
     fn waits_as_work(&mut self, params: &str) -> bool {
         let Some(cut) = splice::cut(params) else { return false };
         let kind = update_kind(&cut.params);
-        shows_work(kind, &cut.params)
-            && !self.replay.as_mut().is_some_and(|it| it.takes(kind, Instant::now()))
+        // What is known of a sub-agent can change at any time. A new one is work.
+        let is_work = match kind {
+            SUBAGENT_UPDATE => self.replay.is_none() && self.family.is_new(&cut.params),
+            _ => shows_work(kind, &cut.params),
+        };
+        is_work && !self.replay.as_mut().is_some_and(|it| it.takes(kind, Instant::now()))
     }
 
     /// Logs the first half of a character whose second half did not come.
@@ -408,12 +484,16 @@ impl SessionActor {
     async fn on_update(&mut self, kind: &'static str, params: String) -> bool {
         // Before the event is logged: a later permission request relies on the call's complete state.
         self.tool_calls.update(kind, &params);
+        let is_received = is_session_message(kind)
+            && self.family.receives(kind, &params, self.outside.thread.thread());
         let Some(work) = &mut self.work else {
             self.touch();
-            self.outside.update(kind, params, &mut self.used_ids).await;
+            self.log_outside(kind, params).await;
             return true;
         };
         let state = state_of(kind, &params);
+        let report = splice::get(&params, &["update"]).and_then(work_report);
+        let report = report.filter(|_| kind == STATE_UPDATE && self.family.is_subagent());
         // This decides whether a failed prompt may be repeated.
         work.has_worked |= !is_background(kind);
         work.record_sign(state);
@@ -423,7 +503,11 @@ impl SessionActor {
         {
             self.used_ids.add([id]);
         }
-        let logged = work.transcript.update(kind, params, &self.used_ids);
+        let logged = match is_session_message(kind) {
+            true if is_received => work.transcript.session_message(kind, params, &self.used_ids),
+            true => LoggedUpdate::of(other_message(kind, &params)),
+            false => work.transcript.update(kind, params, &self.used_ids),
+        };
         for (body, original) in logged.events {
             work.log(body, original).await;
         }
@@ -436,10 +520,20 @@ impl SessionActor {
         if let Some((message, alias)) = &logged.alias {
             work.context.alias(message, alias);
         }
-        if state == Some(AgentState::Idle) && work.is_background() {
+        if let Some(report) = report {
+            self.record_report(report).await;
+        } else if state == Some(AgentState::Idle) && work.is_background() {
             self.finish(TurnEnd::Completed).await;
         }
         true
+    }
+
+    /// Logs an update that no run logs.
+    async fn log_outside(&mut self, kind: &str, params: String) {
+        match is_session_message(kind) {
+            true => self.outside.log(other_message(kind, &params), None).await,
+            false => self.outside.update(kind, params, &mut self.used_ids).await,
+        }
     }
 
     /// Logs input that is not a message, or the line of the next message if that is not UTF-8.
@@ -488,7 +582,7 @@ impl SessionActor {
         self.settings.insert(kind.to_owned(), hash) == Some(hash)
     }
 
-    async fn log(&mut self, body: Body, original: Option<Original>) {
+    pub(super) async fn log(&mut self, body: Body, original: Option<Original>) {
         match &mut self.work {
             Some(work) => work.log(body, original).await,
             None => self.outside.log(body, original).await,
@@ -501,11 +595,13 @@ impl SessionActor {
             match item {
                 SessionItem::Notification { notification, .. } => {
                     let Some(cut) = splice::cut(notification.params.as_str()) else { continue };
-                    let params = cut.params;
-                    let kind = update_kind(&params);
+                    let kind = update_kind(&cut.params);
+                    let params = self.with_thread_ids(kind, cut.params).await;
+                    let Some(params) = params else { continue };
                     self.tool_calls.update(kind, &params);
-                    self.outside.update(kind, params, &mut self.used_ids).await;
+                    self.log_outside(kind, params).await;
                 }
+                SessionItem::Work(report) => self.record_report(report).await,
                 SessionItem::Request { request, .. } => self.on_request(request),
                 SessionItem::Ignored { line, .. } => self.ignored(line).await,
                 SessionItem::Oversize(line) => self.oversize(&line).await,
@@ -515,8 +611,7 @@ impl SessionActor {
     }
 
     async fn on_time(&mut self) {
-        let quiet = self.launch.background_quiet;
-        let quiet_at = self.work.as_ref().and_then(|work| work.quiet_at(&self.requests, quiet));
+        let quiet_at = self.quiet_at();
         if quiet_at.is_some_and(|at| at <= Instant::now()) {
             self.finish(TurnEnd::Completed).await;
         }
@@ -526,10 +621,19 @@ impl SessionActor {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let quiet = self.launch.background_quiet;
-        let quiet_at = self.work.as_ref().and_then(|work| work.quiet_at(&self.requests, quiet));
         let waiting = self.waiting.next_wake(self.launch.client_wait);
-        quiet_at.into_iter().chain(waiting).min()
+        self.quiet_at().into_iter().chain(waiting).min()
+    }
+
+    /// When the work ends if nothing happens until then. Work that the agent reports as unfinished has no such time.
+    fn quiet_at(&self) -> Option<Instant> {
+        let work = self.work.as_ref()?;
+        let is_unfinished =
+            matches!(self.reported, Some(SubagentState::Running | SubagentState::RequiresAction));
+        if is_unfinished && !work.is_cancelled() {
+            return None;
+        }
+        work.quiet_at(&self.requests, self.launch.background_quiet)
     }
 
     fn start_if_due(&mut self) {
@@ -537,11 +641,12 @@ impl SessionActor {
         else {
             return;
         };
-        self.waiting.start_if_due(&self.outside.thread, &self.starting, session);
+        let parent = self.family.parent_run().map(|run| run.context);
+        self.waiting.start_if_due(&self.outside.thread, parent, &self.starting, session);
     }
 
     /// Whether the agent's work outside of prompts can get runs.
-    fn gets_runs(&self) -> bool {
+    pub(super) fn gets_runs(&self) -> bool {
         self.is_open && self.waiting.gets_runs()
     }
 

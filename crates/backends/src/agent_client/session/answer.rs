@@ -58,6 +58,8 @@ pub(super) struct RequestAnswerer {
     pub(super) workspace: Option<Workspace>,
     pub(super) root: PathBuf,
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
+    /// The thread whose clients take the calls of a sub-agent: the first one of its tree. `None` for a session that is no sub-agent.
+    pub(super) client_thread: Option<ThreadContext>,
     /// The client's terminals that the agent has not released.
     pub(super) terminals: Mutex<HashSet<String>>,
 }
@@ -118,15 +120,29 @@ impl RequestWork {
 // === impl RequestAnswerer ===
 
 impl RequestAnswerer {
-    /// Answers a request in a task. `known` is the known state of the tool call of a permission request.
+    /// The same for a sub-agent that works in this folder. The clients of the first session take its calls.
+    pub(super) fn for_subagent(&self, root: PathBuf, client_thread: ThreadContext) -> Self {
+        Self {
+            launch: Arc::clone(&self.launch),
+            rules: Arc::clone(&self.rules),
+            workspace: self.workspace.clone(),
+            root,
+            workspace_lease: self.workspace_lease.clone(),
+            client_thread: Some(client_thread),
+            terminals: Mutex::default(),
+        }
+    }
+
+    /// Answers a request in a task. `params` name threads instead of sessions in what clients see. `known` is the known state of the tool call of a permission request.
     pub(super) fn answer(
         self: Arc<Self>,
         request: Request,
+        params: RawJson,
         known: KnownCall,
         work: Option<RequestWork>,
         open: &OpenRequests,
     ) {
-        let (method, params) = (request.method().to_owned(), request.params().clone());
+        let method = request.method().to_owned();
         let open = open.open(method == PERMISSION_METHOD || method == ELICITATION_METHOD);
         request.answer(async move {
             let answer = self.respond(&method, &params, &known, work).await;
@@ -138,7 +154,7 @@ impl RequestAnswerer {
     /// Releases the client's terminals in the place of an agent that cannot do it any more. Returns at once.
     pub(super) fn release_terminals(&self, thread: &ThreadContext) {
         for terminal in std::mem::take(&mut *lock(&self.terminals)) {
-            let thread = thread.clone();
+            let thread = self.client_thread.as_ref().unwrap_or(thread).clone();
             let params = Json::from_value(&json!({ "terminalId": terminal }));
             // Without a runtime, the server is exiting.
             let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -405,9 +421,10 @@ impl RequestAnswerer {
         let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
         let context = work.map(|work| work.run.context).filter(|_| may_forward);
         let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
+        let client = self.client_thread.clone().unwrap_or_else(|| context.thread_context());
         let has_client = match context.is_started_by_agent() {
-            true => context.wait_for_client(self.launch.client_wait).await.is_some(),
-            false => context.client().is_some(),
+            true => client.wait_for_client(self.launch.client_wait).await.is_some(),
+            false => client.client().is_some(),
         };
         if !has_client {
             return Err(ErrorObject::method_not_found(method));
@@ -417,7 +434,7 @@ impl RequestAnswerer {
         let params = Json::parse_mended(cut.unwrap_or_else(|| params.as_bytes().clone()))
             .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
         let sent = params.clone();
-        match context.call_client(method, params).await {
+        match client.call_client(method, params).await {
             Ok(result) => {
                 self.note_terminal(method, sent.as_str(), result.as_str());
                 RawJson::parse(result.as_bytes().clone())

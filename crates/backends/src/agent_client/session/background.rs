@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, RunId, ThreadKey, lock};
-use trilogue_runtime::ThreadContext;
+use trilogue_runtime::{RunContext, ThreadContext};
 use trilogue_wire::agent_client::splice;
 
 use super::session::Session;
@@ -193,10 +193,11 @@ impl WaitingItems {
         self.since.is_some_and(|since| since.elapsed() >= limit)
     }
 
-    /// Starts a run if anything waits for one and the time has come.
+    /// Starts a run if anything waits for one and the time has come. `parent` is the open run of a sub-agent's parent.
     pub(super) fn start_if_due(
         &mut self,
         thread: &ThreadContext,
+        parent: Option<RunContext>,
         starting: &StartingSessions,
         session: &Weak<Session>,
     ) {
@@ -214,7 +215,7 @@ impl WaitingItems {
         starting.insert(thread.key(), Weak::clone(session));
         let thread = thread.clone();
         // In a task: the session's queue must move on, because the run that has the thread may be the session's own.
-        let started = tokio::spawn(async move { thread.start_agent_run(None).await });
+        let started = tokio::spawn(async move { thread.start_agent_run(parent.as_ref()).await });
         self.start = StartState::Requested(started);
     }
 

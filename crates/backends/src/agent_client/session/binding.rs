@@ -20,6 +20,8 @@ pub(crate) struct SessionBinding {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) directories: Value,
     pub(crate) auth_method: Option<String>,
+    /// What is known of the sub-agent, if the session is one's.
+    pub(crate) subagent: Option<Json>,
 }
 
 // === impl SessionParams ===
@@ -33,19 +35,29 @@ impl SessionParams {
 
     pub(crate) fn to_binding(&self, auth_method: Option<String>) -> SessionBinding {
         let (cwd, directories) = (Some(self.cwd.clone()), self.directories.clone());
-        SessionBinding { cwd, directories, auth_method }
+        SessionBinding { cwd, directories, auth_method, subagent: None }
+    }
+
+    /// The params of a session that was not opened with any: it works in this folder.
+    pub(super) fn of_folder(cwd: PathBuf) -> Self {
+        Self { cwd, directories: Value::Null, servers: Value::Null }
     }
 }
 
 // === impl SessionBinding ===
 
 impl SessionBinding {
+    pub(super) fn of_subagent(description: Json) -> Self {
+        Self { subagent: Some(description), ..Self::default() }
+    }
+
     pub(crate) fn read(json: &Json) -> Self {
         let value = json.to_value();
         Self {
             cwd: value.get("cwd").and_then(Value::as_str).map(PathBuf::from),
             directories: value.get("additionalDirectories").cloned().unwrap_or_default(),
             auth_method: value.get("authMethod").and_then(Value::as_str).map(str::to_owned),
+            subagent: value.get("subagent").map(Json::from_value),
         }
     }
 
@@ -56,6 +68,9 @@ impl SessionBinding {
         }
         if let Some(method) = &self.auth_method {
             value["authMethod"] = method.as_str().into();
+        }
+        if let Some(subagent) = &self.subagent {
+            value["subagent"] = subagent.to_value();
         }
         Json::from_value(&value)
     }

@@ -13,7 +13,7 @@ use trilogue_runtime::{EmitError, RunContext};
 use super::answer::TurnScope;
 use super::background::{AgentState, OpenRequests};
 use super::transcript::{TurnTranscript, UsedIds};
-use crate::agent_client::routing::{TurnEnd, TurnSummary};
+use crate::agent_client::routing::{TurnEnd, TurnSummary, WorkStop};
 use crate::output_warning::OutputWarning;
 
 /// After a cancellation, silence of this length ends the run.
@@ -28,6 +28,8 @@ pub(super) struct OpenWork {
     /// Why the log refused an event. The run fails with this error.
     pub(super) refused: Option<Error>,
     pub(super) kind: WorkKind,
+    /// How the agent reports that it ended.
+    pub(super) stop: Option<WorkStop>,
     is_stopped: bool,
     warning: OutputWarning,
 }
@@ -61,6 +63,7 @@ impl OpenWork {
             has_worked: false,
             refused: None,
             kind,
+            stop: None,
             is_stopped: false,
             warning: OutputWarning::default(),
         }
@@ -97,6 +100,11 @@ impl OpenWork {
         }
     }
 
+    /// Whether the run of the agent's own work is being cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(self.kind, WorkKind::Background { ends_at: Some(_), .. })
+    }
+
     /// When the run ends if nothing happens until then; `None` for a prompt, which the agent ends.
     pub(super) fn quiet_at(&self, requests: &OpenRequests, quiet: Duration) -> Option<Instant> {
         let WorkKind::Background { last_sign, ends_at, .. } = &self.kind else { return None };
@@ -128,14 +136,15 @@ impl OpenWork {
                 }
             }
         }
-        let summary = TurnSummary { has_worked: self.has_worked, refused: self.refused };
+        let Self { has_worked, refused, stop, .. } = self;
+        let summary = TurnSummary { has_worked, refused, stop };
         match self.kind {
             WorkKind::Prompt { .. } => summary,
             WorkKind::Background { done, .. } => {
                 let refused = summary.refused.clone();
                 // The run may have been completed for the next one.
                 drop(done.send(summary));
-                TurnSummary { has_worked: self.has_worked, refused }
+                TurnSummary { has_worked, refused, stop: None }
             }
         }
     }

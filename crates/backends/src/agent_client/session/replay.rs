@@ -12,7 +12,7 @@ const QUIET: Duration = Duration::from_millis(150);
 const MAX_GAP: Duration = Duration::from_secs(5);
 
 /// The updates that an agent sends only while it works on a prompt: outside of turns they are a replay. States, titles and notices arrive at any time.
-const CONVERSATION: [&str; 10] = [
+const CONVERSATION: [&str; 13] = [
     "user_message_chunk",
     "agent_message_chunk",
     "agent_thought_chunk",
@@ -23,10 +23,13 @@ const CONVERSATION: [&str; 10] = [
     "plan_removed",
     "compaction_update",
     "compaction_summary_chunk",
+    "subagent_update",
+    "session_message",
+    "session_message_chunk",
 ];
 
 /// A replay. The next prompt ends it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Replay {
     /// When the response arrived.
     opened_at: Option<Instant>,

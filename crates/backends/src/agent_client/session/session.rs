@@ -10,6 +10,7 @@ use trilogue_domain::{MessageId, lock};
 use trilogue_runtime::RunContext;
 
 use super::binding::SessionParams;
+use super::family::Subagents;
 use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
 use crate::agent_client::routing::{AnsweredTurn, SessionInbox, SessionItem, TurnEnd, TurnSummary};
@@ -45,6 +46,9 @@ pub(crate) struct Session {
     workspace_lease: Option<Arc<WorkspaceLease>>,
     /// Itself, for its actor, once it is open.
     own: Arc<OnceLock<Weak<Session>>>,
+    subagents: Arc<Subagents>,
+    /// Whether its work can be cancelled alone, if it is a sub-agent's.
+    can_cancel: Option<AtomicBool>,
 }
 
 pub(super) struct Parts {
@@ -57,14 +61,17 @@ pub(super) struct Parts {
     pub(super) slot: Option<Arc<OwnedSemaphorePermit>>,
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
     pub(super) own: Arc<OnceLock<Weak<Session>>>,
+    pub(super) subagents: Arc<Subagents>,
+    /// Whether its work can be cancelled alone, if it is a sub-agent's.
+    pub(super) can_cancel: Option<bool>,
 }
 
 // === impl Session ===
 
 impl Session {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease, own } =
-            parts;
+        let Parts { remote, process, inbox, workspace, params, modes, .. } = parts;
+        let Parts { slot, workspace_lease, own, subagents, can_cancel, .. } = parts;
         process.router().add(&remote, inbox.clone());
         let no = || AtomicBool::new(false);
         let (is_broken, is_blank, may_replay, is_closed) = (no(), no(), no(), no());
@@ -85,6 +92,8 @@ impl Session {
             slot: Mutex::new(slot),
             workspace_lease,
             own,
+            subagents,
+            can_cancel: can_cancel.map(AtomicBool::new),
         }
     }
 
@@ -106,6 +115,15 @@ impl Session {
 
     pub(crate) fn modes(&self) -> &SessionModes {
         &self.modes
+    }
+
+    /// Whether the agent takes a cancellation of this session alone.
+    pub(crate) fn can_cancel(&self) -> bool {
+        self.can_cancel.as_ref().is_none_or(|can_cancel| can_cancel.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_can_cancel(&self, can_cancel: bool) {
+        self.can_cancel.iter().for_each(|it| it.store(can_cancel, Ordering::Release));
     }
 
     /// Waits until all messages that the agent has sent so far are handled.
@@ -202,6 +220,7 @@ impl Session {
     /// Assigns the agent's next updates to this run.
     pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
         self.may_replay.store(false, Ordering::Release);
+        self.subagents.end_replay().await;
         self.inbox.put(SessionItem::Begin { context, user }).await;
     }
 
@@ -219,6 +238,7 @@ impl Session {
         }
         self.process.router().remove(&self.remote, &self.inbox);
         lock(&self.slot).take();
+        self.subagents.close();
         let Some(workspace) = self.workspace.clone() else { return };
         // Without a runtime, the server is exiting, and all commands exit with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

@@ -13,6 +13,7 @@ use super::actor::{ActorParts, SessionActor};
 use super::answer::RequestAnswerer;
 use super::background::StartingSessions;
 use super::binding::SessionParams;
+use super::family::{FamilyParts, OpenSubagents, Subagents, TreeThreads};
 use super::modes::SessionModes;
 use super::offers::Offers;
 use super::session::{Parts, Session};
@@ -34,6 +35,7 @@ pub(crate) struct SessionStart {
     pub(crate) params: SessionParams,
     pub(crate) offers: Arc<Offers>,
     pub(crate) starting: Arc<StartingSessions>,
+    pub(crate) open_subagents: Arc<OpenSubagents>,
     /// Additional members that the client sent, at the root of the request: an object.
     pub(crate) extra: Option<Json>,
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
@@ -116,7 +118,19 @@ impl SessionStart {
             workspace: workspace.clone(),
             root: self.params.cwd.clone(),
             workspace_lease: self.workspace_lease.clone(),
+            client_thread: None,
             terminals: Mutex::default(),
+        };
+        let (threads, subagents) = (TreeThreads::default(), Arc::<Subagents>::default());
+        threads.insert(&remote, self.thread.thread());
+        let family = FamilyParts {
+            process: Arc::downgrade(&self.process),
+            open: Arc::clone(&self.open_subagents),
+            threads,
+            subagents: Arc::clone(&subagents),
+            remote: Arc::from(&*remote),
+            parent: None,
+            root: self.thread.clone(),
         };
         let own = Arc::<OnceLock<_>>::default();
         let actor = SessionActor::new(ActorParts {
@@ -126,13 +140,26 @@ impl SessionStart {
             modes: modes.clone(),
             starting: Arc::clone(&self.starting),
             session: Arc::clone(&own),
+            family,
+            replay: None,
+            is_open: false,
         });
-        tokio::spawn(actor.run(items));
+        actor.spawn(items);
         let (process, params) = (Arc::clone(&self.process), self.params.clone());
         let (slot, workspace_lease) = (self.slot.clone(), self.workspace_lease.clone());
-        let parts =
-            Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease, own };
-        Ok(Session::new(parts))
+        Ok(Session::new(Parts {
+            remote,
+            process,
+            inbox,
+            workspace,
+            params,
+            modes,
+            slot,
+            workspace_lease,
+            own,
+            subagents,
+            can_cancel: None,
+        }))
     }
 
     async fn call(&self, method: &str, params: RawJson) -> Result<RawJson, AgentFailure> {

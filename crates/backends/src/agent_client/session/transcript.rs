@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use trilogue_domain::event::{MessageEvent, Original, ToolEvent, ToolStatus};
 use trilogue_domain::{Body, MessageId, Role, RunId};
-use trilogue_mapping::agent_client::{body_of_update, update_original};
+use trilogue_mapping::agent_client::{
+    SESSION_MESSAGE, SESSION_MESSAGE_CHUNK, body_of_update, has_content, message_pieces,
+    other_message, update_original,
+};
 use trilogue_wire::agent_client::{self as wire, splice};
 use uuid::Uuid;
 
@@ -20,9 +23,8 @@ const MAX_CALL_ID_BYTES: usize = 1024 * 1024;
 const MAX_TURN_MESSAGES: usize = 4_096;
 /// A longer id of the agent, in bytes, is remembered by its hash.
 const MAX_ID_BYTES: usize = 256;
-/// Updates that no client is served, but that show the agent's work.
-const UNSERVED: [&str; 4] =
-    ["state_update", "subagent_update", "session_message", "session_message_chunk"];
+/// An update that no client is served, but that shows the agent's work.
+const UNSERVED: &str = "state_update";
 
 /// Message ids that are taken: the last ones of earlier turns, and those that the store knew.
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ pub(super) struct TurnTranscript {
     thoughts: TurnMessages,
     /// Messages that the agent shows as the user's.
     user_messages: TurnMessages,
+    /// Messages that another session sent to this one.
+    received: TurnMessages,
     /// The last of its messages.
     last: Option<MessageId>,
     open_calls: OpenCalls,
@@ -101,6 +105,15 @@ pub(super) struct LoggedUpdate {
     pub(super) alias: Option<(MessageId, MessageId)>,
 }
 
+// === impl LoggedUpdate ===
+
+impl LoggedUpdate {
+    /// An update that is one event without an original.
+    pub(super) fn of(body: Body) -> Self {
+        Self { events: vec![(body, None)], alias: None }
+    }
+}
+
 // === impl TurnTranscript ===
 
 impl TurnTranscript {
@@ -114,6 +127,7 @@ impl TurnTranscript {
             messages: TurnMessages::default(),
             thoughts: TurnMessages::default(),
             user_messages: TurnMessages::default(),
+            received: TurnMessages::default(),
             last: None,
             open_calls: OpenCalls::default(),
         }
@@ -126,12 +140,14 @@ impl TurnTranscript {
         params: &str,
         used: &UsedIds,
     ) -> Option<MessageId> {
-        let begun = match ChunkKind::of(kind)? {
-            ChunkKind::Agent => &self.messages,
-            ChunkKind::Thought => &self.thoughts,
-            ChunkKind::User => return None,
+        let begun = match ChunkKind::of(kind) {
+            Some(ChunkKind::Agent) => &self.messages,
+            Some(ChunkKind::Thought) => &self.thoughts,
+            None if is_session_message(kind) => &self.received,
+            Some(ChunkKind::User) | None => return None,
         };
-        let id = splice::message_id(params).filter(|id| begun.get(id).is_none())?;
+        let id = splice::get_text(params, &["update", "messageId"])
+            .filter(|id| begun.get(id).is_none())?;
         let id = MessageId::parse(&id).ok()?;
         (id != self.user && !used.ids.contains(&id)).then_some(id)
     }
@@ -142,6 +158,49 @@ impl TurnTranscript {
         match ChunkKind::of(kind) {
             Some(chunk) => self.chunk(chunk, params, used, &mut logged),
             None => self.other(params, &mut logged),
+        }
+        logged
+    }
+
+    /// Converts a message that another session sent to this one: the input of the agent's work here. Each piece keeps the part of the update that it is made of.
+    pub(super) fn session_message(
+        &mut self,
+        kind: &str,
+        params: String,
+        used: &UsedIds,
+    ) -> LoggedUpdate {
+        let mut logged = LoggedUpdate::default();
+        let id = splice::get_text(&params, &["update", "messageId"]).map(Cow::into_owned);
+        let Some(id) = id else { return LoggedUpdate::of(other_message(kind, &params)) };
+        let known = self.received.get(&id).cloned();
+        let replaces = kind == SESSION_MESSAGE && known.is_some();
+        if replaces || (kind == SESSION_MESSAGE && !has_content(&params)) {
+            // What was logged stays. The agent's update says what it became.
+            return LoggedUpdate::of(other_message(kind, &params));
+        }
+        let message = known.unwrap_or_else(|| {
+            let theirs = MessageId::parse(&id).ok();
+            let is_free = |it: &MessageId| {
+                let others = [&self.messages, &self.thoughts, &self.user_messages];
+                !used.has(it) && others.iter().all(|begun| begun.get(it.as_str()).is_none())
+            };
+            let message = theirs.filter(is_free);
+            let message =
+                message.unwrap_or_else(|| derived_id(&self.run, &format!("session_message\n{id}")));
+            self.received.insert(&id, message.clone());
+            self.complete(&mut |body| logged.events.push((body, None)));
+            let (message_id, role) = (message.clone(), Role::User);
+            let started = MessageEvent::Started { message: message_id, role, times: None };
+            logged.events.push((Body::Message(started), None));
+            // What the agent does next answers it.
+            self.user = message.clone();
+            message
+        });
+        self.open = Some(OpenMessage { message: message.clone(), is_ours: false });
+        for params in message_pieces(kind, params) {
+            let mut body = body_of_update(&params);
+            name_piece(&mut body, message.clone());
+            logged.events.push((body, Some(update_original(params))));
         }
         logged
     }
@@ -162,7 +221,7 @@ impl TurnTranscript {
                 Body::Tool(ToolEvent::Ended { call, status: ToolStatus::Failed, output: None })
             }));
         }
-        for begun in [&mut self.messages, &mut self.thoughts] {
+        for begun in [&mut self.messages, &mut self.thoughts, &mut self.received] {
             used.add(std::mem::take(begun).by_id.into_values());
         }
         used.add([self.user.clone()]);
@@ -446,7 +505,12 @@ pub(super) fn update_kind(params: &str) -> &'static str {
     let kind = splice::get_text(params, &["update", "sessionUpdate"]);
     let Some(kind) = kind else { return "" };
     let served = wire::update_kind(&kind).map(|known| known.name);
-    served.or_else(|| UNSERVED.into_iter().find(|known| *known == kind)).unwrap_or_default()
+    served.or_else(|| (kind == UNSERVED).then_some(UNSERVED)).unwrap_or_default()
+}
+
+/// Whether an update is about a message between sessions.
+pub(super) fn is_session_message(kind: &str) -> bool {
+    matches!(kind, SESSION_MESSAGE | SESSION_MESSAGE_CHUNK)
 }
 
 /// Whether a tool call has ended when it starts.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::timeout;
-use trilogue_domain::Failure;
 use trilogue_domain::error::Code;
+use trilogue_domain::event::{StateEvent, TURN_RESULT};
+use trilogue_domain::{Body, Failure, Json};
 use trilogue_runtime::{Ending, RunContext};
 use trilogue_sdk::agent_client::peer::CallFailure;
 
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::opening::SessionOpener;
-use crate::agent_client::routing::{TurnEnd, TurnSummary};
+use crate::agent_client::routing::{TurnEnd, TurnSummary, WorkStop};
 use crate::agent_client::session::{Session, SessionLease};
 
 /// How much longer than the agent's own time the end of a cancelled run may take.
@@ -31,7 +32,7 @@ pub(in crate::agent_client) async fn run_background(
     let mut quiet = session.begin_background(context.clone()).await;
     let ended = tokio::select! {
         biased;
-        summary = &mut quiet => return ending(summary.unwrap_or_default()),
+        summary = &mut quiet => return ending(&context, summary.unwrap_or_default()).await,
         () = context.cancelled() => false,
         () = session.process().peer().wait_for_end() => true,
     };
@@ -40,20 +41,39 @@ pub(in crate::agent_client) async fn run_background(
     }
     let grace = opener.launch().cancel_grace.unwrap_or(context.cancel_grace());
     let cancel = json!({ "sessionId": session.remote() });
-    // An agent that reads nothing is not waited for.
-    drop(session.process().peer().notify_now("session/cancel", &cancel));
+    // A sub-agent without this capability is cancelled with its parent only.
+    if session.can_cancel() {
+        // An agent that reads nothing is not waited for.
+        drop(session.process().peer().notify_now("session/cancel", &cancel));
+    }
     session.cancel_background(grace).await;
     match timeout(grace + END_TIME, quiet).await {
-        Ok(summary) => ending(summary.unwrap_or_default()),
-        Err(_) => ending(session.finish(TurnEnd::Broken).await),
+        Ok(summary) => ending(&context, summary.unwrap_or_default()).await,
+        Err(_) => ending(&context, session.finish(TurnEnd::Broken).await).await,
     }
 }
 
-fn ending(summary: TurnSummary) -> Result<Ending, Failure> {
-    match summary.refused {
-        None => Ok(Ending::Completed),
-        Some(refused) => Err(AgentFailure::from(refused).into_failure()),
+/// The end of the run, as the agent reports it.
+async fn ending(context: &RunContext, summary: TurnSummary) -> Result<Ending, Failure> {
+    if let Some(refused) = summary.refused {
+        return Err(AgentFailure::from(refused).into_failure());
     }
+    match summary.stop {
+        None => {}
+        // Each fails only if the run has ended.
+        Some(WorkStop::Cancelled) => drop(context.cancel().await),
+        Some(WorkStop::Other(reason)) => {
+            let data = Json::from_value(&json!({ "stopReason": reason }));
+            let kind = TURN_RESULT.to_owned();
+            drop(context.emit(Body::State(StateEvent::Custom { kind, data }), None).await);
+        }
+        Some(WorkStop::Failed(error)) => {
+            let why = error.unwrap_or_else(|| "it does not say why".to_owned());
+            let message = format!("the sub-agent reports that its work failed: {why}");
+            return Err(Failure::of(Code::AgentFailed, &message));
+        }
+    }
+    Ok(Ending::Completed)
 }
 
 /// The failure of a run whose agent has exited.

@@ -21,6 +21,7 @@ mod room;
 mod sessions;
 mod starting;
 mod stopping;
+mod subagents;
 mod tenants;
 mod turns;
 

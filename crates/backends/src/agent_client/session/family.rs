@@ -1,0 +1,371 @@
+//! The place of a session among the sessions of its agent: its sub-agents, and its parent if it is a sub-agent itself.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use tokio::sync::watch;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Json, RunId, ThreadId, ThreadKey, lock};
+use trilogue_mapping::agent_client::{InvalidDescription, SESSION_MESSAGE, SubagentDescription};
+use trilogue_runtime::{NewSubagent, SubagentThread, ThreadContext};
+use trilogue_wire::agent_client::splice;
+use uuid::Uuid;
+
+use super::actor::{ActorParts, SessionActor};
+use super::answer::{RequestAnswerer, WorkRun};
+use super::background::StartingSessions;
+use super::binding::SessionBinding;
+use super::modes::SessionModes;
+use super::replay::Replay;
+use super::session::{Parts, Session};
+use crate::agent_client::launch::Launch;
+use crate::agent_client::process::Process;
+use crate::agent_client::routing::{NewSubagentSession, SessionItem};
+
+/// The most sub-agents of one session.
+const MAX_SUBAGENTS: usize = 64;
+/// The most messages from other sessions that are remembered while their content arrives.
+const MAX_RECEIVED: usize = 256;
+/// The number of open sub-agents from which the registry is cleaned up.
+const CLEANED_FROM: usize = 1_024;
+
+/// The reasons for which a sub-agent is not served.
+pub(super) const TOO_MANY: &str = "too_many_subagents";
+const TOO_DEEP: &str = "subagents_too_deep";
+const NOT_STORED: &str = "subagent_not_stored";
+pub(super) const UNKNOWN: &str = "unknown_subagent";
+pub(super) const TOO_LARGE: &str = "subagent_too_large";
+
+/// The open sessions of sub-agents, by thread.
+#[derive(Debug, Default)]
+pub(crate) struct OpenSubagents(Mutex<RegisteredSessions>);
+
+#[derive(Debug, Default)]
+struct RegisteredSessions {
+    by_thread: HashMap<ThreadKey, Weak<Session>>,
+    /// The number of sessions after the last clean-up.
+    kept: usize,
+}
+
+/// The threads of all sessions of a tree, by the agent's ids. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TreeThreads(Arc<Mutex<HashMap<String, ThreadId>>>);
+
+/// The sub-agents of a session, by the agent's ids. They are closed with it.
+#[derive(Debug, Default)]
+pub(crate) struct Subagents(Mutex<HashMap<String, OpenSubagent>>);
+
+#[derive(Debug)]
+struct OpenSubagent {
+    session: Arc<Session>,
+    thread: ThreadContext,
+    description: SubagentDescription,
+    /// Whether its parent's log has it.
+    is_logged: bool,
+}
+
+/// The parent of a sub-agent's session.
+#[derive(Clone, Debug)]
+pub(super) struct ParentSession {
+    /// The run in which the parent works now.
+    pub(super) work: watch::Receiver<Option<WorkRun>>,
+}
+
+/// What a session needs to open those of its sub-agents.
+#[derive(Clone, Debug)]
+pub(super) struct FamilyParts {
+    pub(super) process: Weak<Process>,
+    pub(super) open: Arc<OpenSubagents>,
+    pub(super) threads: TreeThreads,
+    pub(super) subagents: Arc<Subagents>,
+    /// The agent's id of this session.
+    pub(super) remote: Arc<str>,
+    pub(super) parent: Option<ParentSession>,
+    /// The thread of the first session, which editors have open.
+    pub(super) root: ThreadContext,
+}
+
+/// The sessions around one, as its actor knows them.
+#[derive(Debug)]
+pub(super) struct Family {
+    parts: FamilyParts,
+    /// The messages whose recipient is this session.
+    received: VecDeque<String>,
+}
+
+/// What the actor of a parent gives to the session of its sub-agent.
+pub(super) struct SubagentStart<'a> {
+    pub(super) launch: &'a Arc<Launch>,
+    pub(super) answerer: &'a RequestAnswerer,
+    pub(super) starting: &'a Arc<StartingSessions>,
+    pub(super) thread: &'a ThreadContext,
+    pub(super) work: watch::Receiver<Option<WorkRun>>,
+    pub(super) run: Option<RunId>,
+    /// The parent's replay: the sub-agent's history is replayed too.
+    pub(super) replay: Option<Replay>,
+    /// The announcing update.
+    pub(super) params: &'a str,
+}
+
+// === impl OpenSubagents ===
+
+impl OpenSubagents {
+    fn insert(&self, thread: ThreadKey, session: &Arc<Session>) {
+        let mut open = lock(&self.0);
+        // A clean-up costs as much as the insertions since the last one.
+        if open.by_thread.len() >= (open.kept * 2).max(CLEANED_FROM) {
+            open.by_thread.retain(|_, session| session.strong_count() > 0);
+            open.kept = open.by_thread.len();
+        }
+        open.by_thread.insert(thread, Arc::downgrade(session));
+    }
+
+    pub(crate) fn get(&self, thread: ThreadKey) -> Option<Arc<Session>> {
+        lock(&self.0).by_thread.get(&thread)?.upgrade()
+    }
+}
+
+// === impl TreeThreads ===
+
+impl TreeThreads {
+    pub(super) fn insert(&self, remote: &str, thread: &ThreadId) {
+        lock(&self.0).insert(remote.to_owned(), thread.clone());
+    }
+
+    pub(super) fn get(&self, remote: &str) -> Option<ThreadId> {
+        lock(&self.0).get(remote).cloned()
+    }
+}
+
+// === impl Subagents ===
+
+impl Subagents {
+    fn sessions(&self) -> Vec<Arc<Session>> {
+        lock(&self.0).values().map(|one| Arc::clone(&one.session)).collect()
+    }
+
+    /// Notes that the updates of all sub-agents after this are no replay.
+    pub(crate) async fn end_replay(&self) {
+        for session in self.sessions() {
+            session.inbox().put(SessionItem::ReplayOver).await;
+        }
+    }
+
+    /// Ends the replay of all sub-agents as that of their parent ends.
+    pub(super) async fn record_reopened(&self, may_still_replay: bool) {
+        for session in self.sessions() {
+            session.inbox().put(SessionItem::Reopened { may_still_replay }).await;
+        }
+    }
+
+    /// Closes the sessions. Their open work ends as cancelled.
+    pub(super) fn close(&self) {
+        let closed = std::mem::take(&mut *lock(&self.0));
+        for one in closed.into_values() {
+            one.session.inbox().parent_closed();
+            one.session.close();
+        }
+    }
+}
+
+// === impl Family ===
+
+impl Family {
+    pub(super) fn new(parts: FamilyParts) -> Self {
+        Self { parts, received: VecDeque::new() }
+    }
+
+    pub(super) fn subagents(&self) -> &Arc<Subagents> {
+        &self.parts.subagents
+    }
+
+    pub(super) fn thread_of(&self, remote: &str) -> Option<ThreadId> {
+        self.parts.threads.get(remote)
+    }
+
+    pub(super) fn is_subagent(&self) -> bool {
+        self.parts.parent.is_some()
+    }
+
+    /// The run in which the session's parent works now.
+    pub(super) fn parent_run(&self) -> Option<WorkRun> {
+        self.parts.parent.as_ref()?.work.borrow().clone()
+    }
+
+    pub(super) fn process(&self) -> Option<Arc<Process>> {
+        self.parts.process.upgrade()
+    }
+
+    /// Whether a message between sessions is the input of this one. `thread` is this session's.
+    pub(super) fn receives(&mut self, kind: &str, params: &str, thread: &ThreadId) -> bool {
+        if !self.is_subagent() {
+            return false;
+        }
+        let Some(id) = splice::get_text(params, &["update", "messageId"]) else { return false };
+        if self.received.iter().any(|known| *known == id) {
+            return true;
+        }
+        let recipient = splice::get_text(params, &["update", "recipientSessionId"]);
+        if kind != SESSION_MESSAGE || recipient.as_deref() != Some(thread.as_str()) {
+            return false;
+        }
+        if self.received.len() >= MAX_RECEIVED {
+            self.received.pop_front();
+        }
+        self.received.push_back(id.into_owned());
+        true
+    }
+
+    /// Whether an update about a sub-agent is the first that the log gets.
+    pub(super) fn is_new(&self, params: &str) -> bool {
+        let Some(remote) = splice::get_text(params, &["update", "sessionId"]) else { return false };
+        lock(&self.parts.subagents.0).get(&*remote).is_some_and(|one| !one.is_logged)
+    }
+
+    /// Applies an update about a sub-agent. Returns it with the whole description and the id of a thread. Fails with the reason why it is ignored.
+    pub(super) async fn describe(&self, params: &str) -> Result<String, &'static str> {
+        let update = splice::get(params, &["update"]).ok_or(UNKNOWN)?;
+        let remote = splice::get_text(update, &["sessionId"]).ok_or(UNKNOWN)?;
+        let (thread, title, binding, described) = {
+            let mut subagents = lock(&self.parts.subagents.0);
+            let one = subagents.get_mut(&*remote).ok_or(UNKNOWN)?;
+            let before = (one.description.to_json(), one.description.title().map(str::to_owned));
+            one.description.apply(update).map_err(|InvalidDescription| TOO_LARGE)?;
+            one.is_logged = true;
+            let can_cancel = one.description.can_cancel();
+            one.session.set_can_cancel(can_cancel);
+            let thread = one.thread.clone();
+            let described = one.description.to_params(params, thread.thread()).ok_or(TOO_LARGE)?;
+            let (kept, title) = (one.description.to_json(), one.description.title());
+            let title = (title != before.1.as_deref()).then(|| title.map(str::to_owned));
+            let binding = (kept != before.0).then(|| SessionBinding::of_subagent(kept).to_json());
+            (thread, title, binding, described)
+        };
+        if let Some(title) = title
+            && let Err(error) = thread.set_title(title.as_deref()).await
+        {
+            tracing::debug!(thread = %thread.thread(), %error, "the title of a sub-agent was not stored");
+        }
+        if let Some(binding) = binding
+            && thread.bind(&remote, binding).await.is_err()
+        {
+            tracing::debug!(thread = %thread.thread(), "the description of a sub-agent was not stored");
+        }
+        Ok(described)
+    }
+
+    /// Clears the states of the sub-agents that worked, because their process has ended. Returns the updates that say so.
+    pub(super) fn clear_states(&self) -> Vec<String> {
+        let mut subagents = lock(&self.parts.subagents.0);
+        let worked = subagents.values_mut().filter(|one| one.is_logged && one.description.works());
+        let cleared = worked.filter_map(|one| {
+            one.description.apply(r#"{"state":null}"#).ok()?;
+            one.description.to_params(r#"{"sessionId":"","update":{}}"#, one.thread.thread())
+        });
+        cleared.collect()
+    }
+
+    /// Opens the session of a sub-agent on its thread. Fails with the reason why the sub-agent is not served.
+    pub(super) async fn open(
+        &self,
+        new: NewSubagentSession,
+        start: SubagentStart<'_>,
+    ) -> Result<(), &'static str> {
+        let NewSubagentSession { remote, inbox, items } = new;
+        let refuse = |reason: &'static str| {
+            if let Some(process) = self.process() {
+                process.router().remove(&remote, &inbox);
+            }
+            Err(reason)
+        };
+        if lock(&self.parts.subagents.0).len() >= MAX_SUBAGENTS {
+            return refuse(TOO_MANY);
+        }
+        if start.thread.depth() + 1 >= start.thread.max_depth() {
+            return refuse(TOO_DEEP);
+        }
+        let opened = self.open_thread(&remote, &start).await;
+        let (Ok((thread, description, is_logged)), Some(process)) = (opened, self.process()) else {
+            return refuse(NOT_STORED);
+        };
+        let cwd = description.cwd().map(Path::new).filter(|cwd| cwd.is_absolute());
+        let cwd: PathBuf = cwd.unwrap_or(&start.answerer.root).to_owned();
+        let subagents = Arc::<Subagents>::default();
+        let own_remote = Arc::<str>::from(&*remote);
+        let family = FamilyParts {
+            subagents: Arc::clone(&subagents),
+            remote: own_remote,
+            parent: Some(ParentSession { work: start.work }),
+            ..self.parts.clone()
+        };
+        let own = Arc::<OnceLock<_>>::default();
+        // What it offers is not what the agent offers to clients.
+        let modes = SessionModes::new(Arc::default());
+        let actor = SessionActor::new(ActorParts {
+            launch: Arc::clone(start.launch),
+            thread: thread.clone(),
+            answerer: start.answerer.for_subagent(cwd.clone(), self.parts.root.clone()),
+            modes: modes.clone(),
+            starting: Arc::clone(start.starting),
+            session: Arc::clone(&own),
+            family,
+            replay: start.replay,
+            is_open: true,
+        });
+        self.parts.threads.insert(&remote, thread.thread());
+        let session = Arc::new(Session::new(Parts {
+            remote: remote.clone(),
+            process,
+            inbox,
+            workspace: None,
+            params: super::SessionParams::of_folder(cwd),
+            modes,
+            slot: None,
+            workspace_lease: start.answerer.workspace_lease.clone(),
+            own: Arc::clone(&own),
+            subagents,
+            can_cancel: Some(description.can_cancel()),
+        }));
+        // A session is opened once.
+        drop(own.set(Arc::downgrade(&session)));
+        self.parts.open.insert(thread.key(), &session);
+        let one = OpenSubagent { session, thread, description, is_logged };
+        lock(&self.parts.subagents.0).insert(remote, one);
+        actor.spawn(items);
+        Ok(())
+    }
+
+    /// The thread of a sub-agent, what is known of it, and whether its parent's log has it.
+    async fn open_thread(
+        &self,
+        remote: &str,
+        start: &SubagentStart<'_>,
+    ) -> Result<(ThreadContext, SubagentDescription, bool)> {
+        let title = splice::get_text(start.params, &["update", "title"]).map(|it| it.into_owned());
+        let new = NewSubagent {
+            thread: self.derived_thread(start.thread, remote),
+            title,
+            run: start.run.clone(),
+        };
+        let SubagentThread { context, is_new } = start.thread.subagent(new).await?;
+        let bound = context.binding().await?.filter(|bound| !is_new && bound.remote == remote);
+        let known = bound.and_then(|bound| SessionBinding::read(&bound.capabilities).subagent);
+        if let Some(known) = known {
+            return Ok((context, SubagentDescription::read(&known), true));
+        }
+        let binding = SessionBinding::of_subagent(Json::empty_object()).to_json();
+        context.bind(remote, binding).await.map_err(|stopped| {
+            trilogue_domain::Error::new(trilogue_domain::Code::Internal, stopped.to_string())
+        })?;
+        Ok((context, SubagentDescription::default(), false))
+    }
+
+    /// The id of a sub-agent's thread: the same whenever the agent opens the same session again.
+    fn derived_thread(&self, parent: &ThreadContext, remote: &str) -> ThreadId {
+        let of_parent = &self.parts.remote;
+        let name = format!("{}\n{of_parent}\n{remote}", parent.thread());
+        let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, parent.tenant().as_str().as_bytes());
+        ThreadId::from_uuid(Uuid::new_v5(&space, name.as_bytes()))
+    }
+}

@@ -1,0 +1,439 @@
+//! Sub-agents: each is a thread of its own, with runs that its agent starts.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_backends::permission::Rules;
+use trilogue_domain::event::{StateEvent, Subagent, SubagentState};
+use trilogue_domain::{Answer, Body, Code, Interrupt, Outcome, RunStatus, StartedBy, ThreadId};
+use trilogue_runtime::{AnswerTo, Options, StateContent, ThreadChoice};
+use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
+
+use super::rig::{HEARD, Rig, caller, json as parsed_json, until, until_async};
+use crate::harness::{failure, new_run, user_input};
+
+fn announce(id: &str, state: &Value, cancel: bool) -> String {
+    let capabilities = if cancel { json!({ "cancel": {} }) } else { Value::Null };
+    let update = json!({
+        "sessionUpdate": "subagent_update", "sessionId": id, "title": format!("Agent {id}"),
+        "description": "Reads the files", "capabilities": capabilities, "state": state,
+    });
+    format!("raw:{update}")
+}
+
+fn running() -> Value {
+    json!({ "state": "running" })
+}
+
+fn idle(reason: &str) -> Value {
+    json!({ "state": "idle", "stopReason": reason })
+}
+
+fn report(id: &str, state: &Value) -> String {
+    let update = json!({ "sessionUpdate": "subagent_update", "sessionId": id, "state": state });
+    format!("raw:{update}")
+}
+
+fn within(id: &str, update: &Value) -> String {
+    format!("subagent:{id}:{update}")
+}
+
+fn chunk(text: &str) -> Value {
+    json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } })
+}
+
+/// A message of the parent to a sub-agent, as the sub-agent's session has it.
+fn message(to: &str, text: &str) -> Value {
+    json!({
+        "sessionUpdate": "session_message", "messageId": "m1", "recipientSessionId": to,
+        "content": [{ "type": "text", "text": text }],
+    })
+}
+
+fn wait(rig: &Rig, file: &str) -> String {
+    format!("wait:{}", rig.path(file).display())
+}
+
+fn once(rig: &Rig, file: &str, update: &Value) -> String {
+    format!("once:{}:{update}", rig.path(file).display())
+}
+
+fn go(rig: &Rig, file: &str) {
+    std::fs::write(rig.path(file), "").unwrap();
+}
+
+/// The sub-agents that the log of a thread describes, in its order.
+async fn subagents(rig: &Rig, thread: &ThreadId) -> Vec<Subagent> {
+    let events = rig.log(thread).await.into_iter();
+    let described = events.filter_map(|event| match event.body {
+        Body::State(StateEvent::Subagent(subagent)) => Some(subagent),
+        _ => None,
+    });
+    described.collect()
+}
+
+/// Waits for the thread of the sub-agent with this title.
+async fn thread_of(rig: &Rig, parent: &ThreadId, title: &str) -> ThreadId {
+    let mut found = None;
+    until_async("a sub-agent", async || {
+        let all = subagents(rig, parent).await.into_iter();
+        found = all.filter(|one| one.title.as_deref() == Some(title)).map(|one| one.thread).next();
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
+}
+
+async fn row(rig: &Rig, thread: &ThreadId) -> ThreadRow {
+    rig.store.thread(&rig.by.scope(), thread).await.unwrap().unwrap()
+}
+
+/// The runs of a thread, oldest first.
+async fn runs(rig: &Rig, thread: &ThreadId) -> Vec<RunRow> {
+    let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+    let page = Page { limit: 100, ..Page::default() };
+    let mut rows = rig.store.runs(&rig.by.scope(), &filter, &page).await.unwrap().rows;
+    rows.reverse();
+    rows
+}
+
+/// Waits until the run with this number of a thread has this status.
+async fn run_in(rig: &Rig, thread: &ThreadId, number: usize, status: RunStatus) -> RunRow {
+    let mut found = None;
+    until_async(&format!("a run that is {}", status.as_str()), async || {
+        found = runs(rig, thread).await.into_iter().nth(number);
+        found.as_ref().is_some_and(|run| run.status == status)
+    })
+    .await;
+    found.unwrap()
+}
+
+async fn wait_for_text(rig: &Rig, run: &RunRow, text: &str) {
+    until_async(text, async || rig.reply_text(run).await.contains(text)).await;
+}
+
+async fn history(rig: &Rig, thread: &ThreadId) -> Vec<(bool, String)> {
+    let row = row(rig, thread).await;
+    match rig.runtime.state_within(&row, None, 1 << 20).await.unwrap() {
+        Some(StateContent::Messages(messages)) => {
+            messages.iter().map(|one| (one.role.is_user(), one.text())).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn pending(rig: &Rig, run: &RunRow) -> Option<Interrupt> {
+    let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
+    let page = Page { limit: 10, ..Page::default() };
+    let rows = rig.store.interrupts(&rig.by.scope(), &filter, &page).await.unwrap().rows;
+    rows.into_iter().next().map(|row| row.interrupt)
+}
+
+/// The reasons for which lines of the agent were ignored on a thread.
+async fn ignored(rig: &Rig, thread: &ThreadId) -> Vec<String> {
+    let events = rig.log(thread).await.into_iter();
+    let reasons = events.filter_map(|event| match event.body {
+        Body::State(StateEvent::Custom { kind, data }) if kind == "ignored_line" => {
+            data.to_value()["reason"].as_str().map(str::to_owned)
+        }
+        _ => None,
+    });
+    reasons.collect()
+}
+
+fn count_cancels(rig: &Rig, id: &str) -> usize {
+    let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
+    let is_one =
+        |line: &&str| line.contains("session/cancel") && line.contains(&format!("\"{id}\""));
+    heard.lines().filter(is_one).count()
+}
+
+#[tokio::test]
+async fn a_sub_agent_is_a_thread_with_runs_that_read_as_a_conversation() {
+    let rig = Rig::new(&[]).await;
+    let call = json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Delegate", "status": "completed",
+        "content": [{ "type": "session", "sessionId": "a" }, { "type": "session", "sessionId": "nobody" }],
+    });
+    let lines = [
+        announce("a", &running(), true),
+        within("a", &message("a", "read it")),
+        within("a", &chunk("it is read")),
+        report("a", &idle("end_turn")),
+        format!("raw:{call}"),
+        wait(&rig, "go"),
+        "say:finished".to_owned(),
+    ];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let parent_run = parent.run.clone();
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &thread, 0, RunStatus::Completed).await;
+    go(&rig, "go");
+    super::rig::settle(parent).await;
+    assert_eq!(run.started_by, Some(StartedBy::Agent));
+    assert_eq!(run.principal, parent_run.principal);
+    let of = run.parent.clone().unwrap();
+    assert_eq!((&of.run, &of.thread), (&parent_run.id, &rig.thread));
+    assert_eq!(
+        history(&rig, &thread).await,
+        [(true, "read it".to_owned()), (false, "it is read".to_owned())]
+    );
+    let described = subagents(&rig, &rig.thread).await;
+    let states: Vec<_> = described.iter().map(|one| one.state.clone().unwrap()).collect();
+    let ended = SubagentState::Idle { stop_reason: Some("end_turn".to_owned()) };
+    assert_eq!(states, [SubagentState::Running, ended]);
+    // A description is whole, although the second update names only the state.
+    assert_eq!(described[1].description.as_deref(), Some("Reads the files"));
+    assert!(described.iter().all(|one| one.thread == thread && one.can_cancel));
+    let row = row(&rig, &thread).await;
+    let metadata = row.metadata.to_value();
+    assert_eq!(metadata["parent_thread_id"], rig.thread.as_str());
+    assert_eq!(metadata["parent_run_id"], parent_run.id.as_str());
+    assert_eq!((&metadata["parent_agent"], row.owner), (&json!("scripted"), rig.by.id.clone()));
+    let originals = rig.originals(&parent_run).await;
+    let call = originals.iter().find(|text| text.contains("Delegate")).unwrap();
+    let call: Value = serde_json::from_str(call).unwrap();
+    let content = json!([{ "type": "session", "sessionId": thread.as_str() }]);
+    assert_eq!(call["update"]["content"], content);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_request_starts_no_run_on_the_thread_of_a_sub_agent() {
+    let rig = Rig::new(&[]).await;
+    rig.run(&rig.thread, &announce("a", &running(), false)).await;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let request = new_run("scripted", ThreadChoice::Existing(thread.clone()), user_input("say:no"));
+    let error = rig.runtime.submit(&rig.by, request).await.unwrap_err();
+    assert_eq!(error.code(), Code::ThreadOfSubagent);
+    assert!(error.hint_text().unwrap().contains(rig.thread.as_str()));
+    // Nobody turns the thread into another, and nobody makes another thread one of these.
+    let patch = trilogue_runtime::request::ThreadPatch {
+        metadata: Some(parsed_json(r#"{"trilogue.subagent":null}"#)),
+        ..Default::default()
+    };
+    let error = rig.runtime.patch_thread(&rig.by, &thread, patch).await.unwrap_err();
+    assert_eq!(error.code(), Code::Forbidden);
+    // A client of the agent's own protocol can load the history. It changes nothing at the agent.
+    let context = rig.context(&thread).await;
+    let client = caller("{}");
+    let opened = rig.sessions().open(&context, &client, parsed_json("{}")).await.unwrap();
+    assert_eq!(opened.as_str(), "{}");
+    let mode = parsed_json(r#"{"modeId":"code"}"#);
+    let refused = rig.sessions().call(Some(&context), &client, "session/set_mode", mode).await;
+    assert!(refused.unwrap_err().message.contains("sub-agent"), "it is refused");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_question_of_a_sub_agent_is_asked_in_its_run_and_in_its_parents() {
+    for answers_parent in [false, true] {
+        let rig = Rig::new(&[]).await;
+        let lines = [announce("a", &running(), false), "subagent-ask:a".to_owned()];
+        let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+        let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+        let run = run_in(&rig, &thread, 0, RunStatus::Interrupted).await;
+        let mut question = None;
+        until_async("the question in both runs", async || {
+            let both = (pending(&rig, &run).await, pending(&rig, &parent.run).await);
+            question = if answers_parent { both.1.clone() } else { both.0.clone() };
+            both.0.is_some() && both.1.is_some()
+        })
+        .await;
+        let to = AnswerTo::Interrupt(question.unwrap().id);
+        rig.runtime.answer(&rig.by, to, Answer::Option("yes".into())).await.unwrap();
+        wait_for_text(&rig, &run, "\"yes\"").await;
+        until_async("no question is open", async || {
+            pending(&rig, &run).await.is_none() && pending(&rig, &parent.run).await.is_none()
+        })
+        .await;
+        super::rig::settle(parent).await;
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_goes_on_after_its_parents_run_and_works_again_after_it_was_idle() {
+    let rig = Rig::new(&[]).await;
+    let later = |update: &Value| json!({ "session": "a", "update": update });
+    let ends =
+        json!({ "sessionUpdate": "subagent_update", "sessionId": "a", "state": idle("end_turn") });
+    let lines = [
+        announce("a", &running(), false),
+        once(&rig, "one", &later(&chunk("first"))),
+        once(&rig, "one", &ends),
+        once(&rig, "two", &later(&chunk("second"))),
+    ];
+    let parent = rig.run(&rig.thread, &lines.join("\n")).await;
+    assert_eq!(parent.status, RunStatus::Completed);
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    run_in(&rig, &thread, 0, RunStatus::Running).await;
+    go(&rig, "one");
+    let run = run_in(&rig, &thread, 0, RunStatus::Completed).await;
+    assert_eq!(rig.reply_text(&run).await, "first");
+    go(&rig, "two");
+    let mut second = None;
+    until_async("another run", async || {
+        second = runs(&rig, &thread).await.into_iter().nth(1);
+        second.is_some()
+    })
+    .await;
+    wait_for_text(&rig, &second.unwrap(), "second").await;
+    // The change of the state starts no run of the parent.
+    assert_eq!(runs(&rig, &rig.thread).await.len(), 1);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn how_a_sub_agent_stopped_decides_how_its_run_ended() {
+    let rig = Rig::new(&[]).await;
+    let failed = json!({
+        "state": "idle", "stopReason": "error", "error": { "code": -32000, "message": "no tokens" },
+    });
+    let mut lines = Vec::new();
+    for (id, state) in [("a", failed), ("b", idle("cancelled")), ("c", idle("refusal"))] {
+        lines.extend([announce(id, &running(), false), within(id, &chunk(id)), report(id, &state)]);
+    }
+    lines.push(wait(&rig, "go"));
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let [a, b, c] = ["Agent a", "Agent b", "Agent c"];
+    let a = run_in(&rig, &thread_of(&rig, &rig.thread, a).await, 0, RunStatus::Failed).await;
+    assert!(failure(&a).message.ends_with("no tokens"), "{:?}", a.outcome);
+    let b = run_in(&rig, &thread_of(&rig, &rig.thread, b).await, 0, RunStatus::Cancelled).await;
+    assert_eq!(b.outcome, Some(Outcome::Cancelled { reason: None }));
+    let c = run_in(&rig, &thread_of(&rig, &rig.thread, c).await, 0, RunStatus::Completed).await;
+    let result = rig.custom(&c, "turn_result").await;
+    assert_eq!(result[0].to_value(), json!({ "stopReason": "refusal" }));
+    go(&rig, "go");
+    super::rig::settle(parent).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn one_sub_agent_is_cancelled_alone_if_its_agent_allows_that() {
+    let rig = Rig::new(&[]).await;
+    let lines =
+        [announce("a", &running(), true), announce("b", &running(), false), "slow".to_owned()];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let a = thread_of(&rig, &rig.thread, "Agent a").await;
+    let b = thread_of(&rig, &rig.thread, "Agent b").await;
+    let a = run_in(&rig, &a, 0, RunStatus::Running).await;
+    let b_run = run_in(&rig, &b, 0, RunStatus::Running).await;
+    assert_eq!(rig.cancel(&a).await.status, RunStatus::Cancelled);
+    until("the agent was asked to cancel it", || count_cancels(&rig, "a") == 1).await;
+    let error = rig.runtime.cancel(&rig.by, &b_run.id).await.unwrap_err();
+    assert_eq!(error.code(), Code::SubagentNotCancellable);
+    // The run of the parent ends that of the sub-agent.
+    rig.cancel(&parent.run).await;
+    let b_run = run_in(&rig, &b, 0, RunStatus::Cancelled).await;
+    assert_eq!(b_run.outcome, Some(Outcome::Cancelled { reason: Some(Code::ParentEnded) }));
+    assert_eq!(count_cancels(&rig, "b"), 0);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_sub_agent_has_sub_agents_as_deep_as_calls_go() {
+    let options = Options { max_call_depth: 3, ..Options::default() };
+    let rig = Rig::with_options(&[], Rules::default(), options, |_| {}).await;
+    let nested = |id: &str| json!({ "sessionUpdate": "subagent_update", "sessionId": id, "title": format!("Agent {id}") });
+    let lines = [
+        announce("a", &running(), false),
+        within("a", &nested("b")),
+        within("b", &chunk("deep")),
+        within("b", &nested("c")),
+        within("c", &chunk("too deep")),
+    ];
+    rig.run(&rig.thread, &lines.join("\n")).await;
+    let a = thread_of(&rig, &rig.thread, "Agent a").await;
+    let b = thread_of(&rig, &a, "Agent b").await;
+    assert_eq!(row(&rig, &b).await.metadata.to_value()["parent_thread_id"], a.as_str());
+    let mut run = None;
+    until_async("a run of the nested one", async || {
+        run = runs(&rig, &b).await.into_iter().next();
+        run.is_some()
+    })
+    .await;
+    wait_for_text(&rig, &run.unwrap(), "deep").await;
+    until_async("the deepest is ignored", async || {
+        ignored(&rig, &b).await.contains(&"subagents_too_deep".to_owned())
+    })
+    .await;
+    assert_eq!(subagents(&rig, &b).await, []);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_session_has_a_bounded_number_of_sub_agents_with_bounded_descriptions() {
+    let rig = Rig::new(&[]).await;
+    let long =
+        json!({ "sessionUpdate": "subagent_update", "sessionId": "0", "title": "x".repeat(2_000) });
+    let mut lines: Vec<_> =
+        (0..65).map(|id| announce(&id.to_string(), &Value::Null, false)).collect();
+    lines.extend([format!("raw:{long}"), within("64", &chunk("ignored")), "say:ends".to_owned()]);
+    let run = rig.run(&rig.thread, &lines.join("\n")).await;
+    assert_eq!(rig.reply_text(&run).await, "ends");
+    assert_eq!(subagents(&rig, &rig.thread).await.len(), 64);
+    let ignored = ignored(&rig, &rig.thread).await;
+    assert!(ignored.contains(&"too_many_subagents".to_owned()), "{ignored:?}");
+    assert!(ignored.contains(&"subagent_too_large".to_owned()), "{ignored:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_work_of_a_sub_agent_is_lost_with_its_process_and_a_load_finds_its_thread_again() {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
+        launch.background_quiet = Duration::from_millis(200);
+    })
+    .await;
+    let lines = [
+        announce("a", &running(), false),
+        within("a", &chunk("half")),
+        wait(&rig, "go"),
+        "crash".to_owned(),
+    ];
+    let begun = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
+    wait_for_text(&rig, &run, "half").await;
+    go(&rig, "go");
+    super::rig::settle(begun).await;
+    let lost = run_in(&rig, &thread, 0, RunStatus::Failed).await;
+    assert_eq!(&*failure(&lost).code, "agent_lost");
+    until_async("the state is cleared", async || {
+        subagents(&rig, &rig.thread).await.last().unwrap().state.is_none()
+    })
+    .await;
+    let before = (rig.log(&thread).await.len(), subagents(&rig, &rig.thread).await.len());
+    // The agent replays the sub-agent's history too. The log has it.
+    let next = rig.run(&rig.thread, "say:back").await;
+    assert_eq!(rig.reply_text(&next).await, "back");
+    let after = (rig.log(&thread).await.len(), subagents(&rig, &rig.thread).await.len());
+    assert_eq!(before, after);
+    let lines = [
+        report("a", &running()),
+        within("a", &chunk("the rest")),
+        report("a", &idle("end_turn")),
+        wait(&rig, "end"),
+    ];
+    let last = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let run = run_in(&rig, &thread, 1, RunStatus::Completed).await;
+    assert_eq!(rig.reply_text(&run).await, "the rest");
+    // Its title was not said again.
+    assert_eq!(
+        subagents(&rig, &rig.thread).await.last().unwrap().title.as_deref(),
+        Some("Agent a")
+    );
+    go(&rig, "end");
+    super::rig::settle(last).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_not_announced_is_ignored() {
+    let rig = Rig::new(&[]).await;
+    let lines =
+        [within("nobody", &chunk("lost")), "subagent-ask:nobody".to_owned(), "say:ends".to_owned()];
+    let run = rig.run(&rig.thread, &lines.join("\n")).await;
+    assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "ends"));
+    rig.end().await;
+}
