@@ -165,6 +165,17 @@ impl fmt::Debug for AgentName {
     }
 }
 
+// === impl InterruptId ===
+
+impl InterruptId {
+    /// Returns the id under which a calling run asks this question of a run that it called. Whoever sees both questions can tell that they are one.
+    #[must_use]
+    pub fn passed_up(&self, caller: &RunId) -> Self {
+        let namespace = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, caller.as_str().as_bytes());
+        Self::from_uuid(uuid::Uuid::new_v5(&namespace, self.as_str().as_bytes()))
+    }
+}
+
 fn check(text: &str, what: &str) -> Result<(), Error> {
     let problem = if text.is_empty() {
         "is empty".to_owned()

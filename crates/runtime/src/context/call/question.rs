@@ -23,7 +23,7 @@ pub(super) async fn pass_up(
     let services = &shared.services;
     // Presence keeps the child's question from timing out: only the deadline of the caller's question counts.
     let _presence = services.present(child.thread);
-    let own = InterruptId::generate();
+    let own = question.id.passed_up(&shared.id);
     let context = RunContext(Arc::clone(&shared));
     let asking = context.ask(Interrupt { id: own.clone(), ..question.clone() });
     tokio::pin!(asking);
