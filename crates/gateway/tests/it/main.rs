@@ -27,6 +27,7 @@ mod client_refusing;
 mod client_said;
 mod client_sessions;
 mod client_shared;
+mod client_subagents;
 mod client_upkeep;
 mod communication;
 mod communication_agents;

@@ -25,6 +25,7 @@ mod prompt;
 mod relay;
 mod step;
 mod subagent;
+mod subagent_view;
 mod system_prompt;
 mod tool_calls;
 mod tool_subject;
@@ -71,6 +72,7 @@ pub use subagent::{
     SubagentDescription, WorkReport, has_content, message_pieces, other_message, with_content_ids,
     with_thread_ids, work_report,
 };
+pub use subagent_view::{called_agent, idle_state, running_state, subagent_state, waiting_state};
 pub use system_prompt::{system_prompt, system_prompt_in, system_prompt_metadata};
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use tool_subject::{ToolSubject, subject, subject_of_method};

@@ -124,6 +124,7 @@ async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, f
         Frame::Line(line) => {
             // This starts the waiting time of its questions: a client that shows them and sends nothing does not keep them open.
             connection.queues.open_sessions().iter().for_each(|session| session.touch());
+            connection.children.touch();
             take_line(connection, backlog, &line).await;
         }
         // A scalar is JSON but not a message; other noise is not JSON.

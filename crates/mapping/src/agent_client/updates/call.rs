@@ -1,5 +1,6 @@
 //! Converts tool calls to updates.
 
+use serde_json::json;
 use trilogue_domain::event::{ToolEvent, ToolStatus};
 use trilogue_domain::{Content, Json, Outcome, Part, RunKey, Trajectory};
 use trilogue_wire::agent_client::{ToolKind, splice};
@@ -77,11 +78,12 @@ impl Updates {
                 self.push_call_start(&shown, tool, title, input.as_ref(), out);
                 let (run, call) = (place.run, call.clone());
                 let is_original = false;
+                let has_content = self.called.is_some();
                 self.remember_call(OpenCall {
                     run,
                     call,
                     shown_id: shown,
-                    has_content: false,
+                    has_content,
                     is_original,
                 });
             }
@@ -171,6 +173,10 @@ impl Updates {
             member(&mut update, "kind", &quoted(kind.as_str()));
         }
         member(&mut update, "status", "\"in_progress\"");
+        if let Some(thread) = &self.called {
+            let content = json!([{ "type": "session", "sessionId": thread.as_str() }]);
+            member(&mut update, "content", &content.to_string());
+        }
         if let Some(input) = input {
             member(&mut update, "rawInput", input.as_str());
         }

@@ -65,6 +65,8 @@ pub struct Updates {
     title: Option<String>,
     /// The `_meta` of the user's messages, as JSON.
     turn_origin: Option<String>,
+    /// The thread of the agent that the next tool call calls.
+    called: Option<ThreadId>,
 }
 
 /// An event with the id of its run, from which updates get their ids.
@@ -94,6 +96,7 @@ impl Updates {
             plans: PlanList::default(),
             title: None,
             turn_origin: None,
+            called: None,
         }
     }
 
@@ -113,6 +116,11 @@ impl Updates {
             }
             json!({ EXTENSION: begun }).to_string()
         });
+    }
+
+    /// Makes the next tool call refer to the session of the agent that it calls, for clients that show sub-agents.
+    pub fn set_called_agent(&mut self, thread: Option<ThreadId>) {
+        self.called = thread;
     }
 
     pub fn relay(&self) -> &Relay {

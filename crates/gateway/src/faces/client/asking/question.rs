@@ -57,7 +57,7 @@ pub(crate) fn ask(
         return AskOutcome::Request;
     }
     let number = connection.pending.next();
-    let question = PendingQuestion::new(interrupt, form, &session.thread.id, run, ticket());
+    let question = PendingQuestion::new(interrupt, form, &session.asks_in, run, ticket());
     match connection.pending.add(number, PendingReply::Question(Arc::new(question))) {
         Ok(()) => {}
         Err(AskRefusal::Closed) => return AskOutcome::Request,
@@ -144,12 +144,12 @@ fn waits_for_turn(connection: &ClientConnection, question: &PendingQuestion) -> 
     })
 }
 
-/// Whether the agent started the run that asks.
+/// Whether an agent started the run that asks: its own, or as a call of another agent.
 async fn is_started_by_agent(connection: &ClientConnection, interrupt: &Interrupt) -> bool {
     let (scope, read) = (connection.principal.scope(), connection.read());
     let Ok(Some(row)) = read.interrupt(&scope, &interrupt.id).await else { return false };
     let run = read.run(&scope, &row.run_id).await;
-    matches!(run, Ok(Some(run)) if run.started_by == Some(StartedBy::Agent))
+    matches!(run, Ok(Some(run)) if run.started_by == Some(StartedBy::Agent) || run.parent.is_some())
 }
 
 /// Whether the agent accepts an answer. An invalid answer counts as declined, like an error.

@@ -1,6 +1,7 @@
 //! Commands to a session's pump.
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use trilogue_wire::jsonrpc::Id;
 
 use super::super::wire::lines::MethodResult;
@@ -27,6 +28,17 @@ pub(crate) struct ReplayStart {
     pub(crate) knows_questions: bool,
     /// The request to respond to at that point.
     pub(crate) request: Option<(Id<'static>, OpenResponse)>,
+    /// For a sub-agent: the replay of the session that the client has opened.
+    pub(crate) parent: Option<ParentReplay>,
+}
+
+/// A replay that waits for the part of a sub-agent.
+#[derive(Debug)]
+pub(crate) struct ParentReplay {
+    /// Dropped when the sub-agent's part is in the outbox.
+    pub(crate) caught_up: oneshot::Sender<()>,
+    /// Cancelled at the end of the replay: until then the sub-agent sends nothing more.
+    pub(crate) ended: CancellationToken,
 }
 
 /// The response to a request that opens a session.
@@ -42,6 +54,13 @@ pub(crate) enum OpenResponse {
 impl ReplayStart {
     /// Begins after event `from`, without a response.
     pub(crate) const fn live(from: u64, until: u64) -> Self {
-        Self { from: Some(from), until, is_replay: false, knows_questions: true, request: None }
+        Self {
+            from: Some(from),
+            until,
+            is_replay: false,
+            knows_questions: true,
+            request: None,
+            parent: None,
+        }
     }
 }

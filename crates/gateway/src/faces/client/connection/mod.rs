@@ -1,6 +1,7 @@
 //! One client's connection: the state that all code serving this client shares.
 
 pub(crate) mod cancels;
+pub(crate) mod children;
 pub(crate) mod command;
 mod elsewhere;
 pub(crate) mod pending;
@@ -27,6 +28,7 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::Id;
 use trilogue_wire::native::local::Control;
 
+use self::children::AnnouncedChildren;
 use self::pending::PendingReplies;
 use self::queue::SessionQueues;
 use self::requests::OpenRequests;
@@ -54,6 +56,7 @@ pub(crate) struct ClientConnection {
     pub(crate) outbox: Outbox,
     pub(crate) pending: PendingReplies,
     pub(crate) queues: Arc<SessionQueues>,
+    pub(crate) children: AnnouncedChildren,
     /// Permits for notifications that the agent has not received yet.
     pub(crate) notifications: Arc<Semaphore>,
     pub(crate) requests: OpenRequests,
@@ -99,6 +102,7 @@ impl ClientConnection {
             client: None,
             pending: PendingReplies::default(),
             queues: SessionQueues::new(tasks.clone(), closed.clone(), state.panics.clone()),
+            children: AnnouncedChildren::default(),
             notifications: Arc::new(Semaphore::new(options.max_requests)),
             requests: OpenRequests::new(options.max_requests, options.max_line_bytes),
             handshake: Mutex::default(),

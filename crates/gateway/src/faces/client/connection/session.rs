@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
-use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
+use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{ActivePresence, AttachGuard};
 use trilogue_store::Read;
@@ -31,7 +31,10 @@ pub(crate) struct ClientSession {
     commands: mpsc::Sender<PumpCommand>,
     /// Stops the pump.
     pub(crate) stop: CancellationToken,
-    attached: AttachGuard,
+    /// Absent in the session of a sub-agent: its agent's calls go to the client of the parent's session.
+    attached: Option<AttachGuard>,
+    /// The session in which its questions are asked: its own, or that of an ancestor if the client shows no sub-agents.
+    pub(crate) asks_in: ThreadId,
     /// Notified when prompts were answered.
     pub(crate) settled: Notify,
     /// Whether the pump knows where to begin.
@@ -62,6 +65,8 @@ pub(crate) struct SessionState {
     pub(crate) own_settings: Vec<serde_json::Value>,
     /// The parameters for opening the agent's session before its next use.
     pub(crate) open_params: Option<Json>,
+    /// How many calls of this sub-agent its parent's pump has seen. A pump that ends without the latest of them would lose its updates.
+    pub(crate) calls: u64,
 }
 
 /// A prompt that waits for the end of its run.
@@ -92,11 +97,12 @@ impl ClientSession {
     pub(crate) fn new(
         thread: ThreadRow,
         commands: mpsc::Sender<PumpCommand>,
-        attached: AttachGuard,
+        attached: Option<AttachGuard>,
         presence: ActivePresence,
         guard: OpenSessionGuard,
     ) -> Self {
         Self {
+            asks_in: thread.id.clone(),
             thread,
             state: Mutex::default(),
             commands,
@@ -139,7 +145,9 @@ impl ClientSession {
 
     /// Routes the agent's calls to this client.
     pub(crate) fn take_control(&self) {
-        self.attached.take_control();
+        if let Some(attached) = &self.attached {
+            attached.take_control();
+        }
     }
 
     /// Sends the pump a command. Returns `false` if the pump has ended.

@@ -46,6 +46,7 @@ pub(super) async fn close(
     settle(&session).await;
     withdraw_questions(connection, &session).await;
     queue.set_session(None);
+    connection.children.forget_below(&queue.id);
     // Answer turns that did not end in time as cancelled.
     answer_cancelled(connection, &session).await;
     session.stop.cancel();
@@ -142,6 +143,7 @@ pub(super) async fn delete(
         Err(error) => return Err(session_error(&error, &queue.id)),
     }
     if let Some(session) = queue.set_session(None) {
+        connection.children.forget_below(&queue.id);
         // The ids of its messages were erased with the thread.
         session.state().prompts.iter_mut().for_each(|open| open.user_message_id = None);
         answer_cancelled(connection, &session).await;

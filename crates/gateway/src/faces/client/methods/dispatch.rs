@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::ThreadId;
 use trilogue_mapping::agent_client as mapping;
 use trilogue_wire::agent_client::{
     self as wire, CancelRequestNotification, Id as WireId, Read, Rules, method, splice,
@@ -15,7 +16,7 @@ use super::super::connection::queue::SessionQueue;
 use super::super::connection::requests::{Admission, CancelTarget};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
-use super::request::{IncomingRequest, read, respond_when_done, session_in};
+use super::request::{IncomingRequest, invalid_params, read, respond_when_done, session_in};
 use super::{cancel, close, extension, fork, initialize, list, open, option, prompt, upkeep};
 use crate::core::not_found::no_thread;
 
@@ -60,6 +61,13 @@ fn process(
 ) {
     let name = request.method.as_str();
     match session_in(&request.params) {
+        Some(session) if changes_session(name) && is_child(connection, &session) => {
+            let connection = Arc::clone(connection);
+            connection.tasks.clone().spawn(async move {
+                let error = refuse_child(&request.method);
+                connection.respond(&request.id, Err(error)).await;
+            });
+        }
         Some(session) if name == "session/prompt" => {
             prompt::enqueue(connection, handshake, request, &session, token);
         }
@@ -89,6 +97,34 @@ fn process(
             });
         }
     }
+}
+
+/// Whether requests of this method change a session. A client cannot change the session of a sub-agent with them.
+fn changes_session(name: &str) -> bool {
+    matches!(
+        name,
+        "session/prompt"
+            | "session/close"
+            | "session/delete"
+            | "session/set_mode"
+            | "session/set_config_option"
+            | "session/set_title"
+            | "session/archive"
+            | "session/unarchive"
+    )
+}
+
+/// Whether the client knows a session only as a sub-agent's.
+fn is_child(connection: &ClientConnection, session: &ThreadId) -> bool {
+    connection.children.can_cancel(session).is_some()
+        && connection.queues.get(session).is_none_or(|queue| queue.session().is_none())
+}
+
+fn refuse_child(method: &str) -> ErrorObject {
+    let message = format!(
+        "is the session of a sub-agent, which takes no {method}; only its parent sends it prompts"
+    );
+    invalid_params("/sessionId", message)
 }
 
 /// Whether requests of this method belong to one session.
@@ -188,6 +224,11 @@ pub(crate) fn on_notification(connection: &Arc<ClientConnection>, name: &str, pa
     match name {
         "session/cancel" => {
             if let Some(session) = session_in(params) {
+                if is_child(connection, &session)
+                    && connection.children.can_cancel(&session) == Some(false)
+                {
+                    return tracing::debug!(thread = %session, "sub-agent cannot be cancelled");
+                }
                 cancel::cancel_session(connection, &session);
             }
         }

@@ -5,12 +5,12 @@ use trilogue_domain::limits;
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_client::{
-    ArchiveFilter, ListSessionsRequest, ListSessionsResponse, SessionInfo,
+    ArchiveFilter, ListSessionsRequest, ListSessionsResponse, SessionInfo, splice,
 };
 
 use super::super::connection::ClientConnection;
 use super::super::thread_metadata::{
-    ADDITIONAL_DIRECTORIES, ARCHIVED, CWD, without_trailing_slash,
+    ADDITIONAL_DIRECTORIES, ARCHIVED, CWD, PARENT_THREAD, without_trailing_slash,
 };
 use super::super::wire::lines::MethodResult;
 use super::request::{invalid_params, read};
@@ -50,7 +50,7 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
         let scope = connection.principal.scope();
         let listing = connection.read().threads(&scope, &filter, &page).await;
         let listing = listing.map_err(|error| mapping::error_object(&error))?;
-        for row in listing.rows.iter().filter(|row| !row.ephemeral) {
+        for row in listing.rows.iter().filter(|row| !row.ephemeral && !is_of_subagent(row)) {
             let mut info = info(row, &default_cwd);
             let is_hidden = archived == ArchiveFilter::Exclude && info.archived == Some(true);
             if !is_hidden && wanted.is_none_or(|cwd| *cwd == info.cwd) {
@@ -67,6 +67,11 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
     let mut response = ListSessionsResponse::new(sessions);
     response.next_cursor = page.after.map(|next| next.to_string());
     Ok(serde_json::to_vec(&response).unwrap_or_default())
+}
+
+/// Whether the thread belongs to a run of another thread: clients find it there.
+fn is_of_subagent(thread: &ThreadRow) -> bool {
+    splice::get(thread.metadata.as_str(), &[PARENT_THREAD]).is_some()
 }
 
 /// Returns the working directory of threads without one: this server's.

@@ -400,6 +400,7 @@ async fn reopen(
         is_replay: matches!(mode, OpenMode::Load { .. }),
         knows_questions: !matches!(mode, OpenMode::Resume),
         request: Some((incoming.id.clone(), response)),
+        parent: None,
     };
     session.begin();
     if session.command(PumpCommand::Replay(start)).await {
@@ -422,6 +423,7 @@ pub(super) async fn open(
         return Ok(session);
     }
     check_session_limit(connection)?;
+    connection.children.forget(&thread.id);
     let session = attach_session(connection, handshake, thread);
     if let Some(before) = queue.set_session(Some(Arc::clone(&session))) {
         before.stop.cancel();

@@ -10,11 +10,14 @@ mod renderer;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::RunStatus;
 use trilogue_runtime::Client;
 use trilogue_store::rows::ThreadRow;
+use trilogue_wire::agent_client::ClientCapabilities;
 
 use self::pump::Pump;
+use self::pump::children::{ChildRole, Followed};
 use super::asking::agent_calls::AgentCalls;
 use super::connection::session::ClientSession;
 use super::connection::{ClientConnection, Handshake};
@@ -37,8 +40,32 @@ pub(crate) fn attach_session(
     let runtime = connection.runtime();
     let (attached, presence) = (runtime.attach(&thread, client), runtime.active(thread.key));
     let guard = connection.state.open_sessions.open(thread.key);
-    let session = Arc::new(ClientSession::new(thread, commands, attached, presence, guard));
-    let pump = Pump::new(Arc::clone(connection), Arc::clone(&session), handshake);
+    let session = Arc::new(ClientSession::new(thread, commands, Some(attached), presence, guard));
+    let stop = session.stop.child_token();
+    let followed = Followed::below(&session.thread.id, Followed::permits(), stop);
+    let (connection, client) = (Arc::clone(connection), &handshake.client);
+    let pump = Pump::new(Arc::clone(&connection), Arc::clone(&session), client, followed, None);
+    connection.tasks.spawn(pump.run(received));
+    session
+}
+
+/// Attaches the client to the thread of a sub-agent until `stop`. The pump starts with its first command.
+fn attach_child(
+    connection: &Arc<ClientConnection>,
+    client: &ClientCapabilities,
+    thread: ThreadRow,
+    stop: CancellationToken,
+    followed: Followed,
+    role: ChildRole,
+) -> Arc<ClientSession> {
+    let (commands, received) = mpsc::channel(MAX_COMMANDS);
+    let presence = connection.runtime().active(thread.key);
+    let guard = connection.state.open_sessions.open(thread.key);
+    let mut session = ClientSession::new(thread, commands, None, presence, guard);
+    session.stop = stop;
+    let session = Arc::new(session);
+    let (connection, role) = (Arc::clone(connection), Some(role));
+    let pump = Pump::new(Arc::clone(&connection), Arc::clone(&session), client, followed, role);
     connection.tasks.spawn(pump.run(received));
     session
 }

@@ -127,6 +127,16 @@ impl LineRenderer {
         self.updates.set_turn_origin(run.map(|run| (&run.principal, client.as_deref())));
     }
 
+    /// Whether the client shows sub-agents.
+    pub(super) fn shows_subagents(&self) -> bool {
+        self.options.subagents
+    }
+
+    /// Makes the next tool call refer to the session of the agent that it calls.
+    pub(super) fn set_called_agent(&mut self, thread: Option<ThreadId>) {
+        self.updates.set_called_agent(thread);
+    }
+
     /// Renders an event again. Its updates must not depend on other events.
     pub(super) fn repeat(&self, event: &Event, lines: &mut OutgoingLines) {
         let (mut updates, mut rendered) = (self.updates.clone(), Vec::new());

@@ -1,5 +1,6 @@
 //! The pump: renders a session's log for a client.
 
+pub(super) mod children;
 mod close;
 mod replay;
 mod settings;
@@ -8,6 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
 use trilogue_domain::{Body, Interrupt, Json, Outcome, Role, RunId, RunKey};
@@ -16,11 +18,12 @@ use trilogue_store::{Frame, RawOriginal, Tail};
 use trilogue_wire::agent_client::{ClientCapabilities, SessionNotification};
 use trilogue_wire::native::local::Control;
 
+use self::children::{ChildRole, Followed};
 use self::settings::is_setting;
 use super::super::asking::question::{self, AskOutcome};
+use super::super::connection::ClientConnection;
 use super::super::connection::command::{PumpCommand, ReplayStart};
 use super::super::connection::session::{ClientSession, OpenPrompt, RunEnd};
-use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::OutgoingLines;
 use super::agent_session::{AgentSession, Visibility};
 use super::cursors::Cursors;
@@ -66,6 +69,9 @@ pub(super) struct Pump {
     unclaimed_removals: Vec<RunId>,
     /// Whether the current batch contains only new runs.
     only_new_runs: bool,
+    followed: Followed,
+    /// For the session of a sub-agent.
+    role: Option<ChildRole>,
 }
 
 /// Why a waiting pump continues.
@@ -73,6 +79,8 @@ enum PumpWake {
     Committed,
     ThreadRemoved,
     Command(Option<PumpCommand>),
+    /// The replay above has ended.
+    Released,
     Stopping,
 }
 
@@ -82,9 +90,11 @@ impl Pump {
     pub(super) fn new(
         connection: Arc<ClientConnection>,
         session: Arc<ClientSession>,
-        handshake: &Handshake,
+        client: &ClientCapabilities,
+        followed: Followed,
+        role: Option<ChildRole>,
     ) -> Self {
-        let client = handshake.client.clone();
+        let client = client.clone();
         Self {
             // Before the first read of the log, so that no commit is missed.
             tail: connection.read().tail(session.thread.key),
@@ -103,6 +113,8 @@ impl Pump {
             unclaimed_ends: Vec::new(),
             unclaimed_removals: Vec::new(),
             only_new_runs: false,
+            followed,
+            role,
             client,
             session,
             connection,
@@ -144,7 +156,7 @@ impl Pump {
             return Err(no_thread(self.session.id()));
         }
         loop {
-            while self.is_started && self.step().await? {
+            while self.is_started && !self.is_held() && self.step().await? {
                 // Between steps, so that a long replay does not delay commands.
                 while let Ok(command) = commands.try_recv() {
                     self.execute(command).await?;
@@ -154,10 +166,14 @@ impl Pump {
             if self.start_next_replay().await? {
                 continue;
             }
+            if self.has_finished().await? {
+                return Ok(());
+            }
             match self.wait(commands).await {
                 PumpWake::Committed => {}
                 PumpWake::Command(Some(command)) => self.execute(command).await?,
                 PumpWake::Command(None) => return Ok(()),
+                PumpWake::Released => self.resume_after_hold().await?,
                 PumpWake::ThreadRemoved => return Err(no_thread(self.session.id())),
                 PumpWake::Stopping => {
                     // Render the events that the shutdown itself logged.
@@ -169,8 +185,10 @@ impl Pump {
     }
 
     async fn wait(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> PumpWake {
+        let held = self.role.as_ref().and_then(|role| role.held.clone());
         // Each branch can be dropped: a commit stays unseen, and a command stays in the channel.
         tokio::select! {
+            () = wait_for_end(held) => PumpWake::Released,
             changed = self.tail.committed.changed() => match changed {
                 Ok(()) => PumpWake::Committed,
                 Err(_) => PumpWake::ThreadRemoved,
@@ -215,6 +233,10 @@ impl Pump {
                 self.finish_replay(&mut lines).await?;
                 // A batch ends with the response, so that nothing overtakes it.
                 self.flush(&mut lines).await;
+                self.release_replay();
+                if self.is_held() {
+                    break;
+                }
             }
             if lines.bytes.len() >= READ_BYTES {
                 self.flush(&mut lines).await;
@@ -310,9 +332,25 @@ impl Pump {
             let own = &self.connection.principal.id;
             self.renderer.set_turn_origin(row.as_ref().filter(|row| row.principal != *own));
         }
+        let child = match self.called_agent(event, run.as_ref()).await? {
+            Some(called) => {
+                let child = self.announce_call(&called, None, lines).await?;
+                let shown = child.is_some().then(|| called.thread().clone());
+                self.renderer.set_called_agent(shown);
+                child.map(|child| (called, child))
+            }
+            None => None,
+        };
+        let read = self.connection.read();
         self.renderer.event(read, thread, event, run.as_ref(), lines).await?;
         if begins_turn {
             self.renderer.set_turn_origin(None);
+        }
+        if let Some((called, child)) = child {
+            self.renderer.set_called_agent(None);
+            // The announcement first: the child's own pump sends the rest.
+            self.flush(lines).await;
+            self.follow_call(&called, child).await?;
         }
         // Before the response to the prompt, as all updates of a turn.
         self.push_cursors(event, run.as_ref(), lines);
@@ -322,6 +360,7 @@ impl Pump {
                 if let Some(key) = event.run {
                     self.cancelling.remove(&key);
                     let result = self.results.remove(&key);
+                    self.push_state(event, result.as_deref(), lines);
                     self.run_ended(key, RunEnd { outcome: outcome.clone(), result }, lines);
                 }
             }
@@ -330,8 +369,14 @@ impl Pump {
                 if let Some(key) = event.run.filter(|_| self.replay.is_none()) {
                     let asking =
                         mapping::client_question(interrupt, self.session.id(), &self.client);
-                    self.ask(key, interrupt, asking, lines);
+                    if self.asks(run.as_ref(), interrupt, &asking).await? {
+                        self.ask(key, interrupt, asking, lines);
+                    }
                 }
+                self.push_state(event, None, lines);
+            }
+            Body::Run(RunEvent::Started | RunEvent::Resumed) => {
+                self.push_state(event, None, lines);
             }
             Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
                 self.session.state().question.take_if(|question| question.id == *interrupt);
@@ -500,6 +545,14 @@ impl Pump {
             self.run_ids.insert(key, id.clone());
         }
         Ok(id)
+    }
+}
+
+/// Waits for the end of a replay above; never ends if there is none.
+async fn wait_for_end(replay: Option<CancellationToken>) {
+    match replay {
+        Some(ended) => ended.cancelled().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, MessageEvent, RunEvent};
-use trilogue_domain::{Body, Role, RunId, RunKey, limits};
+use trilogue_domain::{Body, Role, RunId, RunKey, ThreadId, limits};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, RunFilter};
 use trilogue_wire::agent_client::UpdateGate;
@@ -41,18 +41,25 @@ impl Pump {
         self.renderer = LineRenderer::new(thread, ids, &self.client);
         self.renderer.is_replay = start.is_replay;
         self.agent_session = AgentSession::default();
-        self.cursors = UpdateGate::Cursors.is_open(&self.client).then(|| Cursors::new(thread, ids));
+        let has_cursors = self.role.is_none() && UpdateGate::Cursors.is_open(&self.client);
+        self.cursors = has_cursors.then(|| Cursors::new(thread, ids));
         self.results.clear();
         self.cancelling.clear();
         self.config = None;
         // No position was sent for this replay, so the next `flush` sends one even without lines.
         (self.cursor, self.sent_position) = (from, u64::MAX);
+        self.followed.begin_replay(start.parent.as_ref());
+        let mut start = start;
+        if let (Some(role), Some(parent)) = (&mut self.role, start.parent.take()) {
+            (role.held, role.caught_up) = (Some(parent.ended), Some(parent.caught_up));
+        }
         let needs_agent_session = matches!(&start.request, Some((_, OpenResponse::FromLog)));
         // Set it before anything can fail, so that its request gets a response.
         self.replay = Some(start);
         self.session.state().knows_questions = false;
         if from > 0 {
             self.skip_to_cursor().await?;
+            self.announce_open_calls().await?;
             if needs_agent_session {
                 self.fold_agent_session().await?;
             }
@@ -63,6 +70,7 @@ impl Pump {
             let mut lines = OutgoingLines::default();
             self.finish_replay(&mut lines).await?;
             self.send(lines).await;
+            self.release_replay();
         }
         Ok(())
     }
@@ -93,7 +101,7 @@ impl Pump {
     }
 
     /// Returns the open runs of the thread, oldest first.
-    async fn open_runs(&self) -> Result<Vec<RunKey>> {
+    pub(super) async fn open_runs(&self) -> Result<Vec<RunKey>> {
         let filter = RunFilter {
             thread: Some(self.session.thread.id.clone()),
             statuses: OPEN_STATUSES.to_vec(),
@@ -150,6 +158,7 @@ impl Pump {
             for event in page.events()? {
                 if event.number <= self.cursor {
                     self.note_own(event, id.as_ref()).await?;
+                    self.note_call(event, id.as_ref()).await?;
                     self.renderer.skip(event, id.as_ref());
                     if let Some(cursors) = &mut self.cursors {
                         // The client has the cursors of earlier runs, or asked for no history.
@@ -237,9 +246,26 @@ impl Pump {
                 self.renderer.repeat(&commands, lines);
             }
         }
+        // A sub-agent asks when the replay above has ended.
+        if !self.is_held() {
+            self.ask_pending(pending, start.knows_questions, lines).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks the client these questions, which are in order from the newest to the oldest.
+    pub(super) async fn ask_pending(
+        &mut self,
+        pending: Vec<InterruptRow>,
+        knows_questions: bool,
+        lines: &mut OutgoingLines,
+    ) -> Result<()> {
         for row in pending.into_iter().rev() {
             let asking = mapping::client_question(&row.interrupt, self.session.id(), &self.client);
-            if !start.knows_questions
+            if !self.asks(Some(&row.run_id), &row.interrupt, &asking).await? {
+                continue;
+            }
+            if !knows_questions
                 && !self.renderer.has_asked(&row.interrupt.id)
                 && let mapping::ClientQuestion::Text(text) = &asking
             {
@@ -252,9 +278,17 @@ impl Pump {
     }
 
     /// Returns the session's pending interrupts, newest first.
-    async fn pending_interrupts(&self) -> Result<Vec<InterruptRow>> {
+    pub(super) async fn pending_interrupts(&self) -> Result<Vec<InterruptRow>> {
+        self.pending_interrupts_of(&self.session.thread.id).await
+    }
+
+    /// Returns a thread's pending interrupts, newest first.
+    pub(super) async fn pending_interrupts_of(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Vec<InterruptRow>> {
         let filter = InterruptFilter {
-            thread: Some(self.session.thread.id.clone()),
+            thread: Some(thread.clone()),
             pending: true,
             ..InterruptFilter::default()
         };

@@ -23,6 +23,10 @@ impl Pump {
     ) {
         // Taken even if nothing is rendered: it would hide a later, equal setting of another client.
         let is_own = self.session.state().take_own_setting(update);
+        if self.role.is_some() {
+            // Clients cannot set anything in the session of a sub-agent.
+            return;
+        }
         if is_news && !is_own && !self.is_in_response() {
             self.renderer.setting(update, lines);
         }
@@ -30,6 +34,9 @@ impl Pump {
 
     /// Renders the configuration of a native agent if the thread's metadata has a new one.
     pub(super) fn native_setting(&mut self, metadata: &Json, lines: &mut OutgoingLines) {
+        if self.role.is_some() {
+            return;
+        }
         let now = config_in(metadata);
         let setting = now.as_ref().map_or(Value::Null, Json::to_value);
         let is_own = self.session.state().take_own_setting(&setting);

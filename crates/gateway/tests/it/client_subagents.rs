@@ -1,0 +1,319 @@
+//! Agents that call other agents: for clients that show sub-agents, and for others.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use trilogue_backends::NativeAgent;
+use trilogue_runtime::Backend;
+use trilogue_sdk::prelude::*;
+
+use crate::client_editor::Editor;
+use crate::rig::{Rig, Setup};
+
+/// Calls the agent that the first word of its prompt names, with the rest.
+struct Caller(&'static str);
+
+#[async_trait]
+impl Agent for Caller {
+    fn card(&self) -> Card {
+        Card::chat(self.0, "Calls another agent.")
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        let text = turn.text();
+        let (agent, rest) = text.split_once(' ').unwrap();
+        let output = context.call(agent, rest).await;
+        let output = output.map_or_else(|error| error.code().to_owned(), |output| output.text());
+        context.text(format!("{agent}: {output}")).await?;
+        Ok(Outcome::Completed)
+    }
+}
+
+async fn callers() -> Rig {
+    let caller = |name| Arc::new(NativeAgent::new(Caller(name)).unwrap()) as Arc<dyn Backend>;
+    Rig::of(Setup { agents: vec![caller("caller"), caller("middle")], ..Setup::default() }).await
+}
+
+fn able() -> Value {
+    json!({ "subagents": {} })
+}
+
+/// A kind of update, with the session and what matters of its content.
+fn trace(editor: &Editor) -> Vec<(String, String)> {
+    let all = editor.updates.iter().map(|params| {
+        let update = &params["update"];
+        let kind = update["sessionUpdate"].as_str().unwrap();
+        let shown = match kind {
+            "subagent_update" => {
+                let state = &update["state"];
+                let words = [&update["title"], &state["state"], &state["stopReason"]];
+                let words = words.iter().filter_map(|word| word.as_str());
+                format!("{kind} {}", words.collect::<Vec<_>>().join(" "))
+            }
+            kind if kind.ends_with("_chunk") => {
+                format!("{kind} {}", update["content"]["text"].as_str().unwrap())
+            }
+            kind if kind.starts_with("tool_call") => {
+                format!("{kind} {}", update["status"].as_str().unwrap())
+            }
+            kind => kind.to_owned(),
+        };
+        (params["sessionId"].as_str().unwrap().to_owned(), shown)
+    });
+    all.collect()
+}
+
+/// The updates of one session, in order.
+fn traced(editor: &Editor, session: &str) -> Vec<String> {
+    trace(editor).into_iter().filter(|(of, _)| of == session).map(|(_, shown)| shown).collect()
+}
+
+/// The sub-agents in the order of their announcements: the parent's session and their own.
+fn announced(editor: &Editor) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for params in &editor.updates {
+        let child = params["update"]["sessionId"].as_str();
+        let is_one = params["update"]["sessionUpdate"] == "subagent_update";
+        let Some(child) = child.filter(|_| is_one) else { continue };
+        if !found.iter().any(|(_, known)| known == child) {
+            found.push((params["sessionId"].as_str().unwrap().to_owned(), child.to_owned()));
+        }
+    }
+    found
+}
+
+/// Checks that every child is announced on its parent's session before anything else of it.
+fn assert_announced_first(editor: &Editor, root: &str) {
+    let mut known = vec![root.to_owned()];
+    for params in &editor.updates {
+        let session = params["sessionId"].as_str().unwrap();
+        assert!(known.iter().any(|it| it == session), "not announced before: {params}");
+        if params["update"]["sessionUpdate"] == "subagent_update" {
+            known.push(params["update"]["sessionId"].as_str().unwrap().to_owned());
+        }
+    }
+}
+
+/// Waits for the update that ends a child's work.
+async fn wait_for_idle(editor: &mut Editor, child: &str) {
+    let is_idle = |params: &Value| {
+        params["update"]["sessionId"] == child && params["update"]["state"]["state"] == "idle"
+    };
+    while !editor.updates.iter().any(is_idle) {
+        editor.message().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_called_agent_is_a_sub_agent_for_clients_that_show_them() {
+    let rig = callers().await;
+    let (mut editor, session) = rig.editor_socket().open_session_with("caller", able()).await;
+    let mut plain = rig.editor_socket().load_session("caller", &session).await;
+    editor.prompt(&session, "puppet hello").await;
+    let [(parent, child)] = &announced(&editor)[..] else { panic!("{:?}", editor.updates) };
+    assert_eq!(*parent, session);
+    wait_for_idle(&mut editor, child).await;
+    assert_announced_first(&editor, &session);
+    assert_eq!(traced(&editor, child), ["user_message_chunk hello", "agent_message_chunk hello"]);
+    let mut of_parent = traced(&editor, &session);
+    // The child's pump sends these next to those of the parent.
+    let states = ["subagent_update running", "subagent_update idle end_turn"];
+    assert!(states.iter().all(|it| of_parent.contains(&(*it).to_owned())), "{of_parent:?}");
+    of_parent.retain(|it| !states.contains(&it.as_str()));
+    let expected = [
+        "subagent_update puppet",
+        "tool_call in_progress",
+        "tool_call_update completed",
+        "agent_message_chunk puppet: hello",
+    ];
+    assert_eq!(of_parent, expected);
+    let of_kind = |editor: &Editor, kind: &str| -> Value {
+        let found = editor.updates_of(&session).into_iter();
+        found.into_iter().find(|update| update["sessionUpdate"] == kind).unwrap()
+    };
+    let call = of_kind(&editor, "tool_call");
+    assert_eq!(call["content"], json!([{"type": "session", "sessionId": child}]));
+    assert_eq!(call["rawInput"]["thread_id"], *child);
+    assert_eq!(of_kind(&editor, "subagent_update")["capabilities"], json!({"cancel": {}}));
+
+    // Another client sees the tool call alone.
+    plain.until(|message| message["params"]["update"]["content"]["text"] == "puppet: hello").await;
+    let expected = [
+        "user_message_chunk puppet hello",
+        "tool_call in_progress",
+        "tool_call_update completed",
+        "agent_message_chunk puppet: hello",
+    ];
+    assert_eq!(traced(&plain, &session), expected);
+    assert_eq!(plain.updates.len(), expected.len());
+    assert_eq!(of_kind(&plain, "tool_call")["content"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_replay_rebuilds_the_tree() {
+    let rig = callers().await;
+    let (mut editor, session) = rig.editor_socket().open_session_with("caller", able()).await;
+    editor.prompt(&session, "middle puppet hello").await;
+    editor.prompt(&session, "puppet again").await;
+    let mut later = rig.editor_socket().with("caller", able()).await;
+    later.load(&session).await;
+    assert_announced_first(&later, &session);
+    let children = announced(&later);
+    let [(first, middle), (second, puppet), (third, again)] = &children[..] else {
+        panic!("{children:?}")
+    };
+    assert_eq!((first, second, third), (&session, middle, &session));
+    let expected = [
+        (&session, "user_message_chunk middle puppet hello"),
+        (&session, "subagent_update middle"),
+        (&session, "tool_call in_progress"),
+        (middle, "user_message_chunk puppet hello"),
+        (&session, "subagent_update running"),
+        (middle, "subagent_update puppet"),
+        (middle, "tool_call in_progress"),
+        (puppet, "user_message_chunk hello"),
+        (middle, "subagent_update running"),
+        (puppet, "agent_message_chunk hello"),
+        (middle, "subagent_update idle end_turn"),
+        (middle, "tool_call_update completed"),
+        (middle, "agent_message_chunk puppet: hello"),
+        (&session, "subagent_update idle end_turn"),
+        (&session, "tool_call_update completed"),
+        (&session, "agent_message_chunk middle: puppet: hello"),
+        (&session, "user_message_chunk puppet again"),
+        (&session, "subagent_update puppet"),
+        (&session, "tool_call in_progress"),
+        (again, "user_message_chunk again"),
+        (&session, "subagent_update running"),
+        (again, "agent_message_chunk again"),
+        (&session, "subagent_update idle end_turn"),
+        (&session, "tool_call_update completed"),
+        (&session, "agent_message_chunk puppet: again"),
+    ];
+    let expected: Vec<_> =
+        expected.iter().map(|(session, shown)| ((*session).clone(), (*shown).to_owned())).collect();
+    assert_eq!(trace(&later), expected);
+    // The same client loads it once more.
+    later.updates.clear();
+    later.load(&session).await;
+    assert_eq!(trace(&later), expected);
+}
+
+#[tokio::test]
+async fn a_question_of_a_sub_agent_is_asked_once_in_each_client() {
+    let rig = callers().await;
+    let (mut editor, session) = rig.editor_socket().open_session_with("caller", able()).await;
+    let mut plain = rig.editor_socket().load_session("caller", &session).await;
+    let prompt = editor.start_prompt(&session, "middle puppet ask 2").await;
+    let first = editor.request("session/request_permission").await;
+    let children = announced(&editor);
+    let (_, puppet) = children.last().unwrap();
+    assert_eq!(first["params"]["sessionId"], *puppet);
+    let asked = plain.request("session/request_permission").await;
+    assert_eq!(asked["params"]["sessionId"], session);
+    // The answer in one client takes the question back from the other.
+    plain.choose(&asked, "yes").await;
+    let withdrawn = editor.wait_for_notification("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], first["id"]);
+    let second = editor.request("session/request_permission").await;
+    assert_eq!(second["params"]["sessionId"], *puppet);
+    // A client that comes now is asked in the child's session too.
+    let mut later = rig.editor_socket().with("caller", able()).await;
+    later.load(&session).await;
+    let again = later.request("session/request_permission").await;
+    assert_eq!(again["params"]["sessionId"], *puppet);
+    assert_announced_first(&later, &session);
+    editor.choose(&second, "no").await;
+    let answer = editor.answer(&prompt).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let withdrawn = later.wait_for_notification("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], again["id"]);
+    let is_question = |message: &Value| message["method"] == "session/request_permission";
+    assert!(!editor.has_before(is_question) && !later.has_before(is_question));
+    assert_eq!(
+        editor.words("agent_message_chunk").last().unwrap(),
+        "middle: puppet: yes\n\nno",
+        "{:?}",
+        editor.updates
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_resumes_learns_which_sub_agents_work() {
+    let rig = callers().await;
+    let (mut editor, session) = rig.editor_socket().open_session_with("caller", able()).await;
+    editor.prompt(&session, "puppet over").await;
+    let prompt = editor.start_prompt(&session, "puppet ask").await;
+    let first = editor.request("session/request_permission").await;
+    let mut later = rig.editor_socket().with("caller", able()).await;
+    later.ok("session/resume", json!({"sessionId": session, "cwd": "/w", "mcpServers": []})).await;
+    let asked = later.request("session/request_permission").await;
+    let [(_, child)] = &announced(&later)[..] else { panic!("{:?}", later.updates) };
+    assert_eq!(trace(&later), [(session.clone(), "subagent_update puppet requires_action".into())]);
+    assert_eq!(asked["params"]["sessionId"], *child);
+    assert_eq!(first["params"]["sessionId"], *child);
+    later.choose(&asked, "yes").await;
+    editor.answer(&prompt).await;
+    wait_for_idle(&mut later, child).await;
+    assert_eq!(traced(&later, child), ["agent_message_chunk yes"]);
+}
+
+#[tokio::test]
+async fn a_client_can_cancel_a_sub_agent_and_change_nothing_else() {
+    let rig = callers().await;
+    let (mut editor, session) = rig.editor_socket().open_session_with("caller", able()).await;
+    let prompt = editor.start_prompt(&session, "puppet begin").await;
+    editor.until(|message| message["params"]["update"]["content"]["text"] == "at work").await;
+    let [(_, child)] = &announced(&editor)[..] else { panic!("{:?}", editor.updates) };
+    let child = child.clone();
+    let of_child = |mut params: Value| {
+        params["sessionId"] = child.clone().into();
+        params
+    };
+    for (method, params) in [
+        ("session/prompt", json!({"prompt": [{"type": "text", "text": "x"}]})),
+        ("session/set_mode", json!({"modeId": "a"})),
+        ("session/set_config_option", json!({"configId": "a", "value": "b"})),
+        ("session/close", json!({})),
+        ("session/delete", json!({})),
+    ] {
+        let refused = editor.call(method, of_child(params)).await;
+        assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("sub-agent"), "{message}");
+    }
+    let listed = rig.editor_socket().plain("puppet").await.ok("session/list", json!({})).await;
+    assert_eq!(listed["sessions"], json!([]));
+    editor.notify("session/cancel", of_child(json!({}))).await;
+    let answer = editor.answer(&prompt).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    wait_for_idle(&mut editor, &child).await;
+    let of_parent = traced(&editor, &session);
+    assert!(of_parent.contains(&"subagent_update idle cancelled".to_owned()), "{of_parent:?}");
+    assert!(of_parent.contains(&"tool_call_update failed".to_owned()), "{of_parent:?}");
+    // A client that loads the thread itself has it as any other.
+    let history = editor.load(&child).await;
+    assert!(history.is_object());
+    editor.prompt(&child, "puppet hello").await;
+    assert_eq!(traced(&editor, &child).last().unwrap(), "agent_message_chunk puppet: hello");
+}
+
+#[tokio::test]
+async fn closing_a_session_ends_the_updates_of_its_sub_agents() {
+    let rig = callers().await;
+    let (mut editor, session) = rig.editor_socket().open_session_with("caller", able()).await;
+    let (mut other, _) = rig.editor_socket().open_session_with("caller", able()).await;
+    other.load(&session).await;
+    let prompt = editor.start_prompt(&session, "puppet ask").await;
+    let asked = other.request("session/request_permission").await;
+    let question = editor.request("session/request_permission").await;
+    other.ok("session/close", json!({"sessionId": session})).await;
+    let withdrawn = other.wait_for_notification("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    let before = other.updates.len();
+    editor.choose(&question, "yes").await;
+    editor.answer(&prompt).await;
+    // A response comes after everything that was sent before it.
+    other.ok("session/list", json!({})).await;
+    assert_eq!(other.updates.len(), before);
+}
