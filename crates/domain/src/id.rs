@@ -168,7 +168,7 @@ impl fmt::Debug for AgentName {
 // === impl InterruptId ===
 
 impl InterruptId {
-    /// Returns the id under which a calling run asks this question of a run that it called. Whoever sees both questions can tell that they are one.
+    /// Returns the id under which a calling run asks this question of a run that it called. A reader of both questions can so tell that they are one.
     #[must_use]
     pub fn passed_up(&self, caller: &RunId) -> Self {
         let namespace = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, caller.as_str().as_bytes());

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use trilogue_domain::event::{Body, MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent};
+use trilogue_domain::event::{
+    Body, MessageEvent, PlanContent, PlanEntry, RunEvent, StateEvent, Subagent, SubagentState,
+};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     AgentCard, Answer, Failure, Interrupt, InterruptKind, Json, MessageId, Part, Resolution, Role,
-    Survives,
+    Survives, ThreadId,
 };
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
 use trilogue_testkit::parts::chat_card;
@@ -143,6 +145,21 @@ impl Backend for Puppet {
                 ] {
                     context.emit(Body::State(event), None).await.map_err(stopped_failure)?;
                 }
+            }
+            "subagent" => {
+                let [thread, state] = rest.split(' ').collect::<Vec<_>>()[..] else {
+                    panic!("{rest}")
+                };
+                let (state, stop_reason) = state.split_once(':').unwrap_or((state, ""));
+                let stop_reason = Some(stop_reason.to_owned()).filter(|it| !it.is_empty());
+                let event = StateEvent::Subagent(Subagent {
+                    thread: ThreadId::parse(thread).unwrap(),
+                    title: Some("Helper".to_owned()),
+                    description: None,
+                    state: Some(SubagentState::from_text(state, stop_reason)),
+                    can_cancel: false,
+                });
+                context.emit(Body::State(event), None).await.map_err(stopped_failure)?;
             }
             "state" => {
                 let values = Json::parse(format!("{{\"said\":\"{rest}\"}}")).unwrap();

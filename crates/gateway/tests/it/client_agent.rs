@@ -261,7 +261,7 @@ impl Backend for Hosted {
                     .await?;
             }
             "unknown" => {
-                emit(&context, &json!({"sessionUpdate": "subagent_update", "what": [1]})).await?;
+                emit(&context, &json!({"sessionUpdate": "later_update", "what": [1]})).await?;
                 let told = json!({"method": "_x/told", "params": {"sessionId": "", "n": 1.50}});
                 let told = original(mapping::NOTIFICATION, &told);
                 context.emit(Body::Opaque, Some(told)).await.map_err(lost)?;

@@ -63,7 +63,7 @@ async fn what_the_protocol_has_no_word_for_passes_through() {
         lines.push(line);
     }
     let update = format!(
-        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"subagent_update","what":[1]}}}}}}"#
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"later_update","what":[1]}}}}}}"#
     );
     let other = format!(
         r#"{{"jsonrpc":"2.0","method":"_x/told","params":{{"n":1.5,"sessionId":"{session}"}}}}"#

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use trilogue_backends::NativeAgent;
+use trilogue_backends::agent_client::Launch;
+use trilogue_backends::child::Children;
+use trilogue_backends::permission::Rules;
+use trilogue_backends::{AgentClient, NativeAgent};
 use trilogue_runtime::Backend;
 use trilogue_sdk::prelude::*;
+use trilogue_testkit::official::scripted_agent;
 
 use crate::client_editor::Editor;
 use crate::rig::{Rig, Setup};
@@ -316,4 +320,197 @@ async fn closing_a_session_ends_the_updates_of_its_sub_agents() {
     // A response comes after everything that was sent before it.
     other.ok("session/list", json!({})).await;
     assert_eq!(other.updates.len(), before);
+}
+
+/// An agent's own sub-agent: a thread in which another client stands for the agent, and its parent's session with one client of each kind.
+struct Reported {
+    rig: Rig,
+    driver: Editor,
+    child: String,
+    able: Editor,
+    plain: Editor,
+    session: String,
+}
+
+impl Reported {
+    async fn start() -> Self {
+        let rig = callers().await;
+        let (driver, child) = rig.editor_socket().open_session("puppet").await;
+        let (able, session) = rig.editor_socket().open_session_with("puppet", able()).await;
+        let plain = rig.editor_socket().load_session("puppet", &session).await;
+        Self { rig, driver, child, able, plain, session }
+    }
+
+    async fn report(&mut self, state: &str) {
+        let text = format!("subagent {} {state}", self.child);
+        self.able.prompt(&self.session, &text).await;
+    }
+}
+
+fn has_text(text: &'static str) -> impl Fn(&Value) -> bool {
+    move |message| message.to_string().contains(text)
+}
+
+#[tokio::test]
+async fn an_agents_own_sub_agent_is_a_session_or_one_tool_call() {
+    let mut it = Reported::start().await;
+    it.driver.prompt(&it.child, "earlier").await;
+    it.report("running").await;
+    it.driver.prompt(&it.child, "hello").await;
+    it.able.until(|message| message["params"]["update"]["content"]["text"] == "hello").await;
+    it.plain
+        .until(|message| message["params"]["update"]["content"][0]["content"]["text"] == "hello")
+        .await;
+    it.report("idle:error").await;
+    it.plain.until(has_text("failed")).await;
+    assert_announced_first(&it.able, &it.session);
+    let whole = [
+        "user_message_chunk earlier",
+        "agent_message_chunk earlier",
+        "user_message_chunk hello",
+        "agent_message_chunk hello",
+    ];
+    assert_eq!(traced(&it.able, &it.child), whole);
+    let told = ["subagent_update Helper running", "subagent_update Helper idle error"];
+    assert_eq!(traced(&it.able, &it.session), told);
+    let calls = |editor: &Editor| -> Vec<Value> {
+        let all = editor.updates_of(&it.session).into_iter();
+        all.filter(|update| update["sessionUpdate"].as_str().unwrap().starts_with("tool")).collect()
+    };
+    let id = format!("subagent-{}", it.child);
+    let said = |text: &str| {
+        let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "content": content})
+    };
+    let begun = json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "Helper", "kind": "other", "status": "in_progress"});
+    let ended = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Helper", "status": "failed"});
+    let expected = [begun, said("earlier"), said("hello"), ended];
+    assert_eq!(calls(&it.plain), expected);
+    assert_eq!(announced(&it.plain), []);
+
+    // A replay gives both the same.
+    let mut able = it.rig.editor_socket().with("puppet", able()).await;
+    able.load(&it.session).await;
+    assert_announced_first(&able, &it.session);
+    assert_eq!(traced(&able, &it.child), whole);
+    assert_eq!(traced(&able, &it.session)[1], told[0]);
+    let plain = it.rig.editor_socket().load_session("puppet", &it.session).await;
+    assert_eq!(calls(&plain), expected);
+}
+
+#[tokio::test]
+async fn a_question_of_an_agents_own_sub_agent_reaches_both_kinds_of_clients() {
+    let mut it = Reported::start().await;
+    it.report("running").await;
+    let prompt = it.driver.start_prompt(&it.child, "ask 2").await;
+    let first = it.able.request("session/request_permission").await;
+    assert_eq!(first["params"]["sessionId"], *it.child);
+    let asked = it.plain.request("session/request_permission").await;
+    assert_eq!(asked["params"]["sessionId"], *it.session);
+    it.plain.choose(&asked, "yes").await;
+    let withdrawn = it.able.wait_for_notification("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], first["id"]);
+    let second = it.able.request("session/request_permission").await;
+    it.able.choose(&second, "no").await;
+    let again = it.plain.request("session/request_permission").await;
+    let withdrawn = it.plain.wait_for_notification("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], again["id"]);
+    it.driver.end_turn(&prompt).await;
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_cannot_be_cancelled_goes_on() {
+    let mut it = Reported::start().await;
+    it.report("running").await;
+    let prompt = it.driver.start_prompt(&it.child, "ask").await;
+    let asked = it.able.request("session/request_permission").await;
+    it.able.notify("session/cancel", json!({"sessionId": it.child})).await;
+    it.able.ok("session/list", json!({})).await;
+    it.able.choose(&asked, "yes").await;
+    it.driver.end_turn(&prompt).await;
+}
+
+#[tokio::test]
+async fn the_sub_agents_of_an_agents_program_reach_both_kinds_of_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let program = scripted_agent().await.unwrap().display().to_string();
+    let mut launch = Launch::of([program, "--load".to_owned(), "--store".to_owned(), path("kept")]);
+    launch.cwd = Some(folder.path().to_owned());
+    let children = Children::open(Some(folder.path().join("state"))).await.unwrap();
+    let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
+    let agent = AgentClient::new(card, launch, children, Arc::new(Rules::default())).unwrap();
+    let rig = Rig::of(Setup { agents: vec![Arc::new(agent)], ..Setup::default() }).await;
+    let mut editor = rig.editor_socket().with("scripted", able()).await;
+    let session = editor.session_in(folder.path()).await;
+    let mut plain = rig.editor_socket().plain("scripted").await;
+    plain.load_in(&session, folder.path()).await;
+
+    let update = |state: Value| {
+        let title = "Reader";
+        let capabilities = json!({"cancel": {}});
+        json!({"sessionUpdate": "subagent_update", "sessionId": "its-a", "title": title, "capabilities": capabilities, "state": state})
+    };
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let message = json!({"sessionUpdate": "session_message", "messageId": "m1", "recipientSessionId": "its-a", "content": [text("read it")]});
+    let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": text("it is read")});
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Delegate", "status": "completed", "content": [{"type": "session", "sessionId": "its-a"}]});
+    let lines = [
+        format!("raw:{}", update(json!({"state": "running"}))),
+        format!("raw:{call}"),
+        format!("subagent:its-a:{message}"),
+        format!("subagent:its-a:{chunk}"),
+        "subagent-ask:its-a".to_owned(),
+        format!("raw:{}", update(json!({"state": "idle", "stopReason": "end_turn"}))),
+        "say:finished".to_owned(),
+    ];
+    let prompt = editor.start_prompt(&session, &lines.join("\n")).await;
+    let question = editor.request("session/request_permission").await;
+    let [(parent, child)] = &announced(&editor)[..] else { panic!("{:?}", editor.updates) };
+    let child = child.clone();
+    assert_eq!((parent, &question["params"]["sessionId"]), (&session, &json!(child)));
+    let asked = plain.request("session/request_permission").await;
+    assert_eq!(asked["params"]["sessionId"], *session);
+    plain.choose(&asked, "yes").await;
+    let withdrawn = editor.wait_for_notification("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    editor.end_turn(&prompt).await;
+    wait_for_idle(&mut editor, &child).await;
+    let is_said =
+        |message: &Value| message["params"]["update"]["content"][0]["content"]["text"].is_string();
+    plain.until(is_said).await;
+
+    let whole = |editor: &Editor| {
+        assert_announced_first(editor, &session);
+        assert!(!format!("{:?}", editor.updates).contains("its-a"), "{:?}", editor.updates);
+        let shown = traced(editor, &child);
+        assert_eq!(shown[..2], ["session_message", "agent_message_chunk it is read"]);
+        assert!(shown[2].starts_with("agent_message_chunk told: "), "{shown:?}");
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        let of_parent = traced(editor, &session);
+        for told in ["subagent_update Reader running", "subagent_update Reader idle end_turn"] {
+            assert!(of_parent.contains(&told.to_owned()), "{of_parent:?}");
+        }
+        let calls = editor.updates_of(&session).into_iter();
+        let call = calls.into_iter().find(|update| update["toolCallId"] == "c").unwrap();
+        assert_eq!(call["content"], json!([{"type": "session", "sessionId": child}]));
+    };
+    whole(&editor);
+    let mut later = rig.editor_socket().with("scripted", able()).await;
+    later.load_in(&session, folder.path()).await;
+    whole(&later);
+    let mut later = rig.editor_socket().plain("scripted").await;
+    later.load_in(&session, folder.path()).await;
+    for editor in [&plain, &later] {
+        assert!(announced(editor).is_empty() && traced(editor, &child).is_empty());
+        let calls: Vec<_> = editor.updates_of(&session).into_iter().collect();
+        let own = calls.iter().find(|update| update["toolCallId"] == "c").unwrap();
+        assert_eq!(own["content"], json!([]), "{own}");
+        let of_child = format!("subagent-{child}");
+        let of_child: Vec<_> = calls.iter().filter(|it| it["toolCallId"] == *of_child).collect();
+        assert_eq!(of_child[0]["title"], "Reader");
+        let statuses: Vec<_> = of_child.iter().filter_map(|it| it["status"].as_str()).collect();
+        assert_eq!(statuses, ["in_progress", "completed"]);
+        assert!(of_child.iter().any(|it| it.to_string().contains("told: ")), "{of_child:?}");
+    }
 }

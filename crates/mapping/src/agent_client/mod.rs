@@ -65,6 +65,7 @@ pub use prompt::{
 };
 pub use relay::{
     Gate, IdFormat, Relay, RelayedMessage, result_without_booleans, shown_id, without_booleans,
+    without_sessions,
 };
 pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
 pub use subagent::{
@@ -72,7 +73,10 @@ pub use subagent::{
     SubagentDescription, WorkReport, has_content, message_pieces, other_message, with_content_ids,
     with_thread_ids, work_report,
 };
-pub use subagent_view::{called_agent, idle_state, running_state, subagent_state, waiting_state};
+pub use subagent_view::{
+    called_agent, idle_state, running_state, subagent_call, subagent_call_text, subagent_state,
+    subagent_update, waiting_state,
+};
 pub use system_prompt::{system_prompt, system_prompt_in, system_prompt_metadata};
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use tool_subject::{ToolSubject, subject, subject_of_method};

@@ -37,6 +37,8 @@ pub enum Gate {
     Visited,
     /// It has boolean options: clients with `session.configOptions.boolean` get it unchanged, others the result of [`without_booleans`].
     BooleanConfig,
+    /// A tool call that refers to another session: clients with `subagents` get it unchanged, others the result of [`without_sessions`].
+    ToolSession,
     /// An unknown or invalid update: clients skip what they cannot read.
     Opaque,
 }
@@ -226,6 +228,11 @@ fn gate_of_method(method: &str) -> Gate {
 fn leading_gate(rest: &str) -> Option<Gate> {
     let kind = rest.strip_prefix(",\"update\":{\"sessionUpdate\":\"")?;
     let gate = gate_of_kind(kind.get(..kind.find('"')?)?);
+    if gate == Gate::ToolSession {
+        // An escaped word needs the full check.
+        let is_plain = !kind.contains("\"session\"") && !kind.contains("\\u");
+        return is_plain.then_some(Gate::Always);
+    }
     // These kinds need their content checked too.
     (gate != Gate::BooleanConfig && gate != Gate::Opaque).then_some(gate)
 }
@@ -235,6 +242,7 @@ pub(super) fn gate_of(update: &str) -> Gate {
     let Some(kind) = kind.and_then(|kind| decode(kind.value)) else { return Gate::Opaque };
     match gate_of_kind(&kind) {
         Gate::BooleanConfig if !has_booleans(update) => Gate::Always,
+        Gate::ToolSession if !has_sessions(update) => Gate::Always,
         gate => gate,
     }
 }
@@ -252,6 +260,7 @@ fn gate_of_kind(kind: &str) -> Gate {
         UpdateGate::Open => match kind {
             "config_option_update" => Gate::BooleanConfig,
             "plan" => Gate::Plan,
+            "tool_call" | "tool_call_update" => Gate::ToolSession,
             _ => Gate::Always,
         },
     }
@@ -261,23 +270,36 @@ fn has_booleans(update: &str) -> bool {
     get(update, &["configOptions"]).is_some_and(|options| items(options).any(is_boolean))
 }
 
+fn has_sessions(update: &str) -> bool {
+    get(update, &["content"]).is_some_and(|content| items(content).any(is_session))
+}
+
+fn is_session(content: &str) -> bool {
+    splice::get_text(content, &["type"]).is_some_and(|kind| kind == "session")
+}
+
 fn is_boolean(option: &str) -> bool {
     splice::get_text(option, &["type"]).is_some_and(|kind| kind == "boolean")
 }
 
 /// Returns the params of a `config_option_update` without boolean options, for clients that cannot display them.
 pub fn without_booleans(params: &[u8]) -> Vec<u8> {
-    without_booleans_at(&["update", "configOptions"], params)
+    without_items(&["update", "configOptions"], params, is_boolean)
+}
+
+/// Returns the params of a tool call's update without references to other sessions, for clients that show no sub-agents.
+pub fn without_sessions(params: &[u8]) -> Vec<u8> {
+    without_items(&["update", "content"], params, is_session)
 }
 
 /// Returns the result of a request that opens a session or sets an option, without boolean options.
 pub fn result_without_booleans(result: &str) -> Vec<u8> {
-    without_booleans_at(&["configOptions"], result.as_bytes())
+    without_items(&["configOptions"], result.as_bytes(), is_boolean)
 }
 
-fn without_booleans_at(path: &[&str], json: &[u8]) -> Vec<u8> {
+fn without_items(path: &[&str], json: &[u8], is_left_out: fn(&str) -> bool) -> Vec<u8> {
     let stripped = std::str::from_utf8(json).ok().and_then(|json| {
-        let kept: Vec<_> = items(get(json, path)?).filter(|option| !is_boolean(option)).collect();
+        let kept: Vec<_> = items(get(json, path)?).filter(|item| !is_left_out(item)).collect();
         splice::set(json, path, &format!("[{}]", kept.join(",")))
     });
     stripped.map_or_else(|| json.to_vec(), String::into_bytes)

@@ -1,10 +1,15 @@
 //! Sub-agents: the threads that an agent's runs work through, as child sessions.
 
+use trilogue_domain::event::{Subagent, SubagentState};
 use trilogue_domain::{Outcome, ThreadId};
 use trilogue_wire::agent_client::{
-    IdleState, Patch, SessionUpdate, StateUpdate, StopReason, SubagentSessionCapabilities,
-    SubagentStopReason, SubagentUpdate, Supported, WorkState, splice,
+    ContentBlock, IdleState, Patch, SessionUpdate, StateUpdate, StopReason,
+    SubagentSessionCapabilities, SubagentStopReason, SubagentUpdate, Supported, ToolCall,
+    ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolContent, ToolKind, WorkState, splice,
 };
+
+/// The title of a sub-agent without one.
+const UNTITLED: &str = "Sub-agent";
 
 /// Returns the state of a child whose run works.
 #[must_use]
@@ -42,6 +47,74 @@ pub fn called_agent(agent: &str, thread: &ThreadId, state: Option<StateUpdate>) 
         capabilities: Patch::Set(capabilities),
         state: state.map_or(Patch::Unchanged, Patch::Set),
         ..SubagentUpdate::new(thread.as_str())
+    }))
+}
+
+/// Returns the whole description of a sub-agent as an update.
+#[must_use]
+pub fn subagent_update(subagent: &Subagent) -> SessionUpdate {
+    let text = |text: &Option<String>| text.clone().map_or(Patch::Clear, Patch::Set);
+    let cancel = subagent.can_cancel.then(Supported::default);
+    let capabilities = SubagentSessionCapabilities { cancel, ..SubagentSessionCapabilities::new() };
+    SessionUpdate::Subagent(Box::new(SubagentUpdate {
+        title: text(&subagent.title),
+        description: text(&subagent.description),
+        capabilities: Patch::Set(capabilities),
+        state: subagent.state.as_ref().map_or(Patch::Clear, |state| Patch::Set(state_of(state))),
+        ..SubagentUpdate::new(subagent.thread.as_str())
+    }))
+}
+
+fn state_of(state: &SubagentState) -> StateUpdate {
+    match state {
+        SubagentState::Running => running_state(),
+        SubagentState::RequiresAction => waiting_state(),
+        SubagentState::Unknown => StateUpdate::Unknown(WorkState::new()),
+        SubagentState::Idle { stop_reason } => StateUpdate::Idle(IdleState {
+            stop_reason: stop_reason.as_deref().map(SubagentStopReason::parse),
+            ..IdleState::new()
+        }),
+    }
+}
+
+/// The id of the tool call that stands for a sub-agent, for clients that show no sub-agents.
+fn subagent_call_id(thread: &ThreadId) -> String {
+    format!("subagent-{thread}")
+}
+
+/// Returns the tool call that stands for a sub-agent. `is_first`: the client does not have it yet.
+#[must_use]
+pub fn subagent_call(subagent: &Subagent, is_first: bool) -> SessionUpdate {
+    let id = subagent_call_id(&subagent.thread);
+    let title = subagent.title.clone().unwrap_or_else(|| UNTITLED.to_owned());
+    let status = match &subagent.state {
+        Some(SubagentState::Idle { stop_reason }) => match stop_reason.as_deref() {
+            Some("cancelled" | "error" | "refusal") => ToolCallStatus::Failed,
+            _ => ToolCallStatus::Completed,
+        },
+        _ => ToolCallStatus::InProgress,
+    };
+    if is_first {
+        return SessionUpdate::ToolCall(Box::new(ToolCall {
+            kind: Some(ToolKind::Other),
+            status: Some(status),
+            ..ToolCall::new(id, title)
+        }));
+    }
+    SessionUpdate::ToolCallUpdate(Box::new(ToolCallUpdate {
+        title: Some(title),
+        status: Some(status),
+        ..ToolCallUpdate::new(id)
+    }))
+}
+
+/// Returns the update with what a sub-agent said, for the tool call that stands for it.
+#[must_use]
+pub fn subagent_call_text(thread: &ThreadId, text: &str) -> SessionUpdate {
+    let content = ToolCallContent::Content(Box::new(ToolContent::new(ContentBlock::text(text))));
+    SessionUpdate::ToolCallUpdate(Box::new(ToolCallUpdate {
+        content: Some(vec![content]),
+        ..ToolCallUpdate::new(subagent_call_id(thread))
     }))
 }
 

@@ -13,6 +13,7 @@ use trilogue_domain::{Body, Content, MessageId, Original, Part, ThreadId};
 use trilogue_mapping::agent_client::{
     Gate, IdFormat, LINE, NOTIFICATION, OriginalReader, RESULT, Relay, UPDATE, VERSION,
     blocks_of_message, body_of_update, message_of_prompt, shown_id, without_booleans,
+    without_sessions,
 };
 use trilogue_wire::agent_client::splice;
 
@@ -436,6 +437,14 @@ fn gates_say_whom_an_update_is_for() {
         (json!({ "sessionUpdate": "subagent_update" }), Gate::Subagents),
         (json!({ "sessionUpdate": "session_message" }), Gate::Subagents),
         (json!({ "sessionUpdate": "_later" }), Gate::Opaque),
+        (
+            json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "session", "content": [{ "type": "terminal", "terminalId": "t" }] }),
+            Gate::Always,
+        ),
+        (
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [{ "type": "session", "sessionId": "s" }] }),
+            Gate::ToolSession,
+        ),
         (json!(5), Gate::Opaque),
     ] {
         let sent = json!({ "sessionId": "s", "update": update }).to_string();
@@ -445,6 +454,11 @@ fn gates_say_whom_an_update_is_for() {
     let stripped = parsed(&without_booleans(sent.to_string().as_bytes()));
     assert_eq!(stripped["update"]["configOptions"], json!([option("select")]));
     assert_eq!(stripped["update"]["x"], 1);
+    let content =
+        json!([{ "type": "session", "sessionId": "s" }, { "type": "terminal", "terminalId": "t" }]);
+    let sent = json!({ "sessionId": "s", "update": { "sessionUpdate": "tool_call_update", "toolCallId": "c", "content": content } });
+    let stripped = parsed(&without_sessions(sent.to_string().as_bytes()));
+    assert_eq!(stripped["update"]["content"], json!([{ "type": "terminal", "terminalId": "t" }]));
     assert_eq!(without_booleans(b"odd"), b"odd");
 }
 

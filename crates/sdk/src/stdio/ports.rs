@@ -173,6 +173,9 @@ impl StdioPorts {
                 Gate::BooleanConfig if !self.shows(update.gate) => {
                     mapping::without_booleans(&update.params).into()
                 }
+                Gate::ToolSession if !self.shows(update.gate) => {
+                    mapping::without_sessions(&update.params).into()
+                }
                 Gate::Plan | Gate::PlanById
                     if !UpdateGate::Plan.is_open(&self.client.capabilities) =>
                 {
@@ -198,7 +201,7 @@ impl StdioPorts {
             Gate::NoNotices => !UpdateGate::Notices.is_open(client),
             Gate::Compaction => UpdateGate::Compaction.is_open(client),
             Gate::PlanById => UpdateGate::Plan.is_open(client),
-            Gate::Subagents => UpdateGate::Subagents.is_open(client),
+            Gate::Subagents | Gate::ToolSession => UpdateGate::Subagents.is_open(client),
             Gate::PromptSuggestions => UpdateGate::PromptSuggestions.is_open(client),
             Gate::BooleanConfig => session
                 .and_then(|session| session.config_options.as_ref())

@@ -8,7 +8,7 @@ use trilogue_domain::lock;
 
 use super::session::ClientSession;
 
-/// How many sub-agents of a client are remembered. Beyond that the oldest are forgotten, and count as other threads.
+/// How many sub-agents of a client are remembered. Beyond that the oldest are forgotten, first those whose work has ended. They then count as other threads.
 const MAX_ANNOUNCED: usize = 1_024;
 
 /// The sub-agents that a client knows from its sessions, oldest first. It did not open their sessions itself, so it can change them only as announced.
@@ -35,7 +35,11 @@ impl AnnouncedChildren {
             return;
         }
         if children.len() >= MAX_ANNOUNCED {
-            children.pop_front();
+            let ended = children.iter().position(|known| known.session.strong_count() == 0);
+            let oldest = children.remove(ended.unwrap_or(0));
+            if let Some(session) = oldest.and_then(|oldest| oldest.session.upgrade()) {
+                session.stop.cancel();
+            }
         }
         children.push_back(AnnouncedChild {
             thread: thread.clone(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::RunStatus;
+use trilogue_domain::{RunStatus, ThreadId};
 use trilogue_runtime::Client;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::ClientCapabilities;
@@ -49,20 +49,29 @@ pub(crate) fn attach_session(
     session
 }
 
-/// Attaches the client to the thread of a sub-agent until `stop`. The pump starts with its first command.
+/// The thread of a sub-agent, as a client has it open.
+struct ChildThread {
+    row: ThreadRow,
+    /// The session in which its questions are asked.
+    asks_in: ThreadId,
+    /// Ends its pump.
+    stop: CancellationToken,
+}
+
+/// Attaches the client to the thread of a sub-agent. The pump starts with its first command.
 fn attach_child(
     connection: &Arc<ClientConnection>,
     client: &ClientCapabilities,
-    thread: ThreadRow,
-    stop: CancellationToken,
+    child: ChildThread,
     followed: Followed,
     role: ChildRole,
 ) -> Arc<ClientSession> {
     let (commands, received) = mpsc::channel(MAX_COMMANDS);
-    let presence = connection.runtime().active(thread.key);
-    let guard = connection.state.open_sessions.open(thread.key);
-    let mut session = ClientSession::new(thread, commands, None, presence, guard);
-    session.stop = stop;
+    let ChildThread { row, asks_in, stop } = child;
+    let presence = connection.runtime().active(row.key);
+    let guard = connection.state.open_sessions.open(row.key);
+    let mut session = ClientSession::new(row, commands, None, presence, guard);
+    (session.asks_in, session.stop) = (asks_in, stop);
     let session = Arc::new(session);
     let (connection, role) = (Arc::clone(connection), Some(role));
     let pump = Pump::new(Arc::clone(&connection), Arc::clone(&session), client, followed, role);

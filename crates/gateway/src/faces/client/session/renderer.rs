@@ -181,6 +181,11 @@ impl LineRenderer {
                 self.updates.relay().push_into(dialect, bytes, &mut params);
                 write_update(lines, &mapping::without_booleans(&params));
             }
+            Gate::ToolSession => {
+                let mut params = Vec::with_capacity(bytes.len() + 64);
+                self.updates.relay().push_into(dialect, bytes, &mut params);
+                write_update(lines, &mapping::without_sessions(&params));
+            }
             Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
             _ => {}
         }
@@ -341,6 +346,7 @@ impl LineRenderer {
             Gate::BooleanConfig => {
                 write_update(lines, &mapping::without_booleans(&update.params));
             }
+            Gate::ToolSession => write_update(lines, &mapping::without_sessions(&update.params)),
             Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
             _ => {}
         }
@@ -359,7 +365,7 @@ impl LineRenderer {
             Gate::BooleanConfig => options.booleans,
             Gate::Plan => options.plans_by_id || !self.updates.merges_plans(),
             Gate::PlanById => options.plans_by_id,
-            Gate::Subagents => options.subagents,
+            Gate::Subagents | Gate::ToolSession => options.subagents,
             Gate::PromptSuggestions => options.suggestions && !self.is_replay,
             Gate::AgentCursors => false,
         }

@@ -3,25 +3,26 @@
 //! Each child has a pump of its own. Its parent's pump announces it, and starts it only when the announcement is in the outbox. During a
 //! replay the parent waits until the child has sent its history, and the child sends nothing more until the replay has ended.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Event, InterruptEvent, RunEvent, ToolEvent};
+use trilogue_domain::event::{Event, InterruptEvent, RunEvent, Subagent, ToolEvent};
 use trilogue_domain::{Body, Interrupt, RunId, RunStatus, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
 use trilogue_wire::agent_client::{SessionNotification, SessionUpdate, StateUpdate, splice};
 
 use super::super::super::connection::command::{ParentReplay, PumpCommand, ReplayStart};
-use super::super::attach_child;
+use super::super::{ChildThread, attach_child};
+use super::folded::LastMessage;
 use super::{OutgoingLines, Pump, READ_BYTES};
 use crate::stream::log_reader::LogReader;
 
 /// How many sub-agents of an open session are followed at once, with those of sub-agents. Further ones stay tool calls.
-const MAX_FOLLOWED: usize = 64;
+pub(super) const MAX_FOLLOWED: usize = 64;
 
 /// What a pump needs to follow sub-agents.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(in super::super) struct Followed {
     replay_end: CancellationToken,
     /// The open calls before the cursor of a client that continues.
     pub(super) open_calls: Vec<(String, CalledAgent)>,
+    /// The sub-agents for which the client has a tool call, as it shows them.
+    pub(super) calls: HashMap<ThreadId, Subagent>,
 }
 
 /// What a pump needs if its session is a sub-agent's.
@@ -48,6 +51,7 @@ pub(in super::super) struct Followed {
 pub(in super::super) struct ChildRole {
     /// The session on which the sub-agent is announced.
     parent: ThreadId,
+    pub(super) form: ChildForm,
     /// Until this is cancelled, a replay above is in progress, and the pump waits.
     pub(super) held: Option<CancellationToken>,
     /// Dropped when the sub-agent's part of a replay is in the outbox.
@@ -55,6 +59,17 @@ pub(in super::super) struct ChildRole {
     /// Whether a run has ended, so that the pump may have nothing left to do.
     has_ended_run: bool,
     _permit: OwnedSemaphorePermit,
+}
+
+/// What the client gets of a sub-agent.
+#[derive(Debug)]
+pub(in super::super) enum ChildForm {
+    /// A session of its own, whose state follows from its runs. Its pump ends with the last of them.
+    Called,
+    /// A session of its own, whose state its agent reports.
+    Reported,
+    /// A tool call.
+    Folded(LastMessage),
 }
 
 /// A call of another agent, as its caller's log has it.
@@ -65,6 +80,8 @@ pub(super) struct CalledAgent {
 
 /// A child that can be followed.
 pub(super) enum NewChild {
+    /// The client has opened it itself.
+    Opened,
     /// Its pump is at work.
     Known(ThreadId),
     New(Box<ThreadRow>, OwnedSemaphorePermit),
@@ -96,6 +113,7 @@ impl Followed {
             replayed: HashSet::new(),
             replay_end: CancellationToken::new(),
             open_calls: Vec::new(),
+            calls: HashMap::new(),
         }
     }
 
@@ -111,6 +129,7 @@ impl Followed {
         self.replay_end = parent.map_or_else(CancellationToken::new, |parent| parent.ended.clone());
         self.replayed.clear();
         self.open_calls.clear();
+        self.calls.clear();
     }
 }
 
@@ -125,8 +144,8 @@ impl CalledAgent {
 // === impl ChildRole ===
 
 impl ChildRole {
-    pub(super) const fn new(parent: ThreadId, permit: OwnedSemaphorePermit) -> Self {
-        Self { parent, held: None, caught_up: None, has_ended_run: false, _permit: permit }
+    const fn new(parent: ThreadId, form: ChildForm, permit: OwnedSemaphorePermit) -> Self {
+        Self { parent, form, held: None, caught_up: None, has_ended_run: false, _permit: permit }
     }
 }
 
@@ -141,6 +160,7 @@ impl Pump {
 
     /// The replay of this pump has ended and its lines are in the outbox.
     pub(super) fn release_replay(&mut self) {
+        self.followed.replayed.clear();
         match &mut self.role {
             Some(role) => drop(role.caught_up.take()),
             None => self.followed.replay_end.cancel(),
@@ -232,7 +252,7 @@ impl Pump {
             let state = self.state_of(called.thread()).await?;
             if let Some(child) = self.announce_call(&called, state, &mut lines).await? {
                 self.send(lines).await;
-                self.follow(child, ChildStart::Now).await?;
+                self.follow(child, ChildForm::Called, ChildStart::Now).await?;
             }
         }
         Ok(())
@@ -247,15 +267,15 @@ impl Pump {
         let (read, run) = (self.connection.read().as_ref(), &called.run);
         let mut log = LogReader::new(read, run.thread, Some(run.key)).pages_of(READ_BYTES);
         let first = log.next().await?.and_then(|page| page.frames.first().map(|it| it.first()));
-        self.follow(child, ChildStart::Live(first.unwrap_or(1).saturating_sub(1))).await
+        let start = ChildStart::Live(first.unwrap_or(1).saturating_sub(1));
+        self.follow(child, ChildForm::Called, start).await
     }
 
     /// Returns the child with this thread; `None` if it cannot be followed.
-    async fn new_child(&mut self, thread: &ThreadId) -> Result<Option<NewChild>> {
+    pub(super) async fn new_child(&mut self, thread: &ThreadId) -> Result<Option<NewChild>> {
         let connection = &self.connection;
         if connection.queues.get(thread).is_some_and(|queue| queue.session().is_some()) {
-            // The client has opened it itself.
-            return Ok(None);
+            return Ok(Some(NewChild::Opened));
         }
         if let Some(session) = connection.children.session(thread) {
             let mut state = session.state();
@@ -276,9 +296,15 @@ impl Pump {
     }
 
     /// Sends the updates of a child whose announcement is in the outbox. During a replay, returns when its history is there too.
-    pub(super) async fn follow(&mut self, child: NewChild, start: ChildStart) -> Result<()> {
+    pub(super) async fn follow(
+        &mut self,
+        child: NewChild,
+        form: ChildForm,
+        start: ChildStart,
+    ) -> Result<()> {
         let is_history = self.renderer.is_replay;
         let (session, is_known) = match child {
+            NewChild::Opened => return Ok(()),
             NewChild::Known(thread) => match self.connection.children.session(&thread) {
                 Some(session) if is_history && !self.followed.replayed.contains(&thread) => {
                     (session, true)
@@ -289,7 +315,7 @@ impl Pump {
                 if self.followed.replayed.contains(&row.id) {
                     return Ok(());
                 }
-                (self.attach(*row, permit), false)
+                (self.attach(*row, form, permit), false)
             }
         };
         let thread = &session.thread;
@@ -317,6 +343,8 @@ impl Pump {
             self.followed.replayed.insert(thread.id.clone());
         }
         if !is_known {
+            let children = &self.connection.children;
+            self.followed.threads.retain(|known| children.session(known).is_some());
             self.followed.threads.push(thread.id.clone());
         }
         session.begin();
@@ -327,13 +355,24 @@ impl Pump {
         Ok(())
     }
 
-    fn attach(&self, row: ThreadRow, permit: OwnedSemaphorePermit) -> Arc<super::ClientSession> {
+    fn attach(
+        &self,
+        row: ThreadRow,
+        form: ChildForm,
+        permit: OwnedSemaphorePermit,
+    ) -> Arc<super::ClientSession> {
         let followed = &self.followed;
         let stop = followed.stop.child_token();
         let below =
             Followed::below(&followed.root, Arc::clone(&followed.permits), stop.child_token());
-        let role = ChildRole::new(self.session.thread.id.clone(), permit);
-        let session = attach_child(&self.connection, &self.client, row, stop, below, role);
+        // A client that shows no sub-agents is asked in the session that it has open.
+        let asks_in = match form {
+            ChildForm::Called | ChildForm::Reported => row.id.clone(),
+            ChildForm::Folded(_) => followed.root.clone(),
+        };
+        let role = ChildRole::new(self.session.thread.id.clone(), form, permit);
+        let child = ChildThread { row, asks_in, stop };
+        let session = attach_child(&self.connection, &self.client, child, below, role);
         self.connection.children.follow(&session);
         session
     }
@@ -346,6 +385,9 @@ impl Pump {
         lines: &mut OutgoingLines,
     ) {
         let Some(role) = &mut self.role else { return };
+        if !matches!(role.form, ChildForm::Called) {
+            return;
+        }
         let state = match &event.body {
             Body::Run(RunEvent::Started | RunEvent::Resumed) => mapping::running_state(),
             Body::Interrupt(InterruptEvent::Raised(_)) => mapping::waiting_state(),
@@ -360,7 +402,12 @@ impl Pump {
         self.push_update(parent.as_str(), update, lines);
     }
 
-    fn push_update(&self, session: &str, update: SessionUpdate, lines: &mut OutgoingLines) {
+    pub(super) fn push_update(
+        &self,
+        session: &str,
+        update: SessionUpdate,
+        lines: &mut OutgoingLines,
+    ) {
         let params = SessionNotification::new(session, update);
         lines.notification("session/update", &params);
     }
@@ -375,6 +422,11 @@ impl Pump {
             (None, RunStatus::Interrupted) => mapping::waiting_state(),
             (None, _) => mapping::running_state(),
         }))
+    }
+
+    /// Returns how this client is asked. The question of a sub-agent that the client does not show names it.
+    pub(super) fn question_for_client(&self, interrupt: &Interrupt) -> mapping::ClientQuestion {
+        mapping::client_question(interrupt, self.session.asks_in.as_str(), &self.client)
     }
 
     /// Whether the client is asked this question. Not if a child that it follows asks it too, and not as text about a child, because a prompt cannot answer it there.

@@ -2,7 +2,9 @@
 
 pub(super) mod children;
 mod close;
+mod folded;
 mod replay;
+mod reported;
 mod settings;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -11,7 +13,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
+use trilogue_domain::event::{
+    Event, InterruptEvent, MessageEvent, RunEvent, StateEvent, ThreadEvent,
+};
 use trilogue_domain::{Body, Interrupt, Json, Outcome, Role, RunId, RunKey};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::{Frame, RawOriginal, Tail};
@@ -19,6 +23,7 @@ use trilogue_wire::agent_client::{ClientCapabilities, SessionNotification};
 use trilogue_wire::native::local::Control;
 
 use self::children::{ChildRole, Followed};
+use self::reported::is_about_subagent;
 use self::settings::is_setting;
 use super::super::asking::question::{self, AskOutcome};
 use super::super::connection::ClientConnection;
@@ -261,7 +266,15 @@ impl Pump {
                 continue;
             }
             self.cursor = record.number;
+            if self.is_folded() {
+                self.fold_event(&record.event()?, lines).await?;
+                continue;
+            }
             match record.original.as_ref() {
+                Some(original) if is_about_subagent(&original.bytes) => {
+                    let named = Some((original, frame.run()));
+                    self.subagent_event(&record.event()?, named, lines).await?;
+                }
                 // Relay the update without decoding it.
                 Some(original) if self.renderer.relay(original, frame.run(), lines) => {
                     if self.replay.is_some() || is_setting(&original.bytes) {
@@ -311,6 +324,9 @@ impl Pump {
                 self.agent_setting(&update, is_news, lines);
                 return Ok(());
             }
+        }
+        if matches!(&event.body, Body::State(StateEvent::Subagent(_))) {
+            return self.subagent_event(event, None, lines).await;
         }
         if let Body::Thread(
             ThreadEvent::Created { metadata, .. } | ThreadEvent::Metadata(metadata),
@@ -367,8 +383,7 @@ impl Pump {
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
                 // During a replay, do not ask: its end asks about the questions that are still open then.
                 if let Some(key) = event.run.filter(|_| self.replay.is_none()) {
-                    let asking =
-                        mapping::client_question(interrupt, self.session.id(), &self.client);
+                    let asking = self.question_for_client(interrupt);
                     if self.asks(run.as_ref(), interrupt, &asking).await? {
                         self.ask(key, interrupt, asking, lines);
                     }
@@ -519,7 +534,8 @@ impl Pump {
 
     async fn send(&self, lines: OutgoingLines) {
         // A broken replay starts again, so the position moves only with its response.
-        let position = match self.renderer.is_replay {
+        // A client that reconnects continues sub-agents with their parent's session.
+        let position = match self.renderer.is_replay || self.role.is_some() {
             true => Control::Boundary,
             false => Control::Position { session: self.session.id().into(), number: self.cursor },
         };
@@ -548,7 +564,7 @@ impl Pump {
     }
 }
 
-/// Waits for the end of a replay above; never ends if there is none.
+/// Waits for the end of a replay above. Without one, it waits forever.
 async fn wait_for_end(replay: Option<CancellationToken>) {
     match replay {
         Some(ended) => ended.cancelled().await,

@@ -60,6 +60,7 @@ impl Pump {
         if from > 0 {
             self.skip_to_cursor().await?;
             self.announce_open_calls().await?;
+            self.announce_subagents().await?;
             if needs_agent_session {
                 self.fold_agent_session().await?;
             }
@@ -261,7 +262,7 @@ impl Pump {
         lines: &mut OutgoingLines,
     ) -> Result<()> {
         for row in pending.into_iter().rev() {
-            let asking = mapping::client_question(&row.interrupt, self.session.id(), &self.client);
+            let asking = self.question_for_client(&row.interrupt);
             if !self.asks(Some(&row.run_id), &row.interrupt, &asking).await? {
                 continue;
             }
