@@ -102,6 +102,9 @@ impl Runtime {
         }
         if let Some(config) = new.config.take() {
             new.config = Some(backend.authorize(&new.caller(by), config).await?);
+        } else if !new.folders.is_empty() {
+            // The backend learns which folders the caller has opened.
+            backend.authorize(&new.caller(by), Json::empty_object()).await?;
         }
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;

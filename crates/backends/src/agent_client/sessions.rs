@@ -132,7 +132,8 @@ async fn open(
         return Ok(session);
     };
     let binding = SessionBinding::read(&row.capabilities);
-    if let Some(session) = opener.open_session(thread, state, (&row.remote, &binding)).await? {
+    let bound = (&*row.remote, &binding);
+    if let Some(session) = opener.open_session(thread, &requester, state, bound).await? {
         return Ok(session);
     }
     let bound = (&*row.remote, binding.clone());

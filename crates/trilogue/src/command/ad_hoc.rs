@@ -114,7 +114,13 @@ impl ChosenAgent {
         thread: Option<&str>,
     ) -> Result<Option<String>> {
         let folder = self.named_folder(arguments, server, protocol, thread).await?;
-        if let Some(folder) = &folder
+        // A thread keeps its folder. If that is the current one, its session may open there again.
+        let is_here = thread.is_some() && !self.is_ad_hoc && server.is_local();
+        let opened = match &folder {
+            None if is_here => arguments.folder().ok(),
+            folder => folder.clone(),
+        };
+        if let Some(folder) = &opened
             && globals.has_users_server()
         {
             // The server takes it from a program of its user. One that takes no connections judges it by its own settings.

@@ -313,6 +313,61 @@ fn a_queued_run_starts_only_in_a_folder_that_is_still_allowed() {
     assert!(outcome.to_string().contains("agents.reviewer.roots"), "{outcome}");
 }
 
+/// Sessions in three folders, of which a link replaces two while no server runs, and one that a program opened elsewhere on this machine.
+#[test]
+fn a_session_opens_again_only_in_a_folder_that_is_still_allowed() {
+    let home = Home::new();
+    let work = home.work().canonicalize().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let run = |server: &Server, thread: &str, config: &Value| -> Value {
+        let secret = std::fs::read_to_string(server.token_file()).unwrap();
+        let body = json!({ "agent": "reviewer", "input": "say:hi", "thread_id": thread, "create_thread": true, "config": config, "mode": "wait" });
+        let ended = post(&home, server, secret.trim(), "/api/v1/runs", &body);
+        serde_json::from_str(&ended).unwrap_or_else(|_| panic!("{ended}"))
+    };
+    let opened =
+        || std::fs::read_to_string(work.join("record")).unwrap().matches("\"cwd\"").count();
+    let run_outside = |server: &Server| {
+        let mut command = server.command(&["run", "reviewer", "say:hi", "--thread", "outside"]);
+        command.current_dir(outside.path());
+        finish(command, "").expect(0);
+    };
+    let server = serve_on(&home, "", "sqlite:again.db");
+    for folder in ["swapped", "state", "kept"] {
+        std::fs::create_dir(work.join(folder)).unwrap();
+        let ended = run(&server, folder, &json!({ "cwd": work.join(folder) }));
+        assert_eq!(ended["status"], "completed", "{ended}");
+    }
+    run_outside(&server);
+    server.run(&["backup", "b.db"]).expect(0);
+    assert!(server.stop(rustix::process::Signal::TERM).success());
+    for (link, target) in [("swapped", outside.path()), ("state", &*home.state())] {
+        std::fs::remove_dir(work.join(link)).unwrap();
+        symlink(target, work.join(link)).unwrap();
+    }
+    home.run(&["restore", "b.db", "--to", "restored.db"]).expect(0);
+    for store in ["sqlite:again.db", "sqlite:restored.db"] {
+        let server = serve_on(&home, "", store);
+        let before = opened();
+        for thread in ["swapped", "state", "outside"] {
+            let ended = run(&server, thread, &json!({}));
+            assert_eq!(ended["outcome"]["error"]["code"], "forbidden", "{store} {thread}: {ended}");
+            assert!(ended.to_string().contains("agents.reviewer.roots"), "{ended}");
+        }
+        assert_eq!(opened(), before, "no session was opened in any of them");
+        let ended = run(&server, "kept", &json!({}));
+        assert_eq!(ended["status"], "completed", "{store}: {ended}");
+        // A program on this machine opens its folder again.
+        run_outside(&server);
+        let ended = run(&server, "outside", &json!({}));
+        assert_eq!(ended["status"], "completed", "{store}: {ended}");
+        assert!(server.stop(rustix::process::Signal::TERM).success());
+    }
+    let server = serve_on(&home, "roots = [\"elsewhere\"]", "sqlite:again.db");
+    let ended = run(&server, "kept", &json!({}));
+    assert_eq!(ended["outcome"]["error"]["code"], "forbidden", "{ended}");
+}
+
 #[test]
 fn settings_of_an_editor_cannot_be_written_over_the_network() {
     let home = Home::new();

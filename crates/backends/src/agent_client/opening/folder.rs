@@ -1,11 +1,14 @@
 //! The folder that a run names for its session.
 //!
 //! A request over the network gets a folder below the roots of its agent. Its configuration then has the real path, so that a link that is made later has no effect.
-//! When the run starts, the folder is checked again: the run can come from another store, and the roots can have changed.
+//! When the run starts, and whenever a session opens again, the folder is checked again: it can come from another store, a link can have replaced it,
+//! and the roots can have changed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+use serde_json::Value;
 
 use trilogue_domain::error::Result as DomainResult;
 use trilogue_domain::{AgentName, Code, Error, Json, RequestSource, lock};
@@ -23,7 +26,10 @@ pub(in crate::agent_client) const FOLDER_MEMBER: &str = "cwd";
 /// The most accepted folders outside of the roots that are remembered. The oldest is forgotten first.
 const MAX_OPENED_FOLDERS: usize = 256;
 
-/// The folders outside of the roots in which requests may work because their callers have opened them on this machine since the start.
+/// How many of the folders that a caller has opened on this machine are accepted with its request, the newest first.
+const MAX_CALLER_FOLDERS: usize = 16;
+
+/// The folders outside of the roots in which requests may work because a program on this machine has opened them since the start, or the settings named them.
 #[derive(Debug, Default)]
 pub(in crate::agent_client) struct AcceptedFolders(Mutex<VecDeque<PathBuf>>);
 
@@ -80,6 +86,11 @@ pub(in crate::agent_client) async fn check_folder(
     // With its own folders, the agent never works in one from a request.
     if launch.folders.is_some() {
         return Ok(config);
+    }
+    // A session of an earlier life of the server may open there again.
+    if caller.source == RequestSource::Network {
+        let newest = caller.folders.iter().rev().take(MAX_CALLER_FOLDERS);
+        newest.for_each(|folder| accepted.add(folder.clone()));
     }
     let named = splice::get(config.as_str(), &[FOLDER_MEMBER]).map(serde_json::from_str::<String>);
     // An invalid path fails the run later, with the reason.
@@ -140,6 +151,61 @@ pub(super) async fn check_at_start(
     Err(outside(context.agent(), &folder.display().to_string()).into())
 }
 
+/// A session that is about to open, and who opens it.
+pub(super) struct OpeningFolders<'a> {
+    pub(super) agent: &'a AgentName,
+    pub(super) source: RequestSource,
+    /// The params that its client or run named.
+    pub(super) wanted: Option<&'a Json>,
+    pub(super) params: &'a SessionParams,
+}
+
+/// Checks, with links resolved now, that a session may open in its folders: never in one of the server itself. For a request over the network or of an
+/// agent, also below the roots, unless the settings name the folder or a program on this machine has opened it since the start.
+pub(super) async fn check_opening(
+    launch: &Launch,
+    accepted: &AcceptedFolders,
+    opening: &OpeningFolders<'_>,
+) -> Result<(), AgentFailure> {
+    let OpeningFolders { agent, source, wanted, params } = *opening;
+    let is_local = source == RequestSource::LocalSocket;
+    let named = wanted.and_then(SessionParams::cwd_of);
+    let is_of_settings = launch.cwd.as_ref() == Some(&params.cwd)
+        || (named.is_none() && params.cwd == super::params::default_cwd(launch));
+    let further = params.directories.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut folders: Vec<_> = further.map(PathBuf::from).collect();
+    if launch.folders.is_none() && !is_of_settings {
+        folders.push(params.cwd.clone());
+    }
+    let (roots, private) = (launch.roots.clone(), launch.private.clone());
+    let resolved = tokio::task::spawn_blocking(move || {
+        let resolve = |folder: PathBuf| {
+            let real = real_path(&folder).filter(|real| !is_below(real, &private));
+            let is_in_roots = real.as_ref().is_some_and(|real| is_below(real, &roots));
+            (folder, real, is_in_roots)
+        };
+        folders.into_iter().map(resolve).collect::<Vec<_>>()
+    });
+    let resolved = resolved.await.map_err(|_| outside(agent, &params.cwd.display().to_string()))?;
+    for (folder, real, is_in_roots) in &resolved {
+        let is_allowed = |real: &PathBuf| is_local || *is_in_roots || accepted.has(real);
+        if !real.as_ref().is_some_and(is_allowed) {
+            return Err(outside(agent, &folder.display().to_string()).into());
+        }
+    }
+    // A folder that only comes from the store is not accepted for others.
+    if is_local && wanted.is_some() {
+        resolved.into_iter().filter_map(|(_, real, _)| real).for_each(|real| accepted.add(real));
+    }
+    if launch.folders.is_none()
+        && is_of_settings
+        && let Ok(real) = tokio::fs::canonicalize(&params.cwd).await
+    {
+        accepted.add(real);
+    }
+    Ok(())
+}
+
 /// Whether a real path is one of these folders or below one. It blocks on the file system.
 pub(super) fn is_below(real: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| {
@@ -156,6 +222,6 @@ pub(super) fn outside(agent: &AgentName, folder: &str) -> Error {
         folder.escape_debug()
     );
     Error::new(Code::Forbidden, message).hint(format!(
-        "choose a folder below one of `agents.{agent}.roots`, or let the operator add this one; the folders of the server itself are never allowed"
+        "choose a folder below one of `agents.{agent}.roots`, open this one with a program on this machine, or let the operator add it; the folders of the server itself are never allowed"
     ))
 }

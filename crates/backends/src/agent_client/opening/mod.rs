@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use trilogue_domain::event::StateEvent;
-use trilogue_domain::{Body, Json, Principal, lock};
+use trilogue_domain::{Body, Json, Principal, RequestSource, lock};
 use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
 
 use super::failure::AgentFailure;
@@ -23,14 +23,15 @@ use super::process::{
     ProcessSpec, Profile,
 };
 use super::session::{
-    Offers, OpenSubagents, Session, SessionBinding, SessionLease, SessionStart, StartingSessions,
-    ThreadState, Threads,
+    Offers, OpenSubagents, Session, SessionBinding, SessionLease, SessionParams, SessionStart,
+    StartingSessions, ThreadState, Threads,
 };
 use crate::child::Children;
 use crate::permission::Rules;
 use crate::workspace::lease::WorkspaceLease;
 
 pub(super) use folder::{AcceptedFolders, FOLDER_MEMBER, check_folder};
+use folder::{OpeningFolders, check_opening};
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 pub(super) use settings::note_choice;
 
@@ -51,6 +52,7 @@ pub(super) struct SessionOpener {
 pub(super) struct Requester<'a> {
     principal: PrincipalKey,
     profile: Option<&'a ClientProfile>,
+    source: RequestSource,
     /// The client that opens it. It gets the agent's questions about the opening.
     client: Option<&'a Arc<dyn Client>>,
     auth: AuthMode,
@@ -141,6 +143,7 @@ impl SessionOpener {
     pub(super) async fn open_session(
         &self,
         thread: &ThreadContext,
+        requester: &Requester<'_>,
         state: &mut ThreadState,
         (remote, binding): (&str, &SessionBinding),
     ) -> Result<Option<SessionLease>, AgentFailure> {
@@ -156,7 +159,7 @@ impl SessionOpener {
             return Ok(Some(session));
         }
         // Check first: a session that cannot be opened must not end the open one.
-        params::check_cwd(thread.agent(), &launch, wanted, &params).await?;
+        self.check_folders(thread, requester, &launch, wanted, &params).await?;
         if session.has_leases_beyond(1) || !session.process().can_reopen() {
             return Ok(Some(session));
         }
@@ -281,6 +284,20 @@ impl SessionOpener {
         self.authentication.authenticate(*client, process, failure, *auth, methods).await
     }
 
+    async fn check_folders(
+        &self,
+        thread: &ThreadContext,
+        requester: &Requester<'_>,
+        launch: &Launch,
+        wanted: Option<&Json>,
+        params: &SessionParams,
+    ) -> Result<(), AgentFailure> {
+        let (agent, source) = (thread.agent(), requester.source);
+        let opening = OpeningFolders { agent, source, wanted, params };
+        check_opening(launch, &self.accepted_folders, &opening).await?;
+        params::check_cwd(launch, params).await
+    }
+
     pub(super) fn binding(&self, session: &Session, remembered: Option<&str>) -> SessionBinding {
         let method = self.authentication.method(session.process(), remembered);
         session.params().to_binding(method)
@@ -296,7 +313,7 @@ impl SessionOpener {
         let launch = self.launch();
         let wanted = state.wanted.as_ref();
         let params = params::of_session(&launch, thread, wanted, binding).await?;
-        params::check_cwd(thread.agent(), &launch, wanted, &params).await?;
+        self.check_folders(thread, requester, &launch, wanted, &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
         let workspace_lease = match self.pool.node() {
@@ -387,6 +404,8 @@ impl<'a> Requester<'a> {
         Self {
             principal: PrincipalKey::of_client(client.as_ref()),
             profile: Some(client.profile()),
+            // Only the local socket carries clients.
+            source: RequestSource::LocalSocket,
             client: Some(client),
             auth: AuthMode::AsChosen,
         }
@@ -395,6 +414,7 @@ impl<'a> Requester<'a> {
     /// A run, whose client has this profile.
     pub(super) fn run(context: &RunContext, profile: Option<&'a ClientProfile>) -> Self {
         let principal = PrincipalKey::of_run(context);
-        Self { principal, profile, client: None, auth: AuthMode::Always }
+        let source = context.source();
+        Self { principal, profile, source, client: None, auth: AuthMode::Always }
     }
 }

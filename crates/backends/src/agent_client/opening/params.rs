@@ -4,17 +4,15 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use trilogue_domain::{AgentName, Code, Error, Json};
+use trilogue_domain::{Code, Error, Json};
 use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::{Meta, splice};
 
-use super::folder::{is_below, outside};
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
 use crate::child::Child;
-use crate::permission::real_path;
 
 /// The directory is, in this order: a folder of this server, the client's, the previous one, the directory in which the agent starts.
 pub(super) async fn of_session(
@@ -124,20 +122,13 @@ pub(super) fn follows_client(launch: &Launch) -> bool {
     launch.processes == Processes::Thread && !is_fixed
 }
 
-fn default_cwd(launch: &Launch) -> PathBuf {
+pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     launch.cwd.clone().unwrap_or_else(here)
 }
 
 /// Fails if a client chose a working directory that does not exist on this server; the agent is not to blame for that.
-/// Also fails if a session would work in a folder of the server itself, or get such a folder as an additional one.
-pub(super) async fn check_cwd(
-    agent: &AgentName,
-    launch: &Launch,
-    wanted: Option<&Json>,
-    params: &SessionParams,
-) -> Result<(), AgentFailure> {
-    check_private(agent, launch, wanted, params).await?;
+pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result<(), AgentFailure> {
     let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
     // In another environment, such as a container, only the agent can check it.
     let is_used_here = usual_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
@@ -152,31 +143,6 @@ pub(super) async fn check_cwd(
     let message = format!("the session cannot work in '{}': {why}", params.cwd.display());
     let hint = "create that folder on this server, or open the session with a `cwd` that exists";
     Err(Error::new(Code::InvalidRequest, message).hint(hint).into())
-}
-
-async fn check_private(
-    agent: &AgentName,
-    launch: &Launch,
-    wanted: Option<&Json>,
-    params: &SessionParams,
-) -> Result<(), AgentFailure> {
-    if launch.private.is_empty() {
-        return Ok(());
-    }
-    let further = params.directories.as_array().into_iter().flatten().filter_map(Value::as_str);
-    let is_used = |cwd: &PathBuf| launch.folders.is_none() && launch.cwd.as_ref() != Some(cwd);
-    let chosen = wanted.and_then(SessionParams::cwd_of).filter(is_used);
-    let folders: Vec<_> = chosen.into_iter().chain(further.map(PathBuf::from)).collect();
-    let private = launch.private.clone();
-    let found = tokio::task::spawn_blocking(move || {
-        let is_private =
-            |path: &PathBuf| real_path(path).is_none_or(|real| is_below(&real, &private));
-        folders.into_iter().find(is_private)
-    });
-    match found.await.ok().flatten() {
-        Some(folder) => Err(outside(agent, &folder.display().to_string()).into()),
-        None => Ok(()),
-    }
 }
 
 /// Hides a client's values from the captured standard error: the values for its servers, and everything that

@@ -108,8 +108,12 @@ impl SessionOpener {
                 let binding = SessionBinding::read(&row.capabilities);
                 before = Some(binding.clone());
                 let thread = context.thread_context();
+                let client = context.client();
+                let requester = Requester::run(context, client.as_ref());
                 let bound = (&*row.remote, &binding);
-                if let Some(session) = self.open_session(&thread, &mut state, bound).await? {
+                if let Some(session) =
+                    self.open_session(&thread, &requester, &mut state, bound).await?
+                {
                     return with_missed(context, session, missed).await;
                 }
                 match lost {
@@ -118,8 +122,6 @@ impl SessionOpener {
                         (self.begin_for_run(context, &mut state, binding, Some(why)).await?, None)
                     }
                     None => {
-                        let client = context.client();
-                        let requester = Requester::run(context, client.as_ref());
                         let bound = (&*row.remote, binding);
                         let reopened = self.reopen(&thread, &requester, &mut state, bound).await?;
                         (reopened, Some(missed))
