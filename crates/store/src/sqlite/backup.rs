@@ -1,17 +1,19 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode};
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::error::{Health, SqliteError};
-use super::file::{FileLock, cannot, create_new, sibling_path, sync_directory};
+use super::file::{FileLock, cannot, create_new, real_path, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
 use super::{KeyCounters, commit_record, connection};
 
 /// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
+/// Suffix of a store's name: a folder with a copy in which open runs are cancelled before it is restored.
+const PREPARED: &str = ".restoring-runs";
 /// Suffix of a store's name: a complete copy that replaces the store, now or at the next start.
 const READY: &str = ".restored";
 
@@ -51,6 +53,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
     let lock = FileLock::take(to)?;
     let to = lock.path();
     finish_restore(to)?;
+    remove_draft(to)?;
     if !options.overwrite && to.exists() {
         return Err(Error::new(
             Code::AlreadyExists,
@@ -108,12 +111,9 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
     conn.close().map_err(|(_, error)| error.into())
 }
 
-/// Replaces the store with a completed copy, and removes an unfinished one. The caller holds the store's lock.
+/// Replaces the store with a completed copy. The caller holds the store's lock.
 /// Returns whether there was a completed copy. Every step can be repeated.
 pub(super) fn finish_restore(to: &Path) -> Result<bool> {
-    let draft = sibling_path(to, DRAFT);
-    remove(&draft)?;
-    remove(&sibling_path(&draft, "-journal"))?;
     let ready = sibling_path(to, READY);
     if !ready.exists() {
         return Ok(false);
@@ -126,6 +126,45 @@ pub(super) fn finish_restore(to: &Path) -> Result<bool> {
     sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
     rename(&ready, to)?;
     Ok(true)
+}
+
+/// The folder in which a backup is prepared before it is restored to this file, without what an interrupted restore left in it. The caller creates it.
+pub fn preparation_folder(to: &Path) -> Result<PathBuf> {
+    let to = real_path(to)?;
+    remove_prepared(&to)?;
+    Ok(sibling_path(&to, PREPARED))
+}
+
+/// What an interrupted restore into a new file left: there is no store, and no start may begin an empty one in its place.
+pub(super) fn unfinished(to: &Path) -> Option<PathBuf> {
+    if to.exists() || is_to_be_replaced(to) {
+        return None;
+    }
+    [DRAFT, PREPARED].map(|suffix| sibling_path(to, suffix)).into_iter().find(|it| it.exists())
+}
+
+/// Removes what interrupted restores left beside the store, which may hold tokens. The caller holds the store's lock. Returns whether there was anything.
+pub(super) fn remove_leftovers(to: &Path) -> Result<bool> {
+    let was_left = [DRAFT, PREPARED].iter().any(|suffix| sibling_path(to, suffix).exists());
+    remove_draft(to)?;
+    remove_prepared(to)?;
+    Ok(was_left)
+}
+
+fn remove_draft(to: &Path) -> Result<()> {
+    let draft = sibling_path(to, DRAFT);
+    remove(&draft)?;
+    remove(&sibling_path(&draft, "-journal"))
+}
+
+fn remove_prepared(to: &Path) -> Result<()> {
+    let folder = sibling_path(to, PREPARED);
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(cannot("remove", &folder, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the next start of the store must finish an interrupted restore: the file is still the old store.

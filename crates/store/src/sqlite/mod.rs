@@ -83,7 +83,7 @@ use trilogue_domain::port::ReadOriginal;
 
 pub use self::import::copy_draft;
 pub(crate) use self::import::import;
-pub use backup::{RestoreOptions, restore};
+pub use backup::{RestoreOptions, preparation_folder, restore};
 pub(crate) use export::StoreSnapshot;
 pub use verify::{VerifyReport, verify};
 

@@ -49,8 +49,22 @@ impl SqliteStore {
 fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> {
     let lock = FileLock::take(path)?;
     let path = lock.path().to_owned();
+    if let Some(left) = backup::unfinished(&path) {
+        let message = format!("the restore into '{}' was interrupted", path.display());
+        let hint = format!(
+            "run `trilogue restore` again, or remove '{}' to begin an empty store",
+            left.display()
+        );
+        return Err(Error::new(Code::InvalidRequest, message).hint(hint));
+    }
     if backup::finish_restore(&path)? {
         tracing::warn!(store = %path.display(), "finished a restore that had been interrupted");
+    }
+    if backup::remove_leftovers(&path)? {
+        tracing::warn!(
+            store = %path.display(),
+            "a restore was interrupted and changed nothing: run `trilogue restore` again if the backup is needed"
+        );
     }
     if let Some(draft) = import::unfinished(&path) {
         let message = format!("the copy into '{}' was interrupted", path.display());

@@ -118,10 +118,16 @@ async fn restore_without_runs(
     to: PathBuf,
     options: RestoreOptions,
 ) -> Result<VerifyReport> {
-    let folder = std::path::absolute(&to).ok().and_then(|to| to.parent().map(PathBuf::from));
+    let target = to.clone();
+    let path = blocking(move || sqlite::preparation_folder(&target)).await?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(CliError::failure("the store has no file name"));
+    };
+    // The name is fixed, so that the next start or restore finds what a killed one left.
     let folder = tempfile::Builder::new()
-        .prefix(".restoring-runs-")
-        .tempdir_in(folder.unwrap_or_default())
+        .prefix(name)
+        .rand_bytes(0)
+        .tempdir_in(parent)
         .map_err(|error| CliError::failure(format!("cannot write the copy: {error}")))?;
     let copy = folder.path().join("store.db");
     let draft = RestoreOptions { overwrite: false, with_runs: true, ..options };

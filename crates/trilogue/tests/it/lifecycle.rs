@@ -3,11 +3,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
+use trilogue_testkit::Seed;
 
 use crate::approval::start_waiting_run;
 use crate::harness::{BINARY, Home, Server, demo, finish, lasting_address, pid, until};
+
+/// The number of restores that are killed at random times.
+const KILLED_RESTORES: u32 = 12;
 
 const CONFIG: &str = "[store]\nurl = \"sqlite:t.db\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.writer]\nkind = \"builtin\"\nbuiltin = \"researcher\"\n";
 
@@ -165,6 +170,79 @@ fn a_backup_admits_the_holders_of_its_tokens_only_on_demand() {
         server.run(&["threads"]).expect(0);
         assert!(server.stop(Signal::TERM).success());
     }
+}
+
+/// The backup has a run that has not ended, so that the restore prepares a copy first. It replaces a store, or writes a new file.
+#[test]
+fn a_killed_restore_leaves_the_old_store_or_the_backup_and_nothing_beside_it() {
+    let (seed, mut random) = Seed::from_env("TRILOGUE_SEED");
+    eprintln!("TRILOGUE_SEED={seed}");
+    let home = Home::new();
+    let demo = |store: &str| {
+        let store = format!("sqlite:{store}");
+        home.start(&["demo", "--listen", "127.0.0.1:0", "--store", &store])
+    };
+    let server = demo("old.db");
+    server.run(&["run", "echo", &"x".repeat(100_000), "--thread", "kept"]).expect(0);
+    start_waiting_run(&server);
+    server.run(&["backup", "b.db"]).expect(0);
+    server.run(&["run", "echo", "y", "--thread", "newer"]).expect(0);
+    assert!(server.stop(Signal::TERM).success());
+    let old = fs::read(home.work().join("old.db")).unwrap();
+    let restore = |store: &str| {
+        let mut command = home.program(BINARY);
+        command.args(["restore", "b.db", "--force", "--to", store]);
+        command
+    };
+    let begun = Instant::now();
+    finish(restore("whole.db"), "").expect(0);
+    let duration = begun.elapsed();
+    let mut was_old = 0;
+    for round in 0..KILLED_RESTORES {
+        let (name, is_new) = (format!("{round}.db"), round % 3 == 0);
+        let store = home.work().join(&name);
+        if !is_new {
+            fs::write(&store, &old).unwrap();
+        }
+        let mut command = restore(&name);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let wait = duration.mul_f64(random.below(110) as f64 / 100.0);
+        let killed_at = Instant::now() + wait;
+        while Instant::now() < killed_at && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It may have ended.
+        let _ = child.kill();
+        child.wait().unwrap();
+        let what = format!("round {round}, killed after {wait:?} of {duration:?}");
+        let is_begun = fs::read_dir(home.work()).unwrap().any(|entry| {
+            entry.unwrap().file_name().to_string_lossy().starts_with(&format!("{name}.restoring"))
+        });
+        if is_new && !store.exists() && is_begun {
+            let serve = ["demo", "--listen", "127.0.0.1:0", "--store", &format!("sqlite:{name}")];
+            let refused = home.run(&serve);
+            assert_ne!(refused.code, 0, "{what}: {refused:?}");
+            assert!(refused.err.contains("`trilogue restore` again"), "{what}: {refused:?}");
+            finish(restore(&name), "").expect(0);
+        }
+        if is_new && !store.exists() {
+            continue;
+        }
+        let server = demo(&name);
+        let threads = server.run(&["threads", "-q"]).expect(0).out;
+        let is_old = threads.contains("newer");
+        was_old += u32::from(is_old);
+        assert_eq!(threads.lines().count(), if is_old { 3 } else { 2 }, "{what}: {threads}");
+        let open = server.run(&["inbox", "-q"]).expect(0).out;
+        assert_eq!(open.lines().count(), usize::from(is_old), "{what}: {open}");
+        assert!(server.stop(Signal::TERM).success());
+        home.run(&["restore", &name, "--verify"]).expect(0);
+        let left: Vec<_> =
+            fs::read_dir(home.work()).unwrap().map(|it| it.unwrap().path()).collect();
+        let left = left.iter().filter(|path| path.to_string_lossy().contains("restor"));
+        assert_eq!(left.collect::<Vec<_>>(), [&home.work().join("restored"); 0], "{what}");
+    }
+    eprintln!("{was_old} of {KILLED_RESTORES} killed restores changed nothing");
 }
 
 #[test]
