@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode};
 use trilogue_domain::error::{Code, Error, Result};
@@ -8,7 +9,7 @@ use super::error::{Health, SqliteError};
 use super::file::{FileLock, cannot, create_new, real_path, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
-use super::{KeyCounters, commit_record, connection};
+use super::{KeyCounters, commit_record, connection, remove};
 
 /// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
@@ -103,11 +104,13 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
     }
     // Closed before the copy is opened again to change it.
     drop(conn);
-    if options.with_tokens {
-        return Ok(());
-    }
     let conn = connection::draft(copy)?;
-    conn.execute("DELETE FROM tokens", [])?;
+    // The store may have given further keys since the backup, and folders of threads have names that come from their keys.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    remove::note_key(&conn, "thread", i64::try_from(now).ok())?;
+    if !options.with_tokens {
+        conn.execute("DELETE FROM tokens", [])?;
+    }
     conn.close().map_err(|(_, error)| error.into())
 }
 

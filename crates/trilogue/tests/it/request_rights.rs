@@ -368,6 +368,28 @@ fn a_session_opens_again_only_in_a_folder_that_is_still_allowed() {
     assert_eq!(ended["outcome"]["error"]["code"], "forbidden", "{ended}");
 }
 
+/// Another principal can choose the id of a thread that a restore took away.
+#[test]
+fn a_thread_made_after_a_restore_has_a_folder_that_no_thread_had() {
+    let home = Home::new();
+    let start = || serve_on(&home, "cwd = \"folders/{thread}\"", "sqlite:keys.db");
+    let server = start();
+    server.run(&["backup", "b.db"]).expect(0);
+    let work_in_thread = |server: &Server| -> Vec<std::path::PathBuf> {
+        server.run(&["run", "reviewer", "say:hi", "--thread", "again"]).expect(0);
+        let folders = std::fs::read_dir(home.work().join("folders")).unwrap();
+        folders.map(|entry| entry.unwrap().path()).collect()
+    };
+    assert_eq!(work_in_thread(&server).len(), 1);
+    assert!(server.stop(rustix::process::Signal::TERM).success());
+    for expected in [2, 3] {
+        home.run(&["restore", "b.db", "--to", "keys.db", "--force"]).expect(0);
+        let server = start();
+        assert_eq!(work_in_thread(&server).len(), expected);
+        assert!(server.stop(rustix::process::Signal::TERM).success());
+    }
+}
+
 #[test]
 fn settings_of_an_editor_cannot_be_written_over_the_network() {
     let home = Home::new();
