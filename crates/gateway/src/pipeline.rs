@@ -139,8 +139,10 @@ impl Pipeline {
                 let reply = reply.unwrap_or_else(|error| {
                     if error.code() == Code::Unauthenticated {
                         self.meters.count_refusal(error.code());
-                        self.audit_failure(operation, &error, &request_id);
-                        if let Some(wait) = self.too_many_failures(is_failure, ends) {
+                        let wait = self.too_many_failures(is_failure, ends);
+                        let status = if wait.is_some() { 429 } else { 401 };
+                        self.audit_failure(operation, (&error, status), ends, &request_id);
+                        if let Some(wait) = wait {
                             let error = failed_sign_ins::too_many(wait);
                             let seconds = HeaderValue::from(failed_sign_ins::seconds(wait));
                             let reply = face.respond(&error, Some(&request_id));
@@ -197,10 +199,21 @@ impl Pipeline {
         self.failed_sign_ins.add(peer.ip(), self.authenticator.clock.now())
     }
 
-    fn audit_failure(&self, operation: &str, error: &Error, request_id: &str) {
+    fn audit_failure(
+        &self,
+        operation: &str,
+        (error, status): (&Error, u16),
+        ends: Option<ConnectionEnds>,
+        request_id: &str,
+    ) {
         if let Some(left_out) = self.failures.count() {
             let why = error.message();
-            let detail = format!("{why}; request {request_id}; {left_out} left out before");
+            // The local socket has no addresses.
+            let from =
+                ends.map_or_else(|| "this machine".to_owned(), |(peer, _)| peer.ip().to_string());
+            let detail = format!(
+                "{why}; from {from}; response {status}; request {request_id}; {left_out} left out before"
+            );
             audit(AuditEvent::AuthenticationFailed, None, operation, &detail);
         }
     }

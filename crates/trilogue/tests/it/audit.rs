@@ -235,3 +235,60 @@ fn the_refusals_of_one_principal_hide_none_of_another() {
     let count = |name: &str| refused.iter().filter(|line| line["principal"] == name).count();
     assert_eq!((count("eve"), count("ada")), (20, 1), "{refused:?}");
 }
+
+/// A link is used, used again, and guessed until its caller is slowed down.
+#[test]
+fn who_signs_in_fails_to_or_makes_a_backup_is_in_the_log() {
+    let home = Home::new();
+    home.write(
+        "t.toml",
+        "[server.limits]\nmax_failed_sign_ins = 2\n[store]\nurl = \"sqlite:s.db\"\n",
+    );
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    let create = ["token", "create", "--label", "ada", "--principal", "ada", "--json"];
+    let made = server.run(&create).expect(0).json();
+    let (token, secret) = (&made["token"]["id"], made["secret"].as_str().unwrap());
+    let post = |path: &str, headers: &[&str], body: &str| {
+        let mut command = home.program("curl");
+        command.args(["--silent", "--show-error", "--include", "--json", body]);
+        command.args(headers.iter().flat_map(|header| ["--header", header]));
+        command.arg(format!("{}{path}", server.url()));
+        finish(command, "").expect(0).out
+    };
+    let bearer = format!("Authorization: Bearer {secret}");
+    let link = post("/api/v1/sign-in-links", &[&bearer], "{}");
+    let code = link.split("#sign-in=").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let sign_in = |code: &str| {
+        let body = json!({ "code": code }).to_string();
+        post("/api/v1/sign-in", &["trilogue-page: 1"], &body)
+    };
+    assert!(sign_in(code).starts_with("HTTP/1.1 200"));
+    let statuses = [code, "guessed", "guessed again"].map(|code| sign_in(code)[9..12].to_owned());
+    assert_eq!(statuses, ["401", "401", "429"]);
+    server.run(&["backup", "b.db"]).expect(0);
+    server.run(&["backup", "c.db", "--token", secret]).expect(5);
+
+    let log = home.log();
+    let [signed_in] = &audits(&log, "signed_in")[..] else { panic!("{log}") };
+    assert_eq!((&signed_in["principal"], &signed_in["token"]), (&json!("ada"), token));
+    let sessions = server.run(&["token", "list", "--json"]).expect(0).out;
+    assert!(sessions.contains(signed_in["subject"].as_str().unwrap()), "{sessions}");
+    let failed = audits(&log, "authentication_failed");
+    let details: Vec<_> = failed.iter().map(|line| line["detail"].as_str().unwrap()).collect();
+    assert_eq!(failed.len(), 3, "{log}");
+    for (detail, status) in details.iter().zip(&statuses) {
+        let result = format!("; from 127.0.0.1; response {status}; request ");
+        assert!(detail.starts_with("the link is not known, was used or has expired"), "{detail}");
+        assert!(detail.contains(&result), "{detail}");
+    }
+    assert!(failed.iter().all(|line| line["subject"] == "sign_in"), "{failed:?}");
+    let [backup] = &audits(&log, "backup_made")[..] else { panic!("{log}") };
+    assert_eq!((&backup["principal"], &backup["subject"]), (&json!("owner"), &json!("store")));
+    assert!(backup["token"].is_string() && backup["token"] != *token, "{backup}");
+    let refused = audits(&log, "request_refused");
+    let refused = refused.iter().find(|line| line["token"] == *token).unwrap();
+    assert_eq!(refused["principal"], "ada");
+    for secret in [secret, code, "guessed"] {
+        assert!(!log.contains(secret), "a secret is in the log");
+    }
+}

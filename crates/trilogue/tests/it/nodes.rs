@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use serde_json::json;
 use trilogue_testkit::services::{new_schema, service};
 
-use crate::harness::{Home, ProgramOutput, Server, lasting_address, until};
+use crate::harness::{Home, ProgramOutput, Server, audits, lasting_address, until};
 use crate::hosted::over_http;
 
 pub(crate) struct Nodes {
@@ -94,6 +94,39 @@ fn a_thread_names_the_server_to_which_it_was_handed_over() {
         (shown.get("node").is_none_or(|node| node != "north")).then_some(())
     };
     until(is_given_up);
+}
+
+#[test]
+fn who_drains_a_server_or_hands_a_thread_over_is_in_its_log() {
+    let nodes = Nodes::start();
+    let [first, second] = &nodes.servers[..] else { panic!("there are two servers") };
+    let create = ["token", "create", "--label", "ada", "--principal", "ada", "--json"];
+    let rights = ["--right", "read", "--right", "run", "--right", "server"];
+    let made = first.run(&[&create[..], &rights].concat()).expect(0).json();
+    let (token, secret) = (&made["token"]["id"], made["secret"].as_str().unwrap());
+    first.run(&["run", "echo", "Hello", "--thread", "m"]).expect(0);
+    over_http(first, "/api/v1/threads/m/hand-over", Some(&json!({ "node": "south" })));
+    // The other server sends the request on to the one that drains.
+    second.run(&["nodes", "drain", "north", "--token", secret]).expect(0);
+    first.run(&["nodes", "drain", "north", "--undo", "--token", secret]).expect(0);
+    let weak = ["token", "create", "--label", "w", "--principal", "eve", "--right", "read"];
+    let weak = first.run(&[&weak[..], &["--json"]].concat()).expect(0).json();
+    let weak = weak["secret"].as_str().unwrap();
+    first.run(&["nodes", "drain", "north", "--token", weak]).expect(5);
+
+    let log = nodes.home.log();
+    for event in ["drain_begun", "drain_ended"] {
+        let [line] = &audits(&log, event)[..] else { panic!("{event}: {log}") };
+        assert_eq!((&line["principal"], &line["token"]), (&json!("ada"), token), "{line}");
+        assert_eq!(line["subject"], "north");
+    }
+    let [moved] = &audits(&log, "thread_handed_over")[..] else { panic!("{log}") };
+    assert_eq!((&moved["principal"], &moved["subject"]), (&json!("owner"), &json!("m")));
+    assert_eq!(moved["detail"], "to south");
+    let refused = audits(&log, "request_refused");
+    let refused = refused.iter().find(|line| line["principal"] == "eve").unwrap();
+    assert!(refused["subject"].as_str().unwrap().contains("drain"), "{refused}");
+    assert!(!log.contains(secret) && !log.contains(weak), "a secret is in the log");
 }
 
 /// Runs a thread of `south` through `north`.
