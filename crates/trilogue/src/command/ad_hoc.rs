@@ -14,7 +14,7 @@ use trilogue_wire::native::local::{AgentTarget, Attach, WrapCommand};
 
 use crate::command::connect::ProxyArguments;
 use crate::command::globals::Globals;
-use crate::command::wrap::unknown;
+use crate::command::wrap::unstartable;
 use crate::conversation::remote::{RemoteServer, ServerProtocol};
 use crate::conversation::short_id;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
@@ -257,18 +257,19 @@ fn missing_agent() -> CliError {
         .hint("name an agent, or give its command with --command")
 }
 
-/// Refuses a name that nothing has and that only the registry has, or that is nearly the name of a known agent: the server knows only its own.
+/// Refuses a name that nothing has and that only the registry has, or that is nearly the name of an agent: the server knows only its own.
 async fn refuse_slip(name: &str, globals: &Globals) -> Result {
     if globals.another_server().is_some() {
         return Ok(());
     }
-    let known: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
-    let near = config::nearest(name, &known);
-    let is_in_registry = AgentCatalog::of_user().find(name).is_some();
-    if (near.is_none() && !is_in_registry) || is_served(name, globals).await? {
+    let catalog = AgentCatalog::of_user();
+    let Some(near) = known_agents::nearest(name, &catalog) else { return Ok(()) };
+    if is_served(name, globals).await? {
         return Ok(());
     }
-    let Some(near) = near.filter(|_| !is_in_registry) else { return Err(unknown(name)) };
+    if near == name {
+        return Err(unstartable(name, &catalog));
+    }
     let message = format!("agent '{}' not found", safe::visible(name));
     Err(CliError::new(ExitStatus::NotFound, message).hint(format!(
         "did you mean '{near}'? List agents with `trilogue agents` and `trilogue agents known`"

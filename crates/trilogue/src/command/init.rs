@@ -49,7 +49,8 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn execute(&self, globals: &Globals) -> Result {
-        let installed = installed_agents();
+        let catalog = AgentCatalog::of_user();
+        let installed = installed_agents(&catalog);
         let agent = match (&self.agent, installed.first()) {
             (Some(named), _) => AgentName::parse(named)?.to_string(),
             (None, Some(found)) => found.to_string(),
@@ -59,7 +60,7 @@ impl Init {
         if let Some(editor) = self.editor {
             return editor.print(&agent);
         }
-        let text = config::starter(&entries(&installed));
+        let text = config::starter(&entries(&installed, &catalog));
         if self.print {
             return print::out(&text);
         }
@@ -100,19 +101,19 @@ impl Init {
 }
 
 /// The known agents whose program is in the search path.
-fn installed_agents() -> Vec<AgentName> {
+fn installed_agents(catalog: &AgentCatalog) -> Vec<AgentName> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let (catalog, checkout) = (AgentCatalog::of_user(), Checkout::around_here());
+    let checkout = Checkout::around_here();
     let found = known_agents::all().iter().filter(|(_, agent)| {
-        agent.resolve(&catalog, &checkout, &path).is_some_and(|start| !start.is_fetched)
+        agent.resolve(catalog, &checkout, &path).is_some_and(|start| !start.is_fetched)
     });
     found.filter_map(|(name, _)| AgentName::parse(name).ok()).collect()
 }
 
-fn entries(installed: &[AgentName]) -> String {
+fn entries(installed: &[AgentName], catalog: &AgentCatalog) -> String {
     let known =
         installed.iter().filter_map(|name| Some((name, known_agents::find(name.as_str())?)));
-    let entries = known.map(|(name, agent)| entry::of_known_agent(name, agent, None));
+    let entries = known.map(|(name, agent)| entry::of_known_agent(name, agent, catalog, None));
     entries.collect::<Vec<_>>().join("\n")
 }
 

@@ -47,7 +47,7 @@ impl Wrap {
                     let attach = Attach { agent: name.clone(), cwd: Some(cwd) };
                     return self.proxy.relay(AgentTarget::Attach(attach), globals).await;
                 }
-                AgentSource::Unknown => return Err(unknown(name)),
+                AgentSource::Unknown => return Err(unstartable(name, &AgentCatalog::of_user())),
             },
             None => wrap_command(self.command.clone(), cwd),
         };
@@ -56,18 +56,31 @@ impl Wrap {
     }
 }
 
-/// The error for a name that no known agent has.
-pub(crate) fn unknown(name: &str) -> CliError {
-    let message = format!("'{}' is not a known agent", safe::visible(name));
-    if AgentCatalog::of_user().find(name).is_some() {
-        let message = format!("{message}: the registry has it, but nothing says whether it asks");
-        return CliError::new(ExitStatus::NotFound, message)
-            .hint(format!("add it to your configuration: `trilogue agents add {name}`"));
+/// The error for a name with which no agent can be started.
+pub(crate) fn unstartable(name: &str, catalog: &AgentCatalog) -> CliError {
+    if catalog.find(name).is_none() {
+        return unknown(name, catalog);
     }
+    let name = safe::visible(name);
+    let message = format!(
+        "'{name}' is not a known agent: the registry has it, but nothing says whether it asks"
+    );
+    CliError::new(ExitStatus::NotFound, message)
+        .hint(format!("add it to your configuration: `trilogue agents add {name}`"))
+}
+
+/// The error for a name that neither a known agent nor an agent of the registry has.
+pub(crate) fn unknown(name: &str, catalog: &AgentCatalog) -> CliError {
     let names: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
-    let hint = match trilogue::config::nearest(name, &names) {
-        Some(near) => format!("did you mean {near}? Give any other command after --"),
+    let hint = match known_agents::nearest(name, catalog) {
+        Some(near) if names.contains(&near) => {
+            format!("did you mean {near}? Give any other command after --")
+        }
+        Some(near) => format!(
+            "did you mean {near}? The registry has it: `trilogue agents known {near}` shows it"
+        ),
         None => format!("there are: {}. Give any other command after --", names.join(", ")),
     };
+    let message = format!("'{}' is not a known agent", safe::visible(name));
     CliError::new(ExitStatus::NotFound, message).hint(hint)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::config;
 use crate::local::agent_catalog::{AgentCatalog, RegistryPackage, StartWords};
 use crate::local::checkout::Checkout;
 use crate::local::start_folder;
@@ -163,6 +164,14 @@ pub fn of_command(command: &[String]) -> Option<&'static KnownAgent> {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static KnownAgent> {
     KNOWN.get(name)
+}
+
+/// The name of a known agent or the id of an agent of the catalog that was most likely meant, if any is near enough.
+#[must_use]
+pub fn nearest<'a>(written: &str, catalog: &'a AgentCatalog) -> Option<&'a str> {
+    let ids = catalog.agents().iter().map(|agent| agent.id.as_str());
+    let names: Vec<_> = KNOWN.keys().map(String::as_str).chain(ids).collect();
+    config::nearest(written, &names)
 }
 
 // === impl KnownAgent ===

@@ -234,3 +234,85 @@ fn a_registry_on_the_way_in_clear_text_is_refused() {
     home.run(&refresh).complains(2, "`agent_registry.url` is not an https address");
     home.run(&["serve", "--config", "t.toml", "--check"]).complains(2, "agent_registry.url");
 }
+
+#[test]
+fn an_unknown_name_is_compared_with_the_ids_of_the_registry_too() {
+    let programs = Programs::new();
+    let server = RegistryServer::start();
+    configure(&programs.home, &server);
+    server.serve(&registry());
+    programs.run(&["agents", "known", "--refresh"]).expect(0);
+    for command in [
+        &["agents", "known", "new-agnet"][..],
+        &["agents", "known", "--refresh", "new-agnet"],
+        &["agents", "add", "new-agnet"],
+        &["wrap", "new-agnet"],
+        &["run", "new-agnet", "hi"],
+    ] {
+        programs.run(command).complains(4, "did you mean");
+        programs.run(command).complains(4, "new-agent");
+    }
+    programs.run(&["agents", "add", "cluade"]).complains(4, "did you mean claude");
+}
+
+/// Each reading of the copy would see another one.
+#[test]
+fn a_command_reads_the_catalog_once() {
+    let programs = Programs::new();
+    programs.add_script("npx", "echo npx");
+    let server = RegistryServer::start();
+    configure(&programs.home, &server);
+    server.serve(&registry());
+    programs.run(&["agents", "known", "--refresh"]).expect(0);
+    let [copy] = copies(&programs.home).try_into().unwrap();
+    let kept = fs::read(&copy).unwrap();
+    for command in [
+        &["agents", "known"][..],
+        &["agents", "known", "claude"],
+        &["agents", "known", "nothing"],
+        &["agents", "add", "new-agent", "--as", "one"],
+        &["agents", "add", "claude", "--as", "two"],
+        &["agents", "add", "nothing"],
+        &["wrap", "nothing"],
+        &["run", "nothing", "hi"],
+        &["run", "new-agent", "hi"],
+    ] {
+        // A pipe has its content for one reader.
+        fs::remove_file(&copy).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &copy, rustix::fs::Mode::RWXU).unwrap();
+        let (path, content) = (copy.clone(), kept.clone());
+        let writer = thread::spawn(move || fs::write(path, content));
+        let ran = programs.run(command);
+        writer.join().unwrap().unwrap();
+        assert!(!ran.err.contains("is damaged"), "{command:?}: {ran:?}");
+        fs::remove_file(&copy).unwrap();
+        fs::write(&copy, &kept).unwrap();
+    }
+}
+
+/// The settings are those of the same file in both cases.
+#[test]
+fn a_refresh_uses_the_registry_of_the_settings() {
+    let programs = Programs::new();
+    let (users, named) = (RegistryServer::start(), RegistryServer::start());
+    configure(&programs.home, &users);
+    users.serve(&json!([]));
+    named.serve(&registry());
+    let text = format!("[agent_registry]\nurl = \"{}\"\n", named.url);
+    programs.home.write("t.toml", &text);
+    for refresh in [&["--refresh"][..], &[]] {
+        let mut arguments = vec!["agents", "known", "--config", "t.toml"];
+        arguments.extend(refresh);
+        let listed = programs.run(&arguments).expect(0);
+        assert!(line(&listed, "claude").contains("0.999.0"), "{}", listed.out);
+        assert!(listed.err.contains(&named.url), "{}", listed.err);
+    }
+    // The user's own registry has not been downloaded.
+    let listed = programs.run(&["agents", "known"]).expect(0);
+    assert!(line(&listed, "claude").contains("0.101.0"), "{}", listed.out);
+    let listed = programs.run(&["agents", "known", "--refresh"]).expect(0);
+    assert!(listed.err.contains(&users.url), "{}", listed.err);
+    // What is added comes from the registry of the file that it is added to.
+    let added = programs.run(&["agents", "add", "new-agent", "--config", "t.toml"]).expect(0).out;
+    assert!(added.contains("new-agent[acp]==3.2.1"), "{added}");
+}

@@ -58,7 +58,7 @@ impl AddCommand {
             return Err(CliError::new(ExitStatus::Conflict, message)
                 .hint("give this one another name with --as"));
         }
-        let entry = self.entry(&name)?;
+        let entry = self.entry(&name, &before.options)?;
         let gap = if text.is_empty() || text.ends_with("\n\n") {
             ""
         } else if text.ends_with('\n') {
@@ -80,17 +80,18 @@ impl AddCommand {
         Ok(())
     }
 
-    fn entry(&self, name: &AgentName) -> Result<String> {
+    fn entry(&self, name: &AgentName, options: &config::Options) -> Result<String> {
         let cwd = self.cwd.as_deref();
         if !self.command.is_empty() {
             return Ok(entry::of_command(name, &self.command, cwd));
         }
+        let dir = user_server_dir()?;
+        let catalog = AgentCatalog::load(&options.agent_registry, dir.folder());
         if let Some(known) = known_agents::find(&self.agent) {
-            return Ok(entry::of_known_agent(name, known, cwd));
+            return Ok(entry::of_known_agent(name, known, &catalog, cwd));
         }
-        let catalog = AgentCatalog::of_user();
         let agent = catalog.find(&self.agent);
-        let agent = agent.ok_or_else(|| crate::command::wrap::unknown(&self.agent))?;
+        let agent = agent.ok_or_else(|| crate::command::wrap::unknown(&self.agent, &catalog))?;
         entry::of_registry_agent(name, agent, cwd).ok_or_else(|| {
             let message = format!("the agent '{}' has no package for npx or uvx", agent.id);
             CliError::new(ExitStatus::NotFound, message).hint(format!(

@@ -17,9 +17,14 @@ pub(crate) fn of_command(name: &AgentName, command: &[String], cwd: Option<&str>
 }
 
 /// The settings of a known agent, with its command in the search path.
-pub(crate) fn of_known_agent(name: &AgentName, known: &KnownAgent, cwd: Option<&str>) -> String {
+pub(crate) fn of_known_agent(
+    name: &AgentName,
+    known: &KnownAgent,
+    catalog: &AgentCatalog,
+    cwd: Option<&str>,
+) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
-    let start = known.resolve(&AgentCatalog::of_user(), &Checkout::around_here(), &path);
+    let start = known.resolve(catalog, &Checkout::around_here(), &path);
     let mut text =
         format!("# {}. It asks before it changes anything: {}.\n", known.title, known.asks);
     for note in &known.notes {

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use trilogue::config::AgentRegistry;
+use trilogue::config::{self, AgentRegistry};
 use trilogue::local::agent_catalog::{AgentCatalog, CatalogSource, RegistryAgent, RegistryPackage};
 use trilogue::local::checkout::Checkout;
 use trilogue::local::known_agents::{self, KnownAgent};
@@ -97,14 +97,13 @@ impl KnownCommand {
     }
 
     async fn catalog(&self) -> Result<AgentCatalog> {
-        if !self.refresh && self.config.is_none() {
-            return Ok(AgentCatalog::of_user());
-        }
         let dir = user_server_dir()?;
         let record = start::running(&dir);
-        let read = server_config::read(self.config.as_deref(), &dir, record.as_ref())?;
-        let settings =
-            read.map_or_else(AgentRegistry::default, |(options, _)| options.agent_registry);
+        // A running server that names no file says nothing about the registry, so the user's file does.
+        let settings = match server_config::file(self.config.as_deref(), record.as_ref()) {
+            Some(file) => config::load(&file)?.options.agent_registry,
+            None => AgentRegistry::default(),
+        };
         if self.refresh {
             Ok(AgentCatalog::refresh(&settings, dir.folder(), Timestamp::now()).await?)
         } else {
@@ -124,7 +123,7 @@ fn show(name: &str, catalog: &AgentCatalog, globals: &Globals) -> Result {
         None => catalog.find(name),
     };
     match (known, entry) {
-        (None, None) => Err(crate::command::wrap::unknown(name)),
+        (None, None) => Err(crate::command::wrap::unknown(name, catalog)),
         _ if globals.json => print::json(&listed(catalog, known, entry)),
         (Some(known), _) => print::report(&describe(name, known, catalog)),
         (None, Some(entry)) => print::report(&describe_entry(entry)),
