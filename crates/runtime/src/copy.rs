@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent, ThreadEvent};
+use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent, ThreadEvent, ToolEvent};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{
     Body, CheckpointKey, Code, Error, Event, HeadMove, Json, MessageId, Outcome, Principal, Role,
-    RunId, RunKey, TenantId, ThreadId, ThreadKey, Timestamp, limits,
+    RunId, RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, limits,
 };
 use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Frame, Range};
@@ -53,8 +53,8 @@ struct CopiedRun {
 // === impl Runtime ===
 
 impl Runtime {
-    /// Copies the path to a thread's head into a new thread. Runs that are not on the path are not copied. Errors: `thread_not_found`, `already_exists`, and
-    /// the store's errors; a failed copy leaves nothing behind.
+    /// Copies the path to a thread's head into a new thread. Runs that are not on the path or are still open are not copied. Errors: `thread_not_found`,
+    /// `already_exists`, and the store's errors; a failed copy leaves nothing behind.
     pub async fn copy_thread(
         &self,
         by: &Principal,
@@ -63,8 +63,7 @@ impl Runtime {
     ) -> Result<ThreadRow> {
         self.check_open()?;
         let source = self.thread_row(&by.scope(), id).await?;
-        let store = self.services().store.as_ref();
-        let path = history::path(store, &by.scope(), &source.id, source.head).await?;
+        let path = self.path_of_ended_runs(&by.scope(), &source).await?;
         self.copy(by, CopyChunk { source, path, until: None }, new).await
     }
 
@@ -81,7 +80,7 @@ impl Runtime {
         self.check_open()?;
         let source = self.thread_row(&by.scope(), id).await?;
         let store = self.services().store.as_ref();
-        let mut path = history::path(store, &by.scope(), &source.id, source.head).await?;
+        let mut path = self.path_of_ended_runs(&by.scope(), &source).await?;
         let row = store.message_in(source.key, until).await?;
         let place = row
             .as_ref()
@@ -98,7 +97,8 @@ impl Runtime {
     }
 
     /// Copies a thread's path up to an event of a run on it, by the event's number in the thread. As with [`Runtime::copy_thread_until`], the run counts as
-    /// completed in the copy. Errors: `not_found` if no run on the path has the event; otherwise as [`Runtime::copy_thread`].
+    /// completed in the copy. Errors: `not_found` if no run on the path has the event, or the event is in the middle of something; otherwise as
+    /// [`Runtime::copy_thread`].
     pub async fn copy_thread_until_event(
         &self,
         by: &Principal,
@@ -109,10 +109,13 @@ impl Runtime {
         self.check_open()?;
         let source = self.thread_row(&by.scope(), id).await?;
         let store = self.services().store.as_ref();
-        let mut path = history::path(store, &by.scope(), &source.id, source.head).await?;
+        let mut path = self.path_of_ended_runs(&by.scope(), &source).await?;
         let range = Range { run: None, after: number.saturating_sub(1), max_bytes: 1 };
         let frames = store.frames(source.key, range).await?;
         let frame = frames.first().filter(|frame| (frame.first()..=frame.last()).contains(&number));
+        let events = frame.map(|frame| frame.events()).transpose()?;
+        let event = events.iter().flat_map(|events| events.iter()).find(|it| it.number == number);
+        let frame = frame.filter(|_| event.is_some_and(|event| ends_something(&event.body)));
         let run = frame.and_then(|frame| frame.run());
         let place = run.and_then(|run| path.iter().position(|link| link.run == Some(run)));
         let (Some(frame), Some(place)) = (frame, place) else {
@@ -123,6 +126,28 @@ impl Runtime {
         let until = Some(CopyEnd::Event(frame.first_run() + (number - frame.first())));
         path.drain(..place);
         self.copy(by, CopyChunk { source, path, until }, new).await
+    }
+
+    /// Returns the path to the thread's head, newest first, without a run that is still open.
+    async fn path_of_ended_runs(
+        &self,
+        scope: &Scope,
+        source: &ThreadRow,
+    ) -> Result<Vec<CheckpointRow>> {
+        let store = self.services().store.as_ref();
+        let mut path = history::path(store, scope, &source.id, source.head).await?;
+        // A run that its agent has started is on the path from its beginning. It has the turn, so only the newest run can be one.
+        let newest = path.iter().enumerate().find_map(|(place, link)| Some((place, link.run?)));
+        let Some((place, run)) = newest else { return Ok(path) };
+        let row = store.run_by_key(run).await?;
+        if row.is_some_and(|row| !row.status.is_terminal()) {
+            let open = path.remove(place);
+            // The checkpoint after it, which a client has added meanwhile, continues at the one before it.
+            if let Some(next) = place.checked_sub(1).and_then(|place| path.get_mut(place)) {
+                next.parent = open.parent;
+            }
+        }
+        Ok(path)
     }
 
     async fn copy(&self, by: &Principal, of: CopyChunk, new: NewThread) -> Result<ThreadRow> {
@@ -271,6 +296,16 @@ impl Runtime {
         }
         Ok(copied)
     }
+}
+
+/// Whether something ends with this event. A copy that ended elsewhere would have half a message or half a tool call.
+fn ends_something(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::Message(MessageEvent::Completed { .. })
+            | Body::Tool(ToolEvent::Ended { .. })
+            | Body::State(StateEvent::Custom { .. })
+    )
 }
 
 /// Events of a copied run on their way into frames.
@@ -451,6 +486,7 @@ impl<'a> Renumbered<'a> {
     fn close(mut self, mut row: RunRow) -> Result<CopiedRun> {
         if self.until.is_some() {
             let at = row.ended_at.unwrap_or(row.created_at);
+            (row.status, row.outcome) = (RunStatus::Completed, Some(Outcome::Completed));
             let ended = RunEvent::Ended(Outcome::Completed);
             let begun = (!self.has_begun).then_some(RunEvent::Started);
             for event in begun.into_iter().chain([ended]) {

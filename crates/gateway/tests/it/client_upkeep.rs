@@ -88,6 +88,13 @@ async fn only_known_cursors_and_sessions_are_copied() {
     for unknown in ["", "after-9999", "after-0", "1"] {
         assert_eq!(editor.code("session/fork", params(&session, &json!(unknown))).await, -32602);
     }
+    // The history can be copied only at the places that cursors name: elsewhere it would have half a message.
+    let last: u64 = place.as_str().unwrap().strip_prefix("after-").unwrap().parse().unwrap();
+    for number in 1..=last {
+        let cursor: Value = format!("after-{number}").into();
+        let copied = editor.call("session/fork", params(&session, &cursor)).await;
+        assert_eq!(copied["error"].is_null(), cursor == place, "{cursor}: {copied}");
+    }
     assert_eq!(editor.code("session/fork", params("nothing", &place)).await, -32002);
     let relative = json!({"sessionId": session, "cwd": "w"});
     assert_eq!(editor.code("session/fork", relative).await, -32602);

@@ -5,17 +5,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_domain::event::{MessageEvent, StateEvent};
-use trilogue_domain::{Answer, Body, MessageId, Outcome, RunStatus, StartedBy};
-use trilogue_runtime::{Options, StateContent};
+use trilogue_domain::{
+    Answer, Body, Code, Json, MessageId, Outcome, RunStatus, StartedBy, ThreadId,
+};
+use trilogue_runtime::{NewThread, Options, StateContent, ThreadPatch};
 use trilogue_store::rows::{Page, RunFilter, RunRow};
 
 use super::rig::{HEARD, Rig, settle, until, until_async};
 
 /// A time after which no test waits for the agent to be quiet.
-const NEVER_QUIET: Duration = Duration::from_secs(3_600);
+pub(super) const NEVER_QUIET: Duration = Duration::from_secs(3_600);
 
 /// An update that the agent sends after its answer, as soon as the file exists.
-fn once(rig: &Rig, file: &str, update: &Value) -> String {
+pub(super) fn once(rig: &Rig, file: &str, update: &Value) -> String {
     format!("once:{}:{update}", rig.path(file).display())
 }
 
@@ -37,7 +39,7 @@ fn permission() -> Value {
     }})
 }
 
-fn go(rig: &Rig, file: &str) {
+pub(super) fn go(rig: &Rig, file: &str) {
     std::fs::write(rig.path(file), "").unwrap();
 }
 
@@ -51,7 +53,7 @@ async fn runs(rig: &Rig) -> Vec<RunRow> {
 }
 
 /// Waits for the run with this number that the agent started, in this status.
-async fn background_run(rig: &Rig, number: usize, status: RunStatus) -> RunRow {
+pub(super) async fn background_run(rig: &Rig, number: usize, status: RunStatus) -> RunRow {
     let mut found = None;
     until_async("a run of the agent", async || {
         let all = runs(rig).await.into_iter().filter(|run| run.started_by.is_some());
@@ -62,13 +64,17 @@ async fn background_run(rig: &Rig, number: usize, status: RunStatus) -> RunRow {
     found.unwrap()
 }
 
-async fn wait_for_text(rig: &Rig, run: &RunRow, text: &str) {
+pub(super) async fn wait_for_text(rig: &Rig, run: &RunRow, text: &str) {
     until_async(text, async || rig.reply_text(run).await.contains(text)).await;
 }
 
-/// The texts of the thread's messages, as its history has them.
+/// The texts of the usual thread's messages, as its history has them.
 async fn history(rig: &Rig) -> Vec<String> {
-    let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
+    history_of(rig, &rig.thread).await
+}
+
+async fn history_of(rig: &Rig, thread: &ThreadId) -> Vec<String> {
+    let row = rig.store.thread(&rig.by.scope(), thread).await.unwrap().unwrap();
     let state = rig.runtime.state_within(&row, None, 1 << 20).await.unwrap();
     match state {
         Some(StateContent::Messages(messages)) => messages.iter().map(|one| one.text()).collect(),
@@ -340,5 +346,71 @@ async fn an_agent_that_sends_updates_is_not_idle_and_its_stop_is_an_event() {
         })
     })
     .await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_copy_has_no_run_that_is_still_open() {
+    let rig = Rig::with(&[], |launch| launch.background_quiet = NEVER_QUIET).await;
+    let mut said = chunk("half of it");
+    said["messageId"] = json!("theirs");
+    rig.run(&rig.thread, &format!("say:started\n{}", once(&rig, "go", &said))).await;
+    let before = history(&rig).await;
+    go(&rig, "go");
+    let run = background_run(&rig, 0, RunStatus::Running).await;
+    wait_for_text(&rig, &run, "half of it").await;
+    let new = NewThread::default;
+    let copy = rig.runtime.copy_thread(&rig.by, &rig.thread, new()).await.unwrap();
+    assert_eq!(history_of(&rig, &copy.id).await, before);
+    // A state that a client sets meanwhile comes after the open run, and is copied.
+    let patch = ThreadPatch {
+        values: Some(Json::from_value(&json!({ "n": 1 }))),
+        ..ThreadPatch::default()
+    };
+    rig.runtime.patch_thread(&rig.by, &rig.thread, patch).await.unwrap();
+    let copy = rig.runtime.copy_thread(&rig.by, &rig.thread, new()).await.unwrap();
+    let path = rig.store.path(&rig.by.scope(), &copy.id, None, 100).await.unwrap();
+    assert_eq!(path.len(), 2, "{path:?}");
+    assert_eq!(path[1].parent, None);
+    // No place in the open run is in the history that can be copied.
+    let message = MessageId::parse("theirs").unwrap();
+    let until = rig.runtime.copy_thread_until(&rig.by, &rig.thread, &message, new()).await;
+    assert_eq!(until.unwrap_err().code(), Code::NotFound);
+    for event in rig.events(&run).await {
+        let until =
+            rig.runtime.copy_thread_until_event(&rig.by, &rig.thread, event.number, new()).await;
+        assert_eq!(until.unwrap_err().code(), Code::NotFound, "{event:?}");
+    }
+    // When the run has ended, it is copied too.
+    rig.run(&rig.thread, "say:next").await;
+    let copy = rig.runtime.copy_thread(&rig.by, &rig.thread, new()).await.unwrap();
+    let filter = RunFilter { thread: Some(copy.id), ..RunFilter::default() };
+    let copied = rig.store.runs(&rig.by.scope(), &filter, &Page::default()).await.unwrap().rows;
+    assert_eq!(copied.len(), 3);
+    assert!(copied.iter().all(|run| run.status == RunStatus::Completed), "{copied:?}");
+    assert_eq!(copied[1].started_by, Some(StartedBy::Agent));
+    rig.end().await;
+}
+
+/// A copy that ended in the middle of a message or a call would have half of it.
+#[tokio::test]
+async fn a_history_is_copied_only_up_to_where_something_ends() {
+    let rig = Rig::new(&[]).await;
+    let run = rig.run(&rig.thread, "chunks:3\ntool").await;
+    let mut places = Vec::new();
+    for event in rig.events(&run).await {
+        let copied = rig.runtime.copy_thread_until_event(
+            &rig.by,
+            &rig.thread,
+            event.number,
+            NewThread::default(),
+        );
+        match copied.await {
+            Ok(_) => places.push(event.body.name().to_owned()),
+            Err(error) => assert_eq!(error.code(), Code::NotFound, "{event:?}"),
+        }
+    }
+    places.retain(|name| name != "state.custom");
+    assert_eq!(places, ["message.completed", "tool.ended", "message.completed"]);
     rig.end().await;
 }
