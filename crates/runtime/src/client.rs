@@ -165,17 +165,10 @@ impl Controllers {
         }
     }
 
-    /// Waits until the thread has a controller. Returns its profile, or `None` after the time limit.
+    /// Waits until the thread has a controller again. Returns its profile; `None` after the time limit, and at once if the thread never had a client.
     pub(crate) async fn wait(&self, thread: ThreadKey, limit: Duration) -> Option<ClientProfile> {
-        let mut control = {
-            let mut threads = lock(&self.0);
-            let ThreadControllers { clients, left, .. } = &mut *threads;
-            let clients = clients.entry(thread).or_insert_with(|| {
-                *left += 1;
-                Clients::new()
-            });
-            clients.control.subscribe()
-        };
+        let control = lock(&self.0).clients.get(&thread).map(|clients| clients.control.subscribe());
+        let mut control = control?;
         let found = tokio::time::timeout(limit, control.wait_for(|now| now.client.is_some()));
         let found = found.await.ok()?.ok()?;
         Some(found.client.as_ref()?.handle.profile().clone())
@@ -248,7 +241,9 @@ impl Clients {
 
     /// Whether no client is attached, and no call waits for one.
     fn are_gone_for_good(&self) -> bool {
-        self.attached.is_empty() && self.control.borrow().left.elapsed() >= CONTROLLER_GONE
+        self.attached.is_empty()
+            && self.control.receiver_count() == 0
+            && self.control.borrow().left.elapsed() >= CONTROLLER_GONE
     }
 }
 

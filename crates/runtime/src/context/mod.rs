@@ -120,7 +120,8 @@ impl RunContext {
         self.0.is_stopped()
     }
 
-    /// Waits until a client is connected that takes the agent's calls. Returns its profile, or `None` after the time limit.
+    /// Waits until a client that takes the agent's calls is connected again. Returns its profile; `None` after the time limit, and at once if the thread never
+    /// had one since the server's start.
     pub async fn wait_for_client(&self, limit: Duration) -> Option<ClientProfile> {
         self.0.services.controllers.wait(self.0.thread_key, limit).await
     }

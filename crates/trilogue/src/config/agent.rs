@@ -118,7 +118,7 @@ pub struct Agent {
     /// How long late output belongs to the agent's answer: REST results, callbacks and the end of the run wait for it. The response to an editor does not wait, and neither does the next prompt. `0s` does not wait.
     #[serde(default = "answer_settle")]
     pub answer_settle: Span,
-    /// How long a request of the agent that needs an editor waits for one while no prompt is open. Output that needs a run waits as long while another run has the thread.
+    /// How long a request of the agent that needs an editor waits for the editor to come back while no prompt is open. It is refused at once on a thread that has had no editor since the start of the server. Output that needs a run waits as long while another run has the thread.
     #[serde(default = "client_wait")]
     pub client_wait: Span,
     /// How long the program may take for its first response.

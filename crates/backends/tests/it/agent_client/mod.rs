@@ -6,6 +6,7 @@ mod background;
 mod blocks;
 mod callers;
 mod deaf;
+mod editor_requests;
 mod histories;
 mod ids;
 mod large;
