@@ -39,10 +39,12 @@ pub struct Launch {
     pub answer_settle: Duration,
     /// How long the agent must be quiet until a run that it started ends.
     pub background_quiet: Duration,
-    /// How long a request of the agent waits for a client or for a run while no prompt is open.
+    /// While no prompt is open: how long a request of the agent waits for the return of the thread's client, and work for a run.
     pub client_wait: Duration,
     /// Whether the child processes of the agent keep it from being idle.
     pub children_count: bool,
+    /// How long child processes keep an agent that sends nothing: some of them never end. At least [`Self::idle_stop`].
+    pub children_limit: Duration,
     /// The longest line that the server accepts from it, in bytes.
     pub max_line_bytes: usize,
     pub grants: Grants,
@@ -157,6 +159,7 @@ impl Launch {
             background_quiet: Duration::from_secs(10),
             client_wait: Duration::from_secs(30),
             children_count: false,
+            children_limit: Duration::from_secs(60 * 60),
             max_line_bytes: trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES,
             grants: Grants::default(),
             client_tools: ClientTools::None,

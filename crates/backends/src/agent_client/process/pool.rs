@@ -26,8 +26,6 @@ use crate::workspace::lease::WorkspaceLease;
 /// How long after a start or an opening a process may still become idle, because its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// How long child processes keep an agent that sends nothing: some of them never end.
-const MAX_CHILDREN_TIME: Duration = Duration::from_secs(60 * 60);
 /// How often an idle agent is looked at again: for its child processes, or for its use.
 const CHILDREN_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -35,8 +33,8 @@ const CHILDREN_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 struct IdleRule {
     stop: Option<Duration>,
-    /// Whether running child processes count as work.
-    counts_children: bool,
+    /// How long running child processes count as work, if they do.
+    children_limit: Option<Duration>,
 }
 
 type OnExit = dyn Fn(&Arc<Process>) + Send + Sync;
@@ -294,7 +292,8 @@ impl Pool {
         let lease = process.lease();
         let weak = Arc::downgrade(&process);
         self.children.may_stop(weak);
-        let idle = IdleRule { stop: launch.idle_stop, counts_children: launch.children_count };
+        let children_limit = launch.children_count.then_some(launch.children_limit);
+        let idle = IdleRule { stop: launch.idle_stop, children_limit };
         let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
         lock(&self.state.processes).running.push(entry);
         // Only now: until the process was in the list, the guard counted it.
@@ -395,9 +394,9 @@ async fn idle(process: &Process, rule: IdleRule) {
         let last = process.leases().last_ended();
         let (until, now) = (last + time, Instant::now());
         if until <= now {
-            let has_children = rule.counts_children
-                && now < last + MAX_CHILDREN_TIME.max(time)
-                && process.child().has_descendants().await;
+            let has_children =
+                rule.children_limit.is_some_and(|limit| now < last + limit.max(time))
+                    && process.child().has_descendants().await;
             if !has_children && process.leases().retire_if_idle() {
                 return;
             }

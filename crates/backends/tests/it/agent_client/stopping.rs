@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use trilogue_backends::agent_client::Processes;
-use trilogue_domain::RunStatus;
+use trilogue_domain::event::StateEvent;
+use trilogue_domain::{Body, RunStatus, ThreadId};
 
 use super::rig::{Rig, settle, until, until_async};
 
@@ -92,5 +93,55 @@ async fn a_runtime_that_gives_up_on_a_run_leaves_no_turn_behind() {
     let report = rig.runtime.drain(Duration::from_millis(100)).await;
     assert_eq!(report.abandoned.len(), 1);
     until("the process is ended", || rig.children.count() == 0).await;
+    rig.end().await;
+}
+
+/// Whether the log of the thread says that the server has stopped its agent.
+async fn is_stopped(rig: &Rig, thread: &ThreadId) -> bool {
+    rig.log(thread).await.iter().any(|event| {
+        matches!(&event.body, Body::State(StateEvent::Custom { kind, .. }) if kind == "agent_stopped")
+    })
+}
+
+/// Starts a child process of the agent, and returns its id.
+async fn start_child(rig: &Rig, thread: &ThreadId) -> rustix::process::Pid {
+    let file = rig.path("child");
+    let run = rig.run(thread, &format!("child:{}", file.display())).await;
+    assert!(rig.reply_text(&run).await.starts_with("child: "));
+    let pid = std::fs::read_to_string(file).unwrap().parse().unwrap();
+    rustix::process::Pid::from_raw(pid).unwrap()
+}
+
+#[tokio::test]
+async fn a_child_process_keeps_its_agent_from_being_idle() {
+    let rig = Rig::with(&[], |launch| {
+        launch.children_count = true;
+        launch.idle_stop = Some(Duration::from_millis(200));
+    })
+    .await;
+    let other = rig.thread().await;
+    let child = start_child(&rig, &rig.thread).await;
+    // This agent is idle later, and is stopped earlier.
+    rig.run(&other, "say:x").await;
+    until_async("the agent without a child is stopped", async || is_stopped(&rig, &other).await)
+        .await;
+    assert!(!is_stopped(&rig, &rig.thread).await);
+    rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+    until_async("the agent is stopped", async || is_stopped(&rig, &rig.thread).await).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_child_process_that_does_not_end_keeps_its_agent_for_a_limited_time() {
+    let rig = Rig::with(&[], |launch| {
+        launch.children_count = true;
+        launch.children_limit = Duration::from_millis(600);
+        launch.idle_stop = Some(Duration::from_millis(100));
+    })
+    .await;
+    let child = start_child(&rig, &rig.thread).await;
+    until_async("the agent is stopped", async || is_stopped(&rig, &rig.thread).await).await;
+    until("the child is ended with it", || rustix::process::test_kill_process(child).is_err())
+        .await;
     rig.end().await;
 }
