@@ -10,4 +10,4 @@ pub(super) use inbox::{
     AnsweredTurn, IgnoredLine, NewSubagentSession, OversizeLine, SessionInbox, SessionItem,
     TurnEnd, TurnSummary, WorkStop,
 };
-pub(super) use router::{Router, cancelled_elicitation, cancelled_permission};
+pub(super) use router::{Router, cancelled_elicitation, cancelled_permission, is_of_workspace};

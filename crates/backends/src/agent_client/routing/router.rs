@@ -202,6 +202,11 @@ impl Router {
         if routes.opening == 0 {
             return Err(message);
         }
+        // The agent may wait for the answer before it opens the session, and nobody could answer later: a question needs a run.
+        if matches!(&message, EarlyMessage::Request(request) if !is_of_workspace(request.method()))
+        {
+            return Err(message);
+        }
         if routes.early.len() >= MAX_EARLY || bytes > MAX_EARLY_BYTES {
             // Do not keep it beyond the bounds, but let the new session note the loss.
             routes.lost_early = true;
@@ -458,6 +463,11 @@ fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
 fn named_session(line: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(line);
     splice::get_text(&text, &["params", "sessionId"]).map(std::borrow::Cow::into_owned)
+}
+
+/// Whether a method is about files or terminals, which the server can have itself.
+pub(in crate::agent_client) fn is_of_workspace(method: &str) -> bool {
+    ["fs/", "terminal/"].iter().any(|prefix| method.starts_with(prefix))
 }
 
 /// Answers a request that no client can answer.

@@ -27,7 +27,9 @@ use super::background::OpenRequests;
 use crate::agent_client::failure::error_object;
 use crate::agent_client::launch::{ClientTools, Launch};
 use crate::agent_client::meta::for_agent;
-use crate::agent_client::routing::{TurnEnd, cancelled_elicitation, cancelled_permission};
+use crate::agent_client::routing::{
+    TurnEnd, cancelled_elicitation, cancelled_permission, is_of_workspace,
+};
 use crate::permission::{RuleDecision, Rules, Subject, Verdict};
 use crate::workspace::Workspace;
 use crate::workspace::lease::WorkspaceLease;
@@ -46,7 +48,6 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 const MAX_TERMINALS: usize = 256;
 /// How long a question waits for the next run after the end of its own.
 const NEXT_RUN_LIMIT: Duration = Duration::from_secs(60);
-const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
 /// The options of a question about a call of files or terminals. Each id equals its kind.
 const ALLOW: &str = "allow_once";
 const REJECT: &str = "reject_once";
@@ -410,7 +411,7 @@ impl RequestAnswerer {
         params: &RawJson,
         work: Option<RequestWork>,
     ) -> Result<RawJson, ErrorObject> {
-        let is_tool = TOOL_METHODS.iter().any(|prefix| method.starts_with(prefix));
+        let is_tool = is_of_workspace(method);
         if is_tool {
             self.check_tool(method, params.as_str(), work.as_ref()).await?;
         }

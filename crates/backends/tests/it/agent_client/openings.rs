@@ -264,6 +264,31 @@ async fn what_is_asked_before_the_session_is_known_is_answered() {
 }
 
 #[tokio::test]
+async fn a_question_before_the_session_is_open_is_cancelled_and_the_opening_continues() {
+    for is_new in [true, false] {
+        let flags: &[&str] = match is_new {
+            true => &["--ask-at-open"],
+            false => &["--ask-at-open", "--load", "--store", "{store}"],
+        };
+        let rig = Rig::with(flags, |launch| launch.open_timeout = Duration::from_secs(600)).await;
+        output_lines(&rig, &rig.thread, "say:x").await;
+        if !is_new {
+            rig.run(&rig.thread, "crash").await;
+            output_lines(&rig, &rig.thread, "say:y").await;
+            assert_eq!(count_requests(&rig.path(HEARD), "session/load"), 1);
+        }
+        let record = std::fs::read_to_string(rig.path(HEARD)).unwrap();
+        let lines = record.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut answers: Vec<_> =
+            lines.filter(|line| line["answered"] == "session/request_permission").collect();
+        assert_eq!(answers.len(), if is_new { 1 } else { 2 });
+        let last = answers.pop().unwrap();
+        assert_eq!(last["result"], json!({ "outcome": { "outcome": "cancelled" } }));
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
 async fn what_names_no_session_is_of_the_only_one_in_a_process_of_its_own() {
     for processes in [Processes::Thread, Processes::Shared] {
         let rig = Rig::with(&[], |launch| launch.processes = processes).await;
