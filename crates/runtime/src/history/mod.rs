@@ -287,6 +287,27 @@ pub(crate) async fn path(
     Ok(path)
 }
 
+/// Returns the checkpoint of a run on the path to `head`, with its value.
+pub(crate) async fn checkpoint_of_run(
+    store: &dyn Store,
+    scope: &Scope,
+    thread: &ThreadId,
+    head: Option<CheckpointKey>,
+    run: &RunRow,
+) -> Result<Option<CheckpointRow>> {
+    if head.is_none() {
+        return Ok(None);
+    }
+    let mut links = PathReader::new(store, scope, thread, head);
+    // Everything before the run's base is older than the run.
+    while let Some(link) = links.next().await?.filter(|link| Some(link.key) != run.base) {
+        if link.run == Some(run.key) {
+            return store.checkpoint_by_key(link.key).await;
+        }
+    }
+    Ok(None)
+}
+
 /// Returns a run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.
 async fn of_run(
     store: &dyn Store,

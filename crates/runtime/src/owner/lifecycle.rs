@@ -44,6 +44,7 @@ impl Owner {
             cancel_all(&mut state);
         }
         self.look_for_open_messages(&mut state).await;
+        self.look_for_checkpoints(&mut state).await;
         self.state = Some(state);
         if has_open {
             let checkpoint = self.checkpoint_of_answered();
@@ -71,6 +72,23 @@ impl Owner {
                 Err(error) => {
                     let run = &run.row.id;
                     tracing::warn!(%run, %error, "what a lost run was saying cannot be looked up");
+                }
+            }
+        }
+    }
+
+    /// Finds the checkpoints of runs that their agents have started. Such a checkpoint exists before the end of its run, which moves it to the run's last event.
+    async fn look_for_checkpoints(&self, state: &mut ThreadState) {
+        let ThreadState { thread, runs, .. } = state;
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        let store = self.services.store.as_ref();
+        for run in runs.values_mut().filter(|run| run.row.started_by.is_some()) {
+            let row = &run.row;
+            match history::checkpoint_of_run(store, &scope, &thread.id, thread.head, row).await {
+                Ok(found) => run.checkpoint = found.map(Box::new),
+                // The run ends even if it cannot be read. Its checkpoint then stays where the run began.
+                Err(error) => {
+                    tracing::warn!(run = %row.id, %error, "the checkpoint of a lost run cannot be looked up");
                 }
             }
         }

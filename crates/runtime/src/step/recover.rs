@@ -67,6 +67,7 @@ impl StepOutput<'_> {
                     self.end_run(run, Outcome::Failed(failure.clone()));
                 }
                 RecoveryDecision::Cancelled(reason) => {
+                    self.complete_open_messages(run);
                     self.withdraw_pending(run, Code::AgentLost);
                     self.end_run(run, Outcome::Cancelled { reason });
                 }

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
+use crate::connect_editor::Editor;
 use crate::harness::{Home, Server, until};
 use crate::hosted::over_http;
 
@@ -64,7 +65,22 @@ fn a_report_after_the_answer_is_in_every_protocol_and_survives_a_crash() {
     let run = newest_run(&server, &thread);
     assert_eq!((&run["status"], &run["started_by"]), (&json!("failed"), &json!("agent")));
     assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}");
+    // Every history has what the agent said, and the checkpoint is at the end of the run.
     assert!(communication_has(&server, &thread, "the build is green"));
+    let has = |path: String| get(&server, &path).to_string().contains("the build is green");
+    assert!(has(format!("/api/v1/threads/{thread}/messages")));
+    assert!(has(format!("/connect/threads/{thread}")));
+    assert!(has(format!("/connect/threads/{thread}/history")));
+    let mut editor = Editor::launch_initialized(&home, &["connect", "worker"]);
+    let replayed = editor.load(&thread);
+    assert!(replayed.iter().any(|line| line.contains("the build is green")), "{replayed:?}");
+    let checkpoints = get(&server, &format!("/api/v1/threads/{thread}/checkpoints"));
+    let id = run["id"].as_str().unwrap();
+    let events = get(&server, &format!("/api/v1/runs/{id}/events?limit=100"));
+    let last = events["items"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["type"], "run.ended", "{last}");
+    let newest = &checkpoints["items"][0];
+    assert_eq!((&newest["run_id"], &newest["position"]), (&run["id"], &last["number"]));
     // The next prompt continues behind it.
     server.run(&["run", "worker", "say:next", "--thread", &thread]).expect(0);
     assert_eq!(newest_run(&server, &thread)["status"], "completed");
