@@ -90,6 +90,36 @@ fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
 }
 
 #[test]
+fn the_instructions_of_an_editor_are_those_of_its_session_when_the_server_was_killed() {
+    for (how, method) in [("--load", "session/load"), ("--resume", "session/resume")] {
+        let home = Home::new();
+        let flags = [how, "--store", "{store}", "--system-prompt"];
+        let demand = OnDemand::of(&home, &coder(&home, &flags));
+        let mut editor = Editor::launch_initialized(&home, &["connect", "coder"]);
+        let prompt = json!({ "mode": "append", "content": [{ "type": "text", "text": "brief" }] });
+        let new = json!({ "cwd": "/", "mcpServers": [], "systemPrompt": prompt });
+        let opened = editor.ask("session/new", new);
+        let session = opened["result"]["sessionId"].as_str().unwrap().to_owned();
+        run_prompt(&mut editor, &session, "say:hi");
+        let run_again = || {
+            home.run(&["run", "coder", "say:again", "--thread", &session]).expect(0);
+            let reopened = received_params(&home, method);
+            (reopened.len(), reopened.last().unwrap()["systemPrompt"].clone())
+        };
+        // No editor says them again: the next server has only what it keeps.
+        drop(editor);
+        demand.signal(Signal::KILL);
+        assert_eq!(run_again(), (1, prompt.clone()), "{how}");
+        demand.signal(Signal::KILL);
+        assert_eq!(run_again(), (2, prompt), "{how}");
+        // An agent that does not take instructions any more is used without them.
+        demand.signal(Signal::KILL);
+        let _demand = OnDemand::of(&home, &coder(&home, &flags[..3]));
+        assert_eq!(run_again(), (3, Value::Null), "{how}");
+    }
+}
+
+#[test]
 fn a_mode_that_the_agents_next_process_is_not_in_is_told() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, &coder(&home, &SETTINGS));

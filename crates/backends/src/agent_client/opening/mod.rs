@@ -312,7 +312,7 @@ impl SessionOpener {
     ) -> Result<(SessionStart, ProcessLease), AgentFailure> {
         let launch = self.launch();
         let wanted = state.wanted.as_ref();
-        let params = params::of_session(&launch, thread, wanted, binding).await?;
+        let mut params = params::of_session(&launch, thread, wanted, binding).await?;
         self.check_folders(thread, requester, &launch, wanted, &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
@@ -338,6 +338,7 @@ impl SessionOpener {
             process.work_under(lease).await;
         }
         params::check_servers(&launch, &process)?;
+        params::check_system_prompt(wanted, &process, &mut params);
         let extra = wanted.and_then(params::extra_members);
         params::hide_secrets(process.child(), &params, extra.as_ref());
         let start = SessionStart {

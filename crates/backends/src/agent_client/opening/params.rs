@@ -14,6 +14,11 @@ use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
 use crate::child::Child;
 
+/// The member of a client's params with its instructions.
+const SYSTEM_PROMPT_MEMBER: &str = "systemPrompt";
+/// The largest instructions of a client, in bytes of JSON: they are stored with the binding, which changes in every turn.
+const MAX_SYSTEM_PROMPT_BYTES: usize = 32 * 1024;
+
 /// The directory is, in this order: a folder of this server, the client's, the previous one, the directory in which the agent starts.
 pub(super) async fn of_session(
     launch: &Launch,
@@ -30,7 +35,8 @@ pub(super) async fn of_session(
     };
     let Some(wanted) = wanted else {
         let servers = with_configured(launch, Value::Null);
-        return Ok(SessionParams { cwd, directories: binding.directories, servers });
+        let SessionBinding { directories, system_prompt, .. } = binding;
+        return Ok(SessionParams { cwd, directories, servers, system_prompt });
     };
     // A client sends all params each time.
     let member = |name: &str| {
@@ -39,7 +45,30 @@ pub(super) async fn of_session(
     };
     let directories = member("additionalDirectories").unwrap_or_default();
     let servers = with_configured(launch, member("mcpServers").unwrap_or_default());
-    Ok(SessionParams { cwd, directories, servers })
+    let system_prompt = member(SYSTEM_PROMPT_MEMBER).unwrap_or_default();
+    if system_prompt.to_string().len() > MAX_SYSTEM_PROMPT_BYTES {
+        let message =
+            format!("`{SYSTEM_PROMPT_MEMBER}` has more than {MAX_SYSTEM_PROMPT_BYTES} bytes");
+        return Err(Error::new(Code::InvalidRequest, message)
+            .hint("send long instructions with the first prompt")
+            .into());
+    }
+    Ok(SessionParams { cwd, directories, servers, system_prompt })
+}
+
+/// Leaves out instructions from before a restart if the agent does not take such any more: it would refuse the session.
+pub(super) fn check_system_prompt(
+    wanted: Option<&Json>,
+    process: &Process,
+    params: &mut SessionParams,
+) {
+    let session = process.capabilities().session.as_ref();
+    let takes = session.is_some_and(|session| session.system_prompt.is_some());
+    if wanted.is_none() && !takes && !params.system_prompt.is_null() {
+        let agent = process.agent();
+        tracing::warn!(%agent, "the agent does not take the instructions of its session any more");
+        params.system_prompt = Value::Null;
+    }
 }
 
 /// The client's servers, and those of the settings. For equal names, the client's server is used.
@@ -78,7 +107,7 @@ pub(super) fn check_servers(launch: &Launch, process: &Process) -> Result<(), Ag
 
 /// The members of a client's params that [`SessionParams`] does not have. Some agents also read the names with underscores.
 pub(super) fn extra_members(params: &Json) -> Option<Json> {
-    const KNOWN: [&str; 9] = [
+    const KNOWN: [&str; 10] = [
         "sessionId",
         "session_id",
         "cwd",
@@ -86,6 +115,7 @@ pub(super) fn extra_members(params: &Json) -> Option<Json> {
         "mcp_servers",
         "additionalDirectories",
         "additional_directories",
+        SYSTEM_PROMPT_MEMBER,
         // The server itself copies the session, and sets the options after the opening.
         "cursorId",
         "configOptions",

@@ -12,6 +12,8 @@ pub(crate) struct SessionParams {
     pub(crate) directories: Value,
     /// Servers of the Model Context Protocol, as JSON.
     pub(crate) servers: Value,
+    /// The client's instructions, as JSON. Null without any.
+    pub(crate) system_prompt: Value,
 }
 
 /// The params of a thread's session, kept so that it can be reopened after a restart.
@@ -19,6 +21,7 @@ pub(crate) struct SessionParams {
 pub(crate) struct SessionBinding {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) directories: Value,
+    pub(crate) system_prompt: Value,
     pub(crate) auth_method: Option<String>,
     /// What is known of the sub-agent, if the session is one's.
     pub(crate) subagent: Option<Json>,
@@ -34,13 +37,19 @@ impl SessionParams {
     }
 
     pub(crate) fn to_binding(&self, auth_method: Option<String>) -> SessionBinding {
-        let (cwd, directories) = (Some(self.cwd.clone()), self.directories.clone());
-        SessionBinding { cwd, directories, auth_method, subagent: None }
+        SessionBinding {
+            cwd: Some(self.cwd.clone()),
+            directories: self.directories.clone(),
+            system_prompt: self.system_prompt.clone(),
+            auth_method,
+            subagent: None,
+        }
     }
 
     /// The params of a session that was not opened with any: it works in this folder.
     pub(super) fn of_folder(cwd: PathBuf) -> Self {
-        Self { cwd, directories: Value::Null, servers: Value::Null }
+        let null = || Value::Null;
+        Self { cwd, directories: null(), servers: null(), system_prompt: null() }
     }
 }
 
@@ -56,6 +65,7 @@ impl SessionBinding {
         Self {
             cwd: value.get("cwd").and_then(Value::as_str).map(PathBuf::from),
             directories: value.get("additionalDirectories").cloned().unwrap_or_default(),
+            system_prompt: value.get("systemPrompt").cloned().unwrap_or_default(),
             auth_method: value.get("authMethod").and_then(Value::as_str).map(str::to_owned),
             subagent: value.get("subagent").map(Json::from_value),
         }
@@ -65,6 +75,9 @@ impl SessionBinding {
         let mut value = serde_json::json!({ "cwd": self.cwd });
         if !self.directories.is_null() {
             value["additionalDirectories"] = self.directories.clone();
+        }
+        if !self.system_prompt.is_null() {
+            value["systemPrompt"] = self.system_prompt.clone();
         }
         if let Some(method) = &self.auth_method {
             value["authMethod"] = method.as_str().into();

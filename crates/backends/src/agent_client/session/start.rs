@@ -182,6 +182,9 @@ impl SessionStart {
         if takes && !self.params.directories.is_null() {
             request["additionalDirectories"] = self.params.directories.clone();
         }
+        if !self.params.system_prompt.is_null() {
+            request["systemPrompt"] = self.params.system_prompt.clone();
+        }
         with_extra(RawJson::of(&request), self.extra.as_ref(), self.launch.client_meta)
     }
 }

@@ -408,6 +408,19 @@ async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there(
     rig.end().await;
 }
 
+#[tokio::test]
+async fn instructions_that_are_too_long_to_be_kept_are_refused() {
+    let rig = Rig::new(&["--system-prompt"]).await;
+    let text = "x".repeat(32 * 1024);
+    let prompt = json!({ "mode": "append", "content": [{ "type": "text", "text": text }] });
+    let (context, client) = (rig.context(&rig.thread).await, caller("{}"));
+    let params = opening(rig.folder.path(), &json!({ "systemPrompt": prompt }));
+    let refused = rig.sessions().open(&context, &client, params).await.unwrap_err();
+    assert_eq!(refused.code, trilogue_runtime::CallError::INVALID_PARAMS, "{refused}");
+    assert!(refused.message.contains("32768 bytes"), "{refused}");
+    rig.end().await;
+}
+
 fn last_params(record: &Path, method: &str) -> Value {
     let text = std::fs::read_to_string(record).unwrap();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
