@@ -1,18 +1,23 @@
 //! A server of the Agent Communication Protocol that answers each run with a prepared body, on a real loopback socket.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use trilogue_domain::lock;
 
 use crate::loopback::Loopback;
+
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// The server, with agents of every name. Stopped when dropped.
 #[derive(Debug)]
@@ -21,8 +26,20 @@ pub struct PayloadServer {
     payload: SharedPayload,
 }
 
-/// A status, a content type and a body.
-type Payload = (u16, &'static str, String);
+#[derive(Clone, Debug)]
+enum Payload {
+    Whole {
+        status: u16,
+        kind: &'static str,
+        body: String,
+    },
+    /// An event stream that repeats a text.
+    Endless {
+        begin: String,
+        repeated: String,
+    },
+}
+
 type SharedPayload = Arc<Mutex<Payload>>;
 
 // === impl PayloadServer ===
@@ -51,12 +68,22 @@ impl PayloadServer {
         let first = json!({ "type": "run.created", "run": run("created") });
         let last = json!({ "type": "run.completed", "run": run("completed") });
         let stream = format!("data: {first}\n\ndata: {event}\n\ndata: {last}\n\n");
-        *lock(&self.payload) = (200, "text/event-stream", stream);
+        *lock(&self.payload) = Payload::Whole { status: 200, kind: EVENT_STREAM, body: stream };
+    }
+
+    /// Has further runs begin, and then send this text again and again without end.
+    pub fn answer_without_end(&self, text: &str) {
+        let run = json!({ "run_id": "01890a5d-ac96-774b-bcce-b302099a8057", "agent_name": "any",
+            "status": "created", "output": [], "created_at": "2026-01-01T00:00:00Z" });
+        let first = json!({ "type": "run.created", "run": run });
+        *lock(&self.payload) =
+            Payload::Endless { begin: format!("data: {first}\n\n"), repeated: text.to_owned() };
     }
 
     /// Has further runs refused with this body.
     pub fn refuse_with(&self, body: &str) {
-        *lock(&self.payload) = (500, "application/json", body.to_owned());
+        let (status, kind, body) = (500, "application/json", body.to_owned());
+        *lock(&self.payload) = Payload::Whole { status, kind, body };
     }
 }
 
@@ -65,7 +92,24 @@ async fn agent(Path(name): Path<String>) -> Json<Value> {
 }
 
 async fn answer(State(payload): State<SharedPayload>) -> Response {
-    let (status, kind, body) = lock(&payload).clone();
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, [(CONTENT_TYPE, kind)], body).into_response()
+    let payload = lock(&payload).clone();
+    match payload {
+        Payload::Whole { status, kind, body } => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (status, [(CONTENT_TYPE, kind)], body).into_response()
+        }
+        Payload::Endless { begin, repeated } => {
+            let pieces = stream::iter([begin]).chain(stream::repeat(repeated));
+            let body = Body::from_stream(pieces.map(Ok::<_, Infallible>));
+            ([(CONTENT_TYPE, EVENT_STREAM)], body).into_response()
+        }
+    }
+}
+
+// === impl Payload ===
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::Whole { status: 404, kind: "text/plain", body: String::new() }
+    }
 }

@@ -16,6 +16,8 @@ pub struct Options {
     pub max_response_bytes: usize,
     /// The maximum length of a stream's lines and events.
     pub stream_limits: Limits,
+    /// The maximum size of the parts of a stream that yield no item, over all its connections, in bytes: comments, unknown fields and skipped events. A heartbeat each second for a month is less.
+    pub max_unused_stream_bytes: u64,
     /// How long the server may take to respond to a call, and again to send the body. Calls that wait for a run have no limit.
     pub call_timeout: Duration,
     /// The maximum number of attempts in a row to reconnect a broken stream. Then the stream fails.
@@ -48,6 +50,7 @@ impl Default for Options {
             base: DEFAULT_BASE.to_owned(),
             max_response_bytes: 64 * 1024 * 1024,
             stream_limits: Limits::default(),
+            max_unused_stream_bytes: 32 * 1024 * 1024,
             call_timeout: Duration::from_secs(60),
             attempts: 10,
             delay: Duration::from_millis(100),

@@ -94,6 +94,8 @@ pub(crate) struct Flow<S: StreamSource> {
     pub(crate) tried: bool,
     /// The delay before the next attempt that the server requests.
     retry: Option<Duration>,
+    /// The bytes that yielded no item, of all connections.
+    unused_bytes: u64,
     pub(crate) done: bool,
 }
 
@@ -126,6 +128,7 @@ impl<S: StreamSource> Resumable<S> {
             idle: 0,
             tried: false,
             retry: None,
+            unused_bytes: 0,
             done: false,
         };
         Self { source, flow }
@@ -151,7 +154,13 @@ impl<S: StreamSource> Resumable<S> {
             let step = if flow.pending.is_some() {
                 ready!(flow.poll_pending(source, context)).map(|()| None)
             } else if let Some(connection) = &mut flow.connection {
-                match ready!(connection.poll_next(context)) {
+                let next = connection.poll_next(context);
+                let skipped = connection.decoder.take_skipped_bytes();
+                if let Err(error) = flow.count_unused(skipped) {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                let Some(connection) = &mut flow.connection else { continue };
+                match ready!(next) {
                     Ok(item) => flow.take(source, item),
                     Err(error) => {
                         let was_live = connection.body.is_some();
@@ -214,6 +223,19 @@ impl<S: StreamSource> Flow<S> {
         self.ready.clear();
     }
 
+    /// Counts bytes that yielded no item. Fails and ends the stream when there were too many: another connection would bring more of them.
+    fn count_unused(&mut self, bytes: u64) -> Result<(), ClientError> {
+        self.unused_bytes = self.unused_bytes.saturating_add(bytes);
+        let most = self.options.max_unused_stream_bytes;
+        if self.unused_bytes <= most {
+            return Ok(());
+        }
+        (self.done, self.connection) = (true, None);
+        Err(ClientError::Unexpected(format!(
+            "an event stream with more than {most} bytes of comments and skipped events"
+        )))
+    }
+
     pub(crate) fn gives_up(&self) -> bool {
         self.attempts >= self.options.attempts
     }
@@ -224,7 +246,12 @@ impl<S: StreamSource> Flow<S> {
                 Err(too_complex())
             }
             Item::Event { id, event: name, data } => {
-                source.on_event(SseEvent { id, name, data }, self)
+                let bytes = (id.len() + name.len() + data.len()) as u64;
+                let item = source.on_event(SseEvent { id, name, data }, self)?;
+                if item.is_none() && self.ready.is_empty() {
+                    self.count_unused(bytes)?;
+                }
+                Ok(item)
             }
             Item::Retry(millis) => {
                 self.retry = Some(Duration::from_millis(millis));

@@ -148,6 +148,34 @@ async fn json_of_many_small_values_is_refused_before_it_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_of_endless_comments_is_given_up() {
+    let options = || Options { max_unused_stream_bytes: 4096, ..Options::default() };
+    for line in [": nothing\n", "unknown: field\n", "\n", "id: 7\n", "retry: 1\n", "event: gap\n\n"]
+    {
+        let noise = line.repeat(2 * 64 * 1024 / line.len());
+        // The client connects again after the first one, and counts on.
+        let part = ": nothing\n".repeat(200);
+        let script = Script::new(vec![events(&part, true), events(&noise, false)]);
+        let transport = Arc::clone(&script) as Arc<dyn Transport>;
+        let mut stream = Client::new(transport, options()).run_events("r", None);
+        let error = stream.next().await.unwrap_err();
+        assert!(error.to_string().contains("4096 bytes of comments"), "{line:?}: {error}");
+        assert!(stream.next().await.unwrap().is_none(), "{line:?}");
+        assert_eq!(script.requests().len(), 2, "{line:?}");
+    }
+    // Heartbeats between events are far fewer.
+    let sent: String = (1..=300).map(|number| format!(": ping\n\n{}", delta(number))).collect();
+    let script = Script::new(vec![events(&format!("{sent}{}", run_ended(301)), false)]);
+    let transport = Arc::clone(&script) as Arc<dyn Transport>;
+    let mut stream = Client::new(transport, options()).run_events("r", None);
+    let mut count = 0;
+    while stream.next().await.unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 301);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_stays_away_is_an_error_and_a_refusal_is_one_at_once() {
     let script = Script::new(Vec::new());
     let mut stream = client(&script).run_events("r", None);

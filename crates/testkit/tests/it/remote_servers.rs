@@ -6,9 +6,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trilogue_testkit::foreign::conformance_agents;
 use trilogue_testkit::limited_server::{LimitedFeatures, LimitedServer};
+use trilogue_testkit::payload_server::PayloadServer;
 use trilogue_testkit::{Client, Folder, Server, ServerOptions, reserve_address, until};
 
-use crate::bridge::{LIMIT, communicate, message, start_with, status_of, texts};
+use crate::bridge::{LIMIT, bridge_settings, communicate, message, start_with, status_of, texts};
 use crate::kill_rounds::stop;
 use crate::{echo, events, run_of};
 
@@ -341,6 +342,24 @@ async fn a_run_that_another_server_makes_too_long_fails_for_good() {
         assert!(text.contains("\"remote_output_too_large\""), "{limit}: {text:.2000}");
         assert!(text.contains("runtime.max_remote_"), "the setting is named: {text:.2000}");
     }
+}
+
+/// A remote server does not keep a run alive with comments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_server_sends_only_comments_fails() {
+    let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
+    let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
+    let server = start_with(&dir, settings).await;
+    let client = server.client();
+    let line = "x".repeat(32 * 1024);
+    for text in [format!(": {line}\n"), format!("unknown: {line}\n")] {
+        far.answer_without_end(&text);
+        let body = json!({ "agent": "far_any", "input": "x", "mode": "wait" });
+        let run = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+        assert_eq!(run["status"], "failed", "{run}");
+        assert!(run.to_string().contains("bytes of comments"), "{run}");
+    }
+    stop(server).await;
 }
 
 /// The log entries of a run about earlier messages that were left out.

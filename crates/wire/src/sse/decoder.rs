@@ -33,6 +33,9 @@ pub enum Error {
     NotUtf8,
 }
 
+/// The most bytes of an event's id and name that count as part of it. Servers that repeat these fields send nothing.
+const MAX_HEAD_BYTES: u64 = 64 * 1024;
+
 /// Reads server-sent events from chunks of any size.
 ///
 /// An event that is cut off by the end of the stream is dropped, as the specification requires.
@@ -50,6 +53,10 @@ pub struct Decoder {
     has_data: bool,
     ready: VecDeque<Item>,
     failed: Option<Error>,
+    /// The bytes of the current event's id and name.
+    head_bytes: u64,
+    /// The bytes that became no event, since [`Decoder::take_skipped_bytes`].
+    skipped_bytes: u64,
 }
 
 // === impl Limits ===
@@ -82,6 +89,8 @@ impl Decoder {
             has_data: false,
             ready: VecDeque::new(),
             failed: None,
+            head_bytes: 0,
+            skipped_bytes: 0,
         }
     }
 
@@ -123,7 +132,14 @@ impl Decoder {
         }
     }
 
+    /// Returns how many bytes became no event since the last call: comments, unknown fields, and events without data.
+    pub fn take_skipped_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.skipped_bytes)
+    }
+
     fn take_line(&mut self, line: &[u8]) {
+        // With the line's end.
+        let line_bytes = line.len() as u64 + 1;
         let line = match line.strip_prefix(b"\xef\xbb\xbf") {
             Some(rest) if self.at_start => rest,
             _ => line,
@@ -135,6 +151,11 @@ impl Decoder {
         }
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "data" => {}
+            "event" | "id" if self.head_bytes < MAX_HEAD_BYTES => self.head_bytes += line_bytes,
+            _ => self.skipped_bytes += line_bytes,
+        }
         match name {
             "" => self.ready.push_back(Item::Comment(value.to_owned())),
             "data" => self.add_data(value),
@@ -158,8 +179,10 @@ impl Decoder {
     }
 
     fn dispatch(&mut self) {
-        let event = std::mem::take(&mut self.event);
+        let (event, head_bytes) =
+            (std::mem::take(&mut self.event), std::mem::take(&mut self.head_bytes));
         if !std::mem::take(&mut self.has_data) {
+            self.skipped_bytes += head_bytes + 1;
             return;
         }
         self.ready.push_back(Item::Event {
