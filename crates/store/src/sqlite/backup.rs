@@ -138,7 +138,7 @@ pub fn preparation_folder(to: &Path) -> Result<PathBuf> {
     Ok(sibling_path(&to, PREPARED))
 }
 
-/// What an interrupted restore into a new file left: there is no store, and no start may begin an empty one in its place.
+/// What an interrupted restore into a new file left: the store is missing, and no start may begin an empty one in its place.
 pub(super) fn unfinished(to: &Path) -> Option<PathBuf> {
     if to.exists() || is_to_be_replaced(to) {
         return None;
