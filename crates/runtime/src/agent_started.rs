@@ -1,7 +1,5 @@
 //! Runs that an agent starts itself, by working while no prompt is open.
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -9,7 +7,6 @@ use trilogue_domain::{
 };
 use trilogue_store::rows::{Page, RunFilter, RunRow};
 
-use crate::context::{RunContext, SharedRun, follow_subagent};
 use crate::handle::Runtime;
 use crate::owner::{Envelope, stopped_error};
 use crate::request::{WhenHolding, WhenWaiting};
@@ -25,8 +22,8 @@ impl Runtime {
     pub(crate) async fn start_agent_run(
         &self,
         thread: &ThreadContext,
-        parent: Option<&RunContext>,
-    ) -> Result<RunId> {
+        parent: Option<ParentRun>,
+    ) -> Result<RunRow> {
         self.check_open()?;
         let store = &self.services().store;
         let row = store.thread(&thread.scope, &thread.id).await?;
@@ -57,16 +54,7 @@ impl Runtime {
             thread.agent.clone(),
             self.services().clock.now(),
         );
-        let parent = parent.map(|context| Arc::clone(&context.0));
-        let of_parent = |parent: &Arc<SharedRun>| ParentRun {
-            run: parent.id.clone(),
-            thread: parent.thread.clone(),
-        };
-        let new = RunRow {
-            started_by: Some(StartedBy::Agent),
-            parent: parent.as_ref().map(of_parent),
-            ..new
-        };
+        let new = RunRow { started_by: Some(StartedBy::Agent), parent, ..new };
         let new = match last {
             Some(last) => RunRow {
                 config: last.config,
@@ -97,12 +85,7 @@ impl Runtime {
         let ((reply, accepted), (settled, _)) = (oneshot::channel(), oneshot::channel());
         let envelope = Envelope::Submit { submit, deferred: false, reply, settled };
         self.services().send(row.key, envelope).await?;
-        let accepted = accepted.await.map_err(|_| stopped_error())??;
-        let id = accepted.id.clone();
-        if let Some(parent) = parent {
-            tokio::spawn(follow_subagent(parent, accepted));
-        }
-        Ok(id)
+        accepted.await.map_err(|_| stopped_error())?
     }
 
     /// The newest run of the agent on the thread.

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Answer, Code, Error, InterruptId, Json, Principal, RunId, RunKey, ThreadKey, lock,
+    AgentName, Answer, Code, Error, InterruptId, Json, ParentRun, Principal, RunKey, ThreadKey,
+    lock,
 };
+use trilogue_store::rows::RunRow;
 
-use crate::context::RunContext;
 use crate::request::{ChildOf, RunRequest, Submitted};
-use crate::session::ThreadContext;
-use crate::subagent::{NewSubagent, SubagentThread};
+use crate::session::{NewSubagent, SubagentThread, ThreadContext};
 
 /// The services of the layer above owners that a call needs.
 #[async_trait]
@@ -27,8 +27,8 @@ pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
     async fn start_agent_run(
         &self,
         thread: &ThreadContext,
-        parent: Option<&RunContext>,
-    ) -> Result<RunId>;
+        parent: Option<ParentRun>,
+    ) -> Result<RunRow>;
 
     /// Opens the thread of a sub-agent, like [`crate::Runtime::subagent_thread`].
     async fn subagent_thread(

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, InterruptId, Json, Principal, RunId};
+use trilogue_domain::{Answer, InterruptId, Json, ParentRun, Principal};
+use trilogue_store::rows::RunRow;
 
 use crate::call_chains::SubmitChild;
-use crate::context::RunContext;
 use crate::handle::{Runtime, WeakRuntime};
 use crate::owner::stopped_error;
 use crate::request::{AnswerTo, ChildOf, RunRequest, Submitted};
-use crate::session::ThreadContext;
-use crate::subagent::{NewSubagent, SubagentThread};
+use crate::session::{NewSubagent, SubagentThread, ThreadContext};
 
 // === impl Runtime ===
 
@@ -32,8 +31,8 @@ impl SubmitChild for WeakRuntime {
     async fn start_agent_run(
         &self,
         thread: &ThreadContext,
-        parent: Option<&RunContext>,
-    ) -> Result<RunId> {
+        parent: Option<ParentRun>,
+    ) -> Result<RunRow> {
         self.upgrade().ok_or_else(stopped_error)?.start_agent_run(thread, parent).await
     }
 

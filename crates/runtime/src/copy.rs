@@ -17,7 +17,7 @@ use trilogue_store::{Batch, Change, Draft, Frame, Range};
 use crate::handle::Runtime;
 use crate::history;
 use crate::request::NewThread;
-use crate::subagent::without_subagent;
+use crate::subagent_member::without_subagent;
 use crate::submit::check_editor_metadata;
 
 struct CopyTarget {

@@ -45,6 +45,7 @@ mod shown;
 mod state;
 mod step;
 mod subagent;
+mod subagent_member;
 mod submit;
 mod thread_change;
 mod turn;
@@ -64,7 +65,7 @@ pub use request::{
     WhenHolding, WhenWaiting,
 };
 pub use row_changes::RowNews;
-pub use session::{Sessions, ThreadContext};
-pub use subagent::{NewSubagent, SUBAGENT_MEMBER, SubagentThread, is_subagent};
+pub use session::{NewSubagent, Sessions, SubagentThread, ThreadContext};
+pub use subagent_member::{SUBAGENT_MEMBER, is_subagent};
 pub use submit::editor_member;
 pub use turn::{EmitError, Ending, Stopped, Turn};

@@ -14,7 +14,6 @@ use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
 
 use crate::client::{CallError, Client, ClientProfile};
-use crate::context::RunContext;
 use crate::owner::{Envelope, stopped_error};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
@@ -90,6 +89,24 @@ pub struct ThreadContext {
     pub(crate) parent: Option<Arc<ThreadContext>>,
 }
 
+/// What is known of a sub-agent when its thread is created.
+#[derive(Clone, Debug)]
+pub struct NewSubagent {
+    /// The id of its thread. It is derived from the sub-agent's own id, so that a restart finds the thread again.
+    pub thread: ThreadId,
+    pub title: Option<String>,
+    /// The run in which its agent announced it.
+    pub run: Option<RunId>,
+}
+
+/// The thread of a sub-agent.
+#[derive(Clone, Debug)]
+pub struct SubagentThread {
+    pub context: ThreadContext,
+    /// Whether this call created it.
+    pub is_new: bool,
+}
+
 // === impl ThreadContext ===
 
 impl ThreadContext {
@@ -137,11 +154,9 @@ impl ThreadContext {
     }
 
     /// Starts a run for what the agent does while no prompt is open, and returns its id. The agent's backend gets the run like any other, with an empty input.
-    ///
-    /// `parent` is the open run of a sub-agent's parent. It asks the questions of the new run too, and cancels it when it is cancelled itself. Its end does not end the new run.
     /// Errors: `thread_busy` while another run has the turn or waits for it; `invalid_request` on a thread that exists for one run only; `thread_not_found`, `overloaded`, `shutting_down`, and what storing can fail with.
-    pub async fn start_agent_run(&self, parent: Option<&RunContext>) -> Result<RunId> {
-        self.services.call_chains.port()?.start_agent_run(self, parent).await
+    pub async fn start_agent_run(&self) -> Result<RunId> {
+        Ok(self.services.call_chains.port()?.start_agent_run(self, None).await?.id)
     }
 
     /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is active, the event follows that run's events so far.

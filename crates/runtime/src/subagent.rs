@@ -2,72 +2,19 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::ThreadEvent;
 use trilogue_domain::thread::AGENT_TITLE_MEMBER;
-use trilogue_domain::{Body, Code, Error, Json, Principal, RunId, ThreadId};
+use trilogue_domain::{Body, Code, Error, Json, Principal};
 use trilogue_store::Draft;
 use trilogue_store::rows::ThreadRow;
 
 use crate::client::ClientProfile;
-use crate::context::RunContext;
 use crate::handle::Runtime;
-use crate::owner::Envelope;
 use crate::request::NewThread;
-use crate::session::ThreadContext;
+use crate::session::{NewSubagent, SubagentThread, ThreadContext};
 use crate::step::Command;
-use crate::turn::Stopped;
-
-/// The member of a thread's metadata that says that the thread is a sub-agent's.
-pub const SUBAGENT_MEMBER: &str = "trilogue.subagent";
-
-/// What is known of a sub-agent when its thread is created.
-#[derive(Clone, Debug)]
-pub struct NewSubagent {
-    /// The id of its thread. It is derived from the sub-agent's own id, so that a restart finds the thread again.
-    pub thread: ThreadId,
-    pub title: Option<String>,
-    /// The run in which its agent announced it.
-    pub run: Option<RunId>,
-}
-
-/// The thread of a sub-agent.
-#[derive(Clone, Debug)]
-pub struct SubagentThread {
-    pub context: ThreadContext,
-    /// Whether this call created it.
-    pub is_new: bool,
-}
-
-/// Whether a thread with this metadata is a sub-agent's.
-#[must_use]
-pub fn is_subagent(metadata: &Json) -> bool {
-    // Most threads have no such member, and need not be parsed.
-    metadata.as_str().contains(SUBAGENT_MEMBER)
-        && metadata.to_value().get(SUBAGENT_MEMBER).is_some_and(|it| it == true)
-}
-
-/// A thread's metadata without the member that says that the thread is a sub-agent's.
-pub(crate) fn without_subagent(metadata: &Json) -> Json {
-    if !is_subagent(metadata) {
-        return metadata.clone();
-    }
-    metadata.with_member(SUBAGENT_MEMBER, None).unwrap_or_else(Json::empty_object)
-}
-
-/// Checks that a request may start a run on a thread. Fails with `thread_of_subagent`.
-pub(crate) fn check_takes_requests(thread: &ThreadRow) -> Result<()> {
-    if !is_subagent(&thread.metadata) {
-        return Ok(());
-    }
-    let metadata = thread.metadata.to_value();
-    let parent = metadata.get("parent_thread_id").and_then(serde_json::Value::as_str);
-    let parent = parent.map_or_else(String::new, |parent| format!(": the thread '{parent}'"));
-    let message = format!("the thread '{}' is a sub-agent's", thread.id);
-    Err(Error::new(Code::ThreadOfSubagent, message)
-        .hint(format!("only its parent gives it work{parent}")))
-}
+use crate::subagent_member::{SUBAGENT_MEMBER, is_subagent};
 
 // === impl Runtime ===
 
@@ -160,18 +107,5 @@ impl ThreadContext {
     /// Like [`RunContext::wait_for_client`].
     pub async fn wait_for_client(&self, limit: std::time::Duration) -> Option<ClientProfile> {
         self.services.controllers.wait(self.thread, limit).await
-    }
-}
-
-// === impl RunContext ===
-
-impl RunContext {
-    /// Cancels this run, because its agent reports that it was cancelled there. Returns when that is durable. Fails if the run has ended.
-    pub async fn cancel(&self) -> Result<(), Stopped> {
-        let (reply, done) = oneshot::channel();
-        let command = Command::Cancel { run: self.0.key, reason: None, roll_back: false };
-        let command = Box::new(command);
-        self.0.send_to_owner(Envelope::Change { command, reply }).await?;
-        done.await.map_err(|_| Stopped)?.map(drop).map_err(|_| Stopped)
     }
 }

@@ -20,7 +20,7 @@ use crate::request::{
 };
 use crate::state::ThreadState;
 use crate::step::Submit;
-use crate::subagent::{SUBAGENT_MEMBER, check_takes_requests};
+use crate::subagent_member::{SUBAGENT_MEMBER, check_takes_requests};
 use trilogue_domain::Input;
 
 /// The retries when another request creates the thread or the idempotency key meanwhile.

@@ -22,7 +22,7 @@ use crate::history;
 use crate::request::{ChildOf, NewThread, RunRequest, ThreadChoice};
 
 use log::ChildLog;
-pub(crate) use supervisor::follow_subagent;
+pub(super) use supervisor::follow_subagent;
 use supervisor::{ChildSupervisor, cancel};
 
 /// A call of another agent of this server.

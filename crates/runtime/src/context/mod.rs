@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use trilogue_domain::event::{Body, Event, Original};
 use trilogue_domain::{
-    AgentName, Code, Error, Interrupt, Json, Message, MessageId, PrincipalId, RequestSource,
-    Resolution, Role, RunId, Survives, TenantId, ThreadId, ThreadKey,
+    AgentName, Code, Error, Interrupt, Json, Message, MessageId, ParentRun, PrincipalId,
+    RequestSource, Resolution, Role, RunId, Survives, TenantId, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
@@ -20,10 +20,11 @@ use crate::history::{self, NewestMessages};
 use crate::owner::Envelope;
 use crate::part::{has_large_content, outlined};
 use crate::session::ThreadContext;
+use crate::step::Command;
 use crate::turn::{EmitError, Stopped};
 use trilogue_domain::lock;
 
-pub(crate) use call::follow_subagent;
+use call::follow_subagent;
 pub use call::{CallRequest, ChildOutcome, ChildRun};
 
 use ask_guard::AskGuard;
@@ -321,6 +322,26 @@ impl RunContext {
             agent: self.0.agent.clone(),
             parent: None,
         }
+    }
+
+    /// Starts a run for the work of a sub-agent of this run's agent, as [`ThreadContext::start_agent_run`]. This run asks its questions too, and cancels it when it is cancelled itself. The end of this run does not end it.
+    /// Fails as [`ThreadContext::start_agent_run`].
+    pub async fn start_subagent_run(&self, thread: &ThreadContext) -> Result<RunId, Error> {
+        let parent = ParentRun { run: self.0.id.clone(), thread: self.0.thread.clone() };
+        let port = self.0.services.call_chains.port()?;
+        let row = port.start_agent_run(thread, Some(parent)).await?;
+        let id = row.id.clone();
+        tokio::spawn(follow_subagent(Arc::clone(&self.0), row));
+        Ok(id)
+    }
+
+    /// Cancels this run, because its agent reports that it was cancelled there. Returns when that is durable. Fails if the run has ended.
+    pub async fn cancel(&self) -> Result<(), Stopped> {
+        let (reply, done) = oneshot::channel();
+        let command = Command::Cancel { run: self.0.key, reason: None, roll_back: false };
+        let command = Box::new(command);
+        self.0.send_to_owner(Envelope::Change { command, reply }).await?;
+        done.await.map_err(|_| Stopped)?.map(drop).map_err(|_| Stopped)
     }
 
     /// Records another id that the agent has for a message of this run. Stored with the next event.

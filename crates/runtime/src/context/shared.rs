@@ -450,7 +450,7 @@ impl SharedRun {
         *lock(&self.base)
     }
 
-    pub(crate) async fn send_to_owner(&self, request: Envelope) -> Result<(), Stopped> {
+    pub(super) async fn send_to_owner(&self, request: Envelope) -> Result<(), Stopped> {
         if self.stopped.load(Ordering::Acquire) {
             return Err(Stopped);
         }

@@ -126,7 +126,7 @@ impl Router {
     }
 
     /// Adds a session, and delivers the messages that arrived before.
-    pub(crate) fn add(&self, session: &str, inbox: SessionInbox) {
+    pub(crate) fn add(&self, session: &str, inbox: &SessionInbox) {
         let mut routes = lock(&self.routes);
         let early = std::mem::take(&mut routes.early);
         routes.early_bytes = 0;

@@ -59,7 +59,7 @@ pub(super) struct RequestAnswerer {
     pub(super) workspace: Option<Workspace>,
     pub(super) root: PathBuf,
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
-    /// The thread whose clients take the calls of a sub-agent: the first one of its tree. `None` for a session that is no sub-agent.
+    /// The thread whose clients take the calls of a sub-agent: the first one of its tree. `None` for the first one itself.
     pub(super) client_thread: Option<ThreadContext>,
     /// The client's terminals that the agent has not released.
     pub(super) terminals: Mutex<HashSet<String>>,

@@ -215,7 +215,12 @@ impl WaitingItems {
         starting.insert(thread.key(), Weak::clone(session));
         let thread = thread.clone();
         // In a task: the session's queue must move on, because the run that has the thread may be the session's own.
-        let started = tokio::spawn(async move { thread.start_agent_run(parent.as_ref()).await });
+        let started = tokio::spawn(async move {
+            match parent {
+                Some(parent) => parent.start_subagent_run(&thread).await,
+                None => thread.start_agent_run().await,
+            }
+        });
         self.start = StartState::Requested(started);
     }
 

@@ -1,41 +1,25 @@
 //! The place of a session among the sessions of its agent: its sub-agents, and its parent if it is a sub-agent itself.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::watch;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Json, RunId, ThreadId, ThreadKey, lock};
+use trilogue_domain::{ThreadId, ThreadKey, lock};
 use trilogue_mapping::agent_client::{InvalidDescription, SESSION_MESSAGE, SubagentDescription};
-use trilogue_runtime::{NewSubagent, SubagentThread, ThreadContext};
+use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::splice;
-use uuid::Uuid;
 
-use super::actor::{ActorParts, SessionActor};
-use super::answer::{RequestAnswerer, WorkRun};
-use super::background::StartingSessions;
+use super::answer::WorkRun;
 use super::binding::SessionBinding;
-use super::modes::SessionModes;
-use super::replay::Replay;
-use super::session::{Parts, Session};
-use crate::agent_client::launch::Launch;
+use super::session::Session;
 use crate::agent_client::process::Process;
-use crate::agent_client::routing::{NewSubagentSession, SessionItem};
+use crate::agent_client::routing::SessionItem;
 
-/// The most sub-agents of one session.
-const MAX_SUBAGENTS: usize = 64;
 /// The most messages from other sessions that are remembered while their content arrives.
 const MAX_RECEIVED: usize = 256;
 /// The number of open sub-agents from which the registry is cleaned up.
 const CLEANED_FROM: usize = 1_024;
-
-/// The reasons for which a sub-agent is not served.
-pub(super) const TOO_MANY: &str = "too_many_subagents";
-const TOO_DEEP: &str = "subagents_too_deep";
-const NOT_STORED: &str = "subagent_not_stored";
-pub(super) const UNKNOWN: &str = "unknown_subagent";
-pub(super) const TOO_LARGE: &str = "subagent_too_large";
 
 /// The open sessions of sub-agents, by thread.
 #[derive(Debug, Default)]
@@ -57,12 +41,12 @@ pub(super) struct TreeThreads(Arc<Mutex<HashMap<String, ThreadId>>>);
 pub(crate) struct Subagents(Mutex<HashMap<String, OpenSubagent>>);
 
 #[derive(Debug)]
-struct OpenSubagent {
-    session: Arc<Session>,
-    thread: ThreadContext,
-    description: SubagentDescription,
+pub(super) struct OpenSubagent {
+    pub(super) session: Arc<Session>,
+    pub(super) thread: ThreadContext,
+    pub(super) description: SubagentDescription,
     /// Whether its parent's log has it.
-    is_logged: bool,
+    pub(super) is_logged: bool,
 }
 
 /// The parent of a sub-agent's session.
@@ -94,24 +78,14 @@ pub(super) struct Family {
     received: VecDeque<String>,
 }
 
-/// What the actor of a parent gives to the session of its sub-agent.
-pub(super) struct SubagentStart<'a> {
-    pub(super) launch: &'a Arc<Launch>,
-    pub(super) answerer: &'a RequestAnswerer,
-    pub(super) starting: &'a Arc<StartingSessions>,
-    pub(super) thread: &'a ThreadContext,
-    pub(super) work: watch::Receiver<Option<WorkRun>>,
-    pub(super) run: Option<RunId>,
-    /// The parent's replay: the sub-agent's history is replayed too.
-    pub(super) replay: Option<Replay>,
-    /// The announcing update.
-    pub(super) params: &'a str,
-}
+/// The reasons for which an update about a sub-agent is ignored.
+const UNKNOWN: &str = "unknown_subagent";
+const TOO_LARGE: &str = "subagent_too_large";
 
 // === impl OpenSubagents ===
 
 impl OpenSubagents {
-    fn insert(&self, thread: ThreadKey, session: &Arc<Session>) {
+    pub(super) fn insert(&self, thread: ThreadKey, session: &Arc<Session>) {
         let mut open = lock(&self.0);
         // A clean-up costs as much as the insertions since the last one.
         if open.by_thread.len() >= (open.kept * 2).max(CLEANED_FROM) {
@@ -141,6 +115,14 @@ impl TreeThreads {
 // === impl Subagents ===
 
 impl Subagents {
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    pub(super) fn insert(&self, remote: String, subagent: OpenSubagent) {
+        lock(&self.0).insert(remote, subagent);
+    }
+
     fn sessions(&self) -> Vec<Arc<Session>> {
         lock(&self.0).values().map(|one| Arc::clone(&one.session)).collect()
     }
@@ -174,6 +156,10 @@ impl Subagents {
 impl Family {
     pub(super) fn new(parts: FamilyParts) -> Self {
         Self { parts, received: VecDeque::new() }
+    }
+
+    pub(super) fn parts(&self) -> &FamilyParts {
+        &self.parts
     }
 
     pub(super) fn subagents(&self) -> &Arc<Subagents> {
@@ -264,108 +250,5 @@ impl Family {
             one.description.to_params(r#"{"sessionId":"","update":{}}"#, one.thread.thread())
         });
         cleared.collect()
-    }
-
-    /// Opens the session of a sub-agent on its thread. Fails with the reason why the sub-agent is not served.
-    pub(super) async fn open(
-        &self,
-        new: NewSubagentSession,
-        start: SubagentStart<'_>,
-    ) -> Result<(), &'static str> {
-        let NewSubagentSession { remote, inbox, items } = new;
-        let refuse = |reason: &'static str| {
-            if let Some(process) = self.process() {
-                process.router().remove(&remote, &inbox);
-            }
-            Err(reason)
-        };
-        if lock(&self.parts.subagents.0).len() >= MAX_SUBAGENTS {
-            return refuse(TOO_MANY);
-        }
-        if start.thread.depth() + 1 >= start.thread.max_depth() {
-            return refuse(TOO_DEEP);
-        }
-        let opened = self.open_thread(&remote, &start).await;
-        let (Ok((thread, description, is_logged)), Some(process)) = (opened, self.process()) else {
-            return refuse(NOT_STORED);
-        };
-        let cwd = description.cwd().map(Path::new).filter(|cwd| cwd.is_absolute());
-        let cwd: PathBuf = cwd.unwrap_or(&start.answerer.root).to_owned();
-        let subagents = Arc::<Subagents>::default();
-        let own_remote = Arc::<str>::from(&*remote);
-        let family = FamilyParts {
-            subagents: Arc::clone(&subagents),
-            remote: own_remote,
-            parent: Some(ParentSession { work: start.work }),
-            ..self.parts.clone()
-        };
-        let own = Arc::<OnceLock<_>>::default();
-        // What it offers is not what the agent offers to clients.
-        let modes = SessionModes::new(Arc::default());
-        let actor = SessionActor::new(ActorParts {
-            launch: Arc::clone(start.launch),
-            thread: thread.clone(),
-            answerer: start.answerer.for_subagent(cwd.clone(), self.parts.root.clone()),
-            modes: modes.clone(),
-            starting: Arc::clone(start.starting),
-            session: Arc::clone(&own),
-            family,
-            replay: start.replay,
-            is_open: true,
-        });
-        self.parts.threads.insert(&remote, thread.thread());
-        let session = Arc::new(Session::new(Parts {
-            remote: remote.clone(),
-            process,
-            inbox,
-            workspace: None,
-            params: super::SessionParams::of_folder(cwd),
-            modes,
-            slot: None,
-            workspace_lease: start.answerer.workspace_lease.clone(),
-            own: Arc::clone(&own),
-            subagents,
-            can_cancel: Some(description.can_cancel()),
-        }));
-        // A session is opened once.
-        drop(own.set(Arc::downgrade(&session)));
-        self.parts.open.insert(thread.key(), &session);
-        let one = OpenSubagent { session, thread, description, is_logged };
-        lock(&self.parts.subagents.0).insert(remote, one);
-        actor.spawn(items);
-        Ok(())
-    }
-
-    /// The thread of a sub-agent, what is known of it, and whether its parent's log has it.
-    async fn open_thread(
-        &self,
-        remote: &str,
-        start: &SubagentStart<'_>,
-    ) -> Result<(ThreadContext, SubagentDescription, bool)> {
-        let title = splice::get_text(start.params, &["update", "title"]).map(|it| it.into_owned());
-        let new = NewSubagent {
-            thread: self.derived_thread(start.thread, remote),
-            title,
-            run: start.run.clone(),
-        };
-        let SubagentThread { context, is_new } = start.thread.subagent(new).await?;
-        let bound = context.binding().await?.filter(|bound| !is_new && bound.remote == remote);
-        let known = bound.and_then(|bound| SessionBinding::read(&bound.capabilities).subagent);
-        if let Some(known) = known {
-            return Ok((context, SubagentDescription::read(&known), true));
-        }
-        let binding = SessionBinding::of_subagent(Json::empty_object()).to_json();
-        context.bind(remote, binding).await.map_err(|stopped| {
-            trilogue_domain::Error::new(trilogue_domain::Code::Internal, stopped.to_string())
-        })?;
-        Ok((context, SubagentDescription::default(), false))
-    }
-
-    /// The id of a sub-agent's thread: the same whenever the agent opens the same session again.
-    fn derived_thread(&self, parent: &ThreadContext, remote: &str) -> ThreadId {
-        let of_parent = &self.parts.remote;
-        let name = format!("{}\n{of_parent}\n{remote}", parent.thread());
-        let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, parent.tenant().as_str().as_bytes());
-        ThreadId::from_uuid(Uuid::new_v5(&space, name.as_bytes()))
     }
 }

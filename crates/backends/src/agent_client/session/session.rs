@@ -72,7 +72,7 @@ impl Session {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { remote, process, inbox, workspace, params, modes, .. } = parts;
         let Parts { slot, workspace_lease, own, subagents, can_cancel, .. } = parts;
-        process.router().add(&remote, inbox.clone());
+        process.router().add(&remote, &inbox);
         let no = || AtomicBool::new(false);
         let (is_broken, is_blank, may_replay, is_closed) = (no(), no(), no(), no());
         let (leases, last_used) = (AtomicUsize::new(0), AtomicU64::new(next_use()));

@@ -1,15 +1,54 @@
 //! What the actor of a session does for its sub-agents, and what it does if its session is a sub-agent's itself.
 
-use tokio::time::Instant;
-use trilogue_domain::event::SubagentState;
-use trilogue_mapping::agent_client::{
-    MAX_IGNORED_BYTES, SUBAGENT_UPDATE, WorkReport, ignored_line, with_thread_ids,
-};
-use trilogue_sdk::agent_client::peer::Notification;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use super::actor::{MAX_LOGGED_LINES, SessionActor};
-use super::family::SubagentStart;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::SubagentState;
+use trilogue_domain::{Code, Error, Json, RunId, ThreadId};
+use trilogue_mapping::agent_client::{
+    MAX_IGNORED_BYTES, SUBAGENT_UPDATE, SubagentDescription, WorkReport, ignored_line,
+    with_thread_ids,
+};
+use trilogue_runtime::{NewSubagent, SubagentThread, ThreadContext};
+use trilogue_sdk::agent_client::peer::Notification;
+use trilogue_wire::agent_client::splice;
+use uuid::Uuid;
+
+use super::actor::{ActorParts, MAX_LOGGED_LINES, SessionActor};
+use super::answer::{RequestAnswerer, WorkRun};
+use super::background::StartingSessions;
+use super::binding::{SessionBinding, SessionParams};
+use super::family::{Family, FamilyParts, OpenSubagent, ParentSession, Subagents};
+use super::modes::SessionModes;
+use super::replay::Replay;
+use super::session::{Parts, Session};
+use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{NewSubagentSession, TurnEnd, WorkStop};
+
+/// The most sub-agents of one session.
+const MAX_SUBAGENTS: usize = 64;
+/// The reasons for which a sub-agent is not served.
+const TOO_MANY: &str = "too_many_subagents";
+const TOO_DEEP: &str = "subagents_too_deep";
+const NOT_STORED: &str = "subagent_not_stored";
+
+/// What the actor of a parent gives to the session of its sub-agent.
+struct SubagentStart<'a> {
+    family: &'a Family,
+    launch: &'a Arc<Launch>,
+    answerer: &'a RequestAnswerer,
+    starting: &'a Arc<StartingSessions>,
+    thread: &'a ThreadContext,
+    work: watch::Receiver<Option<WorkRun>>,
+    run: Option<RunId>,
+    /// The parent's replay: the sub-agent's history is replayed too.
+    replay: Option<Replay>,
+    /// The announcing update.
+    params: &'a str,
+}
 
 // === impl SessionActor ===
 
@@ -21,6 +60,7 @@ impl SessionActor {
         announced: &Notification,
     ) {
         let start = SubagentStart {
+            family: &self.family,
             launch: &self.launch,
             answerer: &self.answerer,
             starting: &self.starting,
@@ -30,7 +70,7 @@ impl SessionActor {
             replay: self.replay.clone(),
             params: announced.params.as_str(),
         };
-        if let Err(reason) = self.family.open(new, start).await {
+        if let Err(reason) = start.open(new).await {
             self.count_ignored(reason);
             self.log_ignored(reason, announced.params.as_str()).await;
         }
@@ -91,5 +131,107 @@ impl SessionActor {
             Some(other) => (TurnEnd::Completed, Some(WorkStop::Other(other.to_owned()))),
         };
         self.finish_as(end, stop).await;
+    }
+}
+
+// === impl SubagentStart ===
+
+impl SubagentStart<'_> {
+    /// Opens the session of a sub-agent on its thread. Fails with the reason why the sub-agent is not served.
+    async fn open(self, new: NewSubagentSession) -> Result<(), &'static str> {
+        let start = self;
+        let (family, parts) = (start.family, start.family.parts());
+        let NewSubagentSession { remote, inbox, items } = new;
+        let refuse = |reason: &'static str| {
+            if let Some(process) = family.process() {
+                process.router().remove(&remote, &inbox);
+            }
+            Err(reason)
+        };
+        if family.subagents().len() >= MAX_SUBAGENTS {
+            return refuse(TOO_MANY);
+        }
+        if start.thread.depth() + 1 >= start.thread.max_depth() {
+            return refuse(TOO_DEEP);
+        }
+        let opened = start.open_thread(&remote).await;
+        let (Ok((thread, description, is_logged)), Some(process)) = (opened, family.process())
+        else {
+            return refuse(NOT_STORED);
+        };
+        let cwd = description.cwd().map(Path::new).filter(|cwd| cwd.is_absolute());
+        let cwd: PathBuf = cwd.unwrap_or(&start.answerer.root).to_owned();
+        let subagents = Arc::<Subagents>::default();
+        let own_remote = Arc::<str>::from(&*remote);
+        let own_parts = FamilyParts {
+            subagents: Arc::clone(&subagents),
+            remote: own_remote,
+            parent: Some(ParentSession { work: start.work }),
+            ..parts.clone()
+        };
+        let own = Arc::<OnceLock<_>>::default();
+        // What it offers is not what the agent offers to clients.
+        let modes = SessionModes::new(Arc::default());
+        let actor = SessionActor::new(ActorParts {
+            launch: Arc::clone(start.launch),
+            thread: thread.clone(),
+            answerer: start.answerer.for_subagent(cwd.clone(), parts.root.clone()),
+            modes: modes.clone(),
+            starting: Arc::clone(start.starting),
+            session: Arc::clone(&own),
+            family: own_parts,
+            replay: start.replay,
+            is_open: true,
+        });
+        parts.threads.insert(&remote, thread.thread());
+        let session = Arc::new(Session::new(Parts {
+            remote: remote.clone(),
+            process,
+            inbox,
+            workspace: None,
+            params: SessionParams::of_folder(cwd),
+            modes,
+            slot: None,
+            workspace_lease: start.answerer.workspace_lease.clone(),
+            own: Arc::clone(&own),
+            subagents,
+            can_cancel: Some(description.can_cancel()),
+        }));
+        // A session is opened once.
+        drop(own.set(Arc::downgrade(&session)));
+        parts.open.insert(thread.key(), &session);
+        let one = OpenSubagent { session, thread, description, is_logged };
+        family.subagents().insert(remote, one);
+        actor.spawn(items);
+        Ok(())
+    }
+
+    /// The thread of a sub-agent, what is known of it, and whether its parent's log has it.
+    async fn open_thread(
+        &self,
+        remote: &str,
+    ) -> Result<(ThreadContext, SubagentDescription, bool)> {
+        let title = splice::get_text(self.params, &["update", "title"]).map(|it| it.into_owned());
+        let new = NewSubagent { thread: self.derived_thread(remote), title, run: self.run.clone() };
+        let SubagentThread { context, is_new } = self.thread.subagent(new).await?;
+        let bound = context.binding().await?.filter(|bound| !is_new && bound.remote == remote);
+        let known = bound.and_then(|bound| SessionBinding::read(&bound.capabilities).subagent);
+        if let Some(known) = known {
+            return Ok((context, SubagentDescription::read(&known), true));
+        }
+        let binding = SessionBinding::of_subagent(Json::empty_object()).to_json();
+        context
+            .bind(remote, binding)
+            .await
+            .map_err(|stopped| Error::new(Code::Internal, stopped.to_string()))?;
+        Ok((context, SubagentDescription::default(), false))
+    }
+
+    /// The id of a sub-agent's thread: the same whenever the agent opens the same session again.
+    fn derived_thread(&self, remote: &str) -> ThreadId {
+        let (parent, of_parent) = (self.thread, &self.family.parts().remote);
+        let name = format!("{}\n{of_parent}\n{remote}", parent.thread());
+        let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, parent.tenant().as_str().as_bytes());
+        ThreadId::from_uuid(Uuid::new_v5(&space, name.as_bytes()))
     }
 }

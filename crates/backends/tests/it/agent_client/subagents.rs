@@ -1,12 +1,16 @@
 //! Sub-agents: each is a thread of its own, with runs that its agent starts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trilogue_backends::agent_client::ClientTools;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{StateEvent, Subagent, SubagentState};
+use trilogue_domain::port::SystemClock;
 use trilogue_domain::{Answer, Body, Code, Interrupt, Outcome, RunStatus, StartedBy, ThreadId};
-use trilogue_runtime::{AnswerTo, Options, StateContent, ThreadChoice};
+use trilogue_mapping::agent_client::OriginalReader;
+use trilogue_runtime::{AnswerTo, Backend, Options, Runtime, StateContent, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
 
 use super::rig::{HEARD, Rig, caller, json as parsed_json, until, until_async};
@@ -207,7 +211,7 @@ async fn a_request_starts_no_run_on_the_thread_of_a_sub_agent() {
     let error = rig.runtime.submit(&rig.by, request).await.unwrap_err();
     assert_eq!(error.code(), Code::ThreadOfSubagent);
     assert!(error.hint_text().unwrap().contains(rig.thread.as_str()));
-    // Nobody turns the thread into another, and nobody makes another thread one of these.
+    // A client cannot change which threads are those of sub-agents.
     let patch = trilogue_runtime::request::ThreadPatch {
         metadata: Some(parsed_json(r#"{"trilogue.subagent":null}"#)),
         ..Default::default()
@@ -435,5 +439,40 @@ async fn a_session_that_was_not_announced_is_ignored() {
         [within("nobody", &chunk("lost")), "subagent-ask:nobody".to_owned(), "say:ends".to_owned()];
     let run = rig.run(&rig.thread, &lines.join("\n")).await;
     assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, "ends"));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_editor_of_the_first_session_serves_the_files_of_a_sub_agent() {
+    let rig = Rig::with(&[], |launch| launch.client_tools = ClientTools::Forward).await;
+    let client = caller(r#"{"fs":{"readTextFile":true}}"#);
+    let attached = rig.runtime.attach(&row(&rig, &rig.thread).await, client);
+    let lines = [announce("a", &running(), false), "subagent-read:a:/x".to_owned()];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
+    // The words of this client's refusal.
+    wait_for_text(&rig, &run, "told: failed: -32601 fs/read_text_file").await;
+    super::rig::settle(parent).await;
+    drop(attached);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_crash_of_the_server_loses_the_work_of_a_sub_agent() {
+    let rig = Rig::new(&[]).await;
+    let lines = [announce("a", &running(), false), "slow".to_owned()];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await.run;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
+    assert_eq!(run.parent.unwrap().run, parent.id);
+    // A server that starts on the store decides about the runs of the one before.
+    let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(rig.agent.clone())];
+    let (store, clock) = (Arc::clone(&rig.store), Arc::new(SystemClock));
+    let originals = Arc::new(OriginalReader);
+    let next = Runtime::start(Options::default(), store, agents, clock, originals).await.unwrap();
+    let lost = run_in(&rig, &thread, 0, RunStatus::Failed).await;
+    assert_eq!(&*failure(&lost).code, "agent_lost");
+    drop(next);
     rig.end().await;
 }

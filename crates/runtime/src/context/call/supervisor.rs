@@ -106,7 +106,7 @@ impl ChildSupervisor {
 }
 
 /// Follows the run of a sub-agent next to the open run of its parent: asks its questions there, and cancels it with that run. The end of the parent's run does not end it.
-pub(crate) async fn follow_subagent(parent: Arc<SharedRun>, row: RunRow) {
+pub(in crate::context) async fn follow_subagent(parent: Arc<SharedRun>, row: RunRow) {
     let mut log = ChildLog::of(&parent.store, &row);
     let mut questions = Questions::default();
     loop {

@@ -1,0 +1,37 @@
+//! The member of a thread's metadata by which the thread of a sub-agent is known.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Json};
+use trilogue_store::rows::ThreadRow;
+
+/// The member of a thread's metadata that says that the thread is a sub-agent's.
+pub const SUBAGENT_MEMBER: &str = "trilogue.subagent";
+
+/// Whether a thread with this metadata is a sub-agent's.
+#[must_use]
+pub fn is_subagent(metadata: &Json) -> bool {
+    // Most threads have no such member, and need not be parsed.
+    metadata.as_str().contains(SUBAGENT_MEMBER)
+        && metadata.to_value().get(SUBAGENT_MEMBER).is_some_and(|it| it == true)
+}
+
+/// A thread's metadata without the member that says that the thread is a sub-agent's.
+pub(crate) fn without_subagent(metadata: &Json) -> Json {
+    if !is_subagent(metadata) {
+        return metadata.clone();
+    }
+    metadata.with_member(SUBAGENT_MEMBER, None).unwrap_or_else(Json::empty_object)
+}
+
+/// Checks that a request may start a run on a thread. Fails with `thread_of_subagent`.
+pub(crate) fn check_takes_requests(thread: &ThreadRow) -> Result<()> {
+    if !is_subagent(&thread.metadata) {
+        return Ok(());
+    }
+    let metadata = thread.metadata.to_value();
+    let parent = metadata.get("parent_thread_id").and_then(serde_json::Value::as_str);
+    let parent = parent.map_or_else(String::new, |parent| format!(": the thread '{parent}'"));
+    let message = format!("the thread '{}' is a sub-agent's", thread.id);
+    Err(Error::new(Code::ThreadOfSubagent, message)
+        .hint(format!("only its parent gives it work{parent}")))
+}
