@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use trilogue_domain::error::Result;
 use trilogue_domain::{ThreadId, ThreadKey, lock};
 use trilogue_mapping::agent_client::{InvalidDescription, SESSION_MESSAGE, SubagentDescription};
@@ -16,6 +16,12 @@ use super::session::Session;
 use crate::agent_client::process::Process;
 use crate::agent_client::routing::SessionItem;
 
+/// The most sub-agents of one session that are open at a time.
+const MAX_SUBAGENTS: usize = 64;
+/// The most sub-agents of a whole tree that are open at a time.
+const MAX_OF_TREE: usize = 512;
+/// The most sessions of a tree whose threads are known. References to others are left out of the log.
+const MAX_KNOWN_THREADS: usize = 4_096;
 /// The most messages from other sessions that are remembered while their content arrives.
 const MAX_RECEIVED: usize = 256;
 /// The number of open sub-agents from which the registry is cleaned up.
@@ -47,6 +53,8 @@ pub(super) struct OpenSubagent {
     pub(super) description: SubagentDescription,
     /// Whether its parent's log has it.
     pub(super) is_logged: bool,
+    /// Its place in the tree.
+    pub(super) _place: OwnedSemaphorePermit,
 }
 
 /// The parent of a sub-agent's session.
@@ -66,6 +74,8 @@ pub(super) struct FamilyParts {
     /// The agent's id of this session.
     pub(super) remote: Arc<str>,
     pub(super) parent: Option<ParentSession>,
+    /// The places for sub-agents of the whole tree.
+    pub(super) places: Arc<Semaphore>,
     /// The thread of the first session, which editors have open.
     pub(super) root: ThreadContext,
 }
@@ -104,7 +114,10 @@ impl OpenSubagents {
 
 impl TreeThreads {
     pub(super) fn insert(&self, remote: &str, thread: &ThreadId) {
-        lock(&self.0).insert(remote.to_owned(), thread.clone());
+        let mut threads = lock(&self.0);
+        if threads.len() < MAX_KNOWN_THREADS {
+            threads.insert(remote.to_owned(), thread.clone());
+        }
     }
 
     pub(super) fn get(&self, remote: &str) -> Option<ThreadId> {
@@ -112,11 +125,30 @@ impl TreeThreads {
     }
 }
 
+/// The places for the sub-agents of a new tree.
+pub(super) fn tree_places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MAX_OF_TREE))
+}
+
 // === impl Subagents ===
 
 impl Subagents {
-    pub(super) fn len(&self) -> usize {
-        lock(&self.0).len()
+    /// Whether one more fits. If all places are taken, the one that has been idle for longest is closed: its thread stays, and a new announcement opens it again.
+    pub(super) fn make_room(&self) -> bool {
+        let mut subagents = lock(&self.0);
+        if subagents.len() < MAX_SUBAGENTS {
+            return true;
+        }
+        let idle = subagents
+            .iter()
+            .filter(|(_, one)| !one.description.works() && !one.session.has_leases_beyond(0));
+        let oldest = idle.min_by_key(|(_, one)| one.session.last_used());
+        let oldest = oldest.map(|(remote, _)| remote.clone());
+        let closed = oldest.and_then(|remote| subagents.remove(&remote));
+        // Closing it takes other locks.
+        drop(subagents);
+        closed.iter().for_each(|one| one.session.close());
+        closed.is_some()
     }
 
     pub(super) fn insert(&self, remote: String, subagent: OpenSubagent) {

@@ -13,7 +13,7 @@ use super::actor::{ActorParts, SessionActor};
 use super::answer::RequestAnswerer;
 use super::background::StartingSessions;
 use super::binding::SessionParams;
-use super::family::{FamilyParts, OpenSubagents, Subagents, TreeThreads};
+use super::family::{FamilyParts, OpenSubagents, Subagents, TreeThreads, tree_places};
 use super::modes::SessionModes;
 use super::offers::Offers;
 use super::session::{Parts, Session};
@@ -130,6 +130,7 @@ impl SessionStart {
             subagents: Arc::clone(&subagents),
             remote: Arc::from(&*remote),
             parent: None,
+            places: tree_places(),
             root: self.thread.clone(),
         };
         let own = Arc::<OnceLock<_>>::default();

@@ -28,8 +28,6 @@ use super::session::{Parts, Session};
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{NewSubagentSession, TurnEnd, WorkStop};
 
-/// The most sub-agents of one session.
-const MAX_SUBAGENTS: usize = 64;
 /// The reasons for which a sub-agent is not served.
 const TOO_MANY: &str = "too_many_subagents";
 const TOO_DEEP: &str = "subagents_too_deep";
@@ -148,12 +146,13 @@ impl SubagentStart<'_> {
             }
             Err(reason)
         };
-        if family.subagents().len() >= MAX_SUBAGENTS {
-            return refuse(TOO_MANY);
-        }
         if start.thread.depth() + 1 >= start.thread.max_depth() {
             return refuse(TOO_DEEP);
         }
+        let place = Arc::clone(&parts.places).try_acquire_owned();
+        let (true, Ok(place)) = (family.subagents().make_room(), place) else {
+            return refuse(TOO_MANY);
+        };
         let opened = start.open_thread(&remote).await;
         let (Ok((thread, description, is_logged)), Some(process)) = (opened, family.process())
         else {
@@ -200,7 +199,7 @@ impl SubagentStart<'_> {
         // A session is opened once.
         drop(own.set(Arc::downgrade(&session)));
         parts.open.insert(thread.key(), &session);
-        let one = OpenSubagent { session, thread, description, is_logged };
+        let one = OpenSubagent { session, thread, description, is_logged, _place: place };
         family.subagents().insert(remote, one);
         actor.spawn(items);
         Ok(())

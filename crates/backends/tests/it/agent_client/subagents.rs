@@ -371,15 +371,27 @@ async fn a_session_has_a_bounded_number_of_sub_agents_with_bounded_descriptions(
     let rig = Rig::new(&[]).await;
     let long =
         json!({ "sessionUpdate": "subagent_update", "sessionId": "0", "title": "x".repeat(2_000) });
-    let mut lines: Vec<_> =
-        (0..65).map(|id| announce(&id.to_string(), &Value::Null, false)).collect();
+    let waits = json!({ "state": "requires_action" });
+    let mut lines: Vec<_> = (0..65).map(|id| announce(&id.to_string(), &waits, false)).collect();
     lines.extend([format!("raw:{long}"), within("64", &chunk("ignored")), "say:ends".to_owned()]);
     let run = rig.run(&rig.thread, &lines.join("\n")).await;
     assert_eq!(rig.reply_text(&run).await, "ends");
     assert_eq!(subagents(&rig, &rig.thread).await.len(), 64);
-    let ignored = ignored(&rig, &rig.thread).await;
-    assert!(ignored.contains(&"too_many_subagents".to_owned()), "{ignored:?}");
-    assert!(ignored.contains(&"subagent_too_large".to_owned()), "{ignored:?}");
+    let reasons = ignored(&rig, &rig.thread).await;
+    assert!(reasons.contains(&"too_many_subagents".to_owned()), "{reasons:?}");
+    assert!(reasons.contains(&"subagent_too_large".to_owned()), "{reasons:?}");
+    // An idle one gives its place to another, and comes back on its thread.
+    for lines in [
+        [report("0", &idle("end_turn")), announce("65", &waits, false)],
+        [report("1", &idle("end_turn")), announce("0", &waits, false)],
+    ] {
+        rig.run(&rig.thread, &lines.join("\n")).await;
+    }
+    let all = subagents(&rig, &rig.thread).await;
+    assert_eq!(all.len(), 68);
+    assert_eq!(all[0].thread, all[67].thread);
+    assert_ne!(all[0].thread, all[65].thread);
+    assert_eq!(ignored(&rig, &rig.thread).await.len(), reasons.len());
     rig.end().await;
 }
 
