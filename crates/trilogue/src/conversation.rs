@@ -13,6 +13,8 @@ pub(crate) mod run_settings;
 pub(crate) mod short_id;
 mod view;
 
+use std::time::Duration;
+
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue_sdk::client::{ClientError, ResponseBody};
@@ -31,6 +33,9 @@ pub(crate) use connect::ConnectAgent;
 pub(crate) use native::{NativeAgent, closing_reason};
 use view::RunView;
 pub(crate) use view::ViewArguments;
+
+/// How long an interrupted command waits for the server to accept and cancel its run.
+const START_CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// The agent that runs, and its settings. `run` and `chat` take it from their options.
 #[derive(Debug)]
@@ -136,17 +141,19 @@ macro_rules! with_agent {
         use $crate::conversation::RemoteAgent as _;
         match $protocol {
             $crate::conversation::remote::ServerProtocol::Communication => {
-                let $agent =
-                    $crate::conversation::CommunicationAgent::open($server, $target).await?;
+                let opening = $crate::conversation::CommunicationAgent::open($server, $target);
+                let $agent = $crate::conversation::unless_interrupted(opening).await?;
                 $then
             }
             $crate::conversation::remote::ServerProtocol::Connect => {
-                let $agent = $crate::conversation::ConnectAgent::open($server, $target).await?;
+                let opening = $crate::conversation::ConnectAgent::open($server, $target);
+                let $agent = $crate::conversation::unless_interrupted(opening).await?;
                 $then
             }
             $crate::conversation::remote::ServerProtocol::Auto
             | $crate::conversation::remote::ServerProtocol::Native => {
-                let $agent = $crate::conversation::NativeAgent::open($server, $target).await?;
+                let opening = $crate::conversation::NativeAgent::open($server, $target);
+                let $agent = $crate::conversation::unless_interrupted(opening).await?;
                 $then
             }
         }
@@ -165,8 +172,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         globals: &'a Globals,
     ) -> Result<Option<String>> {
         let mut view = RunView::new(view, globals)?;
-        let reader =
-            view.while_drawing(start_unless_interrupted(Box::pin(agent.start(input)))).await?;
+        let reader = view.while_drawing(start_or_cancel(Box::pin(agent.start(input)))).await?;
         let mut conversation = Self { reader, view, globals };
         let ended = conversation.follow().await;
         let settled = conversation.view.settle();
@@ -177,7 +183,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
 
     async fn follow(&mut self) -> Result {
         let mut cancelling = false;
-        let (mut ctrl_c, mut terminate) = (ctrl_c()?, terminate()?);
+        let (mut ctrl_c, mut terminate) = (ctrl_c()?, termination()?);
         loop {
             let item = tokio::select! {
                 item = self.reader.next() => item?,
@@ -255,11 +261,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         self.view.settle()?;
         self.view.show_cancelling();
         print::note("\ncancelling the run; press Ctrl-C again to leave at once");
-        let mut again = ctrl_c()?;
-        tokio::select! {
-            cancelled = self.reader.cancel() => cancelled,
-            _ = again.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
-        }
+        unless_interrupted(self.reader.cancel()).await
     }
 
     /// Asks the person at the terminal, unless the program is terminated: that counts as Ctrl-C.
@@ -367,17 +369,41 @@ fn plain_interrupt(id: String, kind: String) -> Interrupt {
     }
 }
 
-/// Waits for the start of a run, which Ctrl-C gives up.
-async fn start_unless_interrupted<S>(start: impl Future<Output = Result<S>>) -> Result<S> {
-    let (mut ctrl_c, mut terminate) = (ctrl_c()?, terminate()?);
+/// Waits for the start of a run. At Ctrl-C or SIGTERM it cancels the run, which the server may have accepted already, unless another signal comes or the server
+/// does not answer in time.
+async fn start_or_cancel<S: RunReader>(
+    mut start: impl Future<Output = Result<S>> + Unpin,
+) -> Result<S> {
+    let interrupted = match unless_interrupted(&mut start).await {
+        Err(error) if error.is_silent_interrupt() => error,
+        started => return started,
+    };
+    let cancelled = async {
+        if let Ok(reader) = start.await
+            && reader.run_id().is_some()
+        {
+            // Nobody can be told why it was not cancelled: the command is about to leave.
+            drop(reader.cancel().await);
+        }
+        Ok(())
+    };
+    // Another signal ends the wait too.
+    drop(tokio::time::timeout(START_CANCEL_LIMIT, unless_interrupted(cancelled)).await);
+    Err(interrupted)
+}
+
+/// Waits for this, which Ctrl-C and SIGTERM give up.
+pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let (mut ctrl_c, mut terminate) = (ctrl_c()?, termination()?);
     tokio::select! {
-        reader = start => reader,
+        done = work => done,
         _ = terminate.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
         _ = ctrl_c.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
     }
 }
 
-fn terminate() -> Result<Signal> {
+/// Listens for SIGTERM from now on: a signal that comes before it is waited for is not lost.
+pub(crate) fn termination() -> Result<Signal> {
     signal(SignalKind::terminate())
         .map_err(|error| CliError::failure(format!("cannot listen for SIGTERM: {error}")))
 }

@@ -1,6 +1,8 @@
 //! `trilogue chat`.
 
 use clap::Args;
+use futures_util::FutureExt as _;
+use tokio::signal::unix::Signal;
 use trilogue_sdk::ThreadId;
 use trilogue_wire::native::RunInput;
 
@@ -9,7 +11,9 @@ use crate::command::globals::Globals;
 use crate::conversation::attach;
 use crate::conversation::remote::{RemoteServer, ServerProtocol};
 use crate::conversation::run_settings::SettingArguments;
-use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
+use crate::conversation::{
+    Conversation, RemoteAgent, Target, ViewArguments, termination, unless_interrupted, with_agent,
+};
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{ask, print, safe};
 
@@ -48,6 +52,13 @@ pub(crate) struct Chat {
 
 impl Chat {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let (server, protocol, target) = unless_interrupted(self.prepare(globals)).await?;
+        let thread = target.thread.clone().unwrap_or_default();
+        with_agent!(&server, protocol, target, |agent| self.talk(&agent, &thread, globals).await)
+    }
+
+    /// Finds the agent and its server, which may have to be started.
+    async fn prepare(&self, globals: &Globals) -> Result<(RemoteServer, ServerProtocol, Target)> {
         if let (Some(agent), true) = (&self.agent, self.ad_hoc.has_command()) {
             let agent = safe::visible(agent);
             return Err(CliError::usage(format!("'{agent}' and a command exclude each other"))
@@ -64,23 +75,29 @@ impl Chat {
         let target = Target {
             agent: agent.name,
             config: self.settings.config(folder)?,
-            thread: Some(thread.clone()),
+            thread: Some(thread),
             is_ephemeral: false,
         };
-        with_agent!(&server, protocol, target, |agent| self.talk(&agent, &thread, globals).await)
+        Ok((server, protocol, target))
     }
 
     async fn talk(&self, agent: &impl RemoteAgent, thread: &str, globals: &Globals) -> Result {
-        agent.check().await?;
+        // First: a signal between two steps counts too.
+        let mut termination = termination()?;
+        unless_interrupted(agent.check()).await?;
         let thread = agent.noted_thread(thread);
         print::note(&format!("thread: {thread}"));
         if print::can_ask() {
             print::note("/help shows what you can type");
         }
         let mut lines = InputLines { attach: &self.attach };
-        while let Some(input) = lines.next().await? {
-            let ended = Conversation::hold(agent, input, &self.view, globals).await;
-            keep_talking(ended.map(drop))?;
+        while let Some(input) = lines.next(&mut termination).await? {
+            let ended = Conversation::hold(agent, input, &self.view, globals).await.map(drop);
+            if is_terminated(&mut termination) {
+                // Ctrl-C ends a turn, and SIGTERM the chat.
+                return ended.and(Err(CliError::silent(ExitStatus::Interrupted)));
+            }
+            keep_talking(ended)?;
         }
         if print::can_ask() {
             let name = self.ad_hoc.agent_arguments(self.agent.as_deref());
@@ -102,8 +119,8 @@ struct InputLines<'a> {
 // === impl InputLines ===
 
 impl InputLines<'_> {
-    async fn next(&mut self) -> Result<Option<RunInput>> {
-        while let Some(text) = ask::next_line("> ").await? {
+    async fn next(&mut self, termination: &mut Signal) -> Result<Option<RunInput>> {
+        while let Some(text) = ask::next_line("> ", termination).await? {
             match text.trim() {
                 "" => {}
                 "/quit" => return Ok(None),
@@ -118,6 +135,11 @@ impl InputLines<'_> {
         }
         Ok(None)
     }
+}
+
+/// Whether SIGTERM came since the last look.
+fn is_terminated(termination: &mut Signal) -> bool {
+    termination.recv().now_or_never().is_some()
 }
 
 /// Without a person at the terminal, a run that failed or was cancelled ends the chat. With one, it ends only its turn.

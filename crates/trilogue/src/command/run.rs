@@ -11,7 +11,9 @@ use crate::command::globals::{Globals, json};
 use crate::conversation::attach;
 use crate::conversation::remote::{RemoteServer, ServerProtocol};
 use crate::conversation::run_settings::SettingArguments;
-use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
+use crate::conversation::{
+    Conversation, RemoteAgent, Target, ViewArguments, unless_interrupted, with_agent,
+};
 use crate::terminal::exit::{CliError, Result};
 use crate::terminal::{print, safe};
 
@@ -59,6 +61,16 @@ impl Run {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let (agent, text) = self.agent_and_text()?;
         let input = self.input(text)?;
+        let (server, protocol, target) = unless_interrupted(self.prepare(agent, globals)).await?;
+        with_agent!(&server, protocol, target, |agent| self.run(&agent, input, globals).await)
+    }
+
+    /// Finds the agent and its server, which may have to be started.
+    async fn prepare(
+        &self,
+        agent: Option<&str>,
+        globals: &Globals,
+    ) -> Result<(RemoteServer, ServerProtocol, Target)> {
         let agent = self.ad_hoc.agent(agent, globals).await?;
         let server = RemoteServer::find(globals)?;
         let protocol = server.protocol(globals, self.protocol).await;
@@ -71,7 +83,7 @@ impl Run {
             thread: self.thread.clone(),
             is_ephemeral: self.ephemeral,
         };
-        with_agent!(&server, protocol, target, |agent| self.run(&agent, input, globals).await)
+        Ok((server, protocol, target))
     }
 
     async fn run(&self, agent: &impl RemoteAgent, input: RunInput, globals: &Globals) -> Result {

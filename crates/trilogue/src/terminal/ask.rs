@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::signal::unix::Signal;
 use trilogue_domain::interrupt::NO_OPTION;
 use trilogue_mapping::choice::Choice;
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
@@ -55,8 +56,8 @@ pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
     Ok(confirmed.await?.unwrap_or(false))
 }
 
-/// Reads one line of a conversation. `None` at the end of the input. Ctrl-C interrupts.
-pub(crate) async fn next_line(prompt: &str) -> Result<Option<String>> {
+/// Reads one line of a conversation. `None` at the end of the input. Ctrl-C and SIGTERM interrupt.
+pub(crate) async fn next_line(prompt: &str, termination: &mut Signal) -> Result<Option<String>> {
     if print::can_ask() {
         print::aside(&style::bold(prompt));
     }
@@ -78,6 +79,7 @@ pub(crate) async fn next_line(prompt: &str) -> Result<Option<String>> {
             print::note("");
             Err(CliError::silent(ExitStatus::Interrupted))
         }
+        _ = termination.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum ExitStatus {
     Conflict = 7,
     /// The run was cancelled, here or elsewhere.
     Cancelled = 8,
-    /// Interrupted by Ctrl-C.
+    /// Interrupted by Ctrl-C or SIGTERM.
     Interrupted = 130,
 }
 
@@ -91,6 +91,11 @@ impl CliError {
     /// An error that has been reported already.
     pub(crate) fn silent(exit: ExitStatus) -> Self {
         Self::new(exit, "")
+    }
+
+    /// Whether a signal interrupted the command before anything was reported.
+    pub(crate) fn is_silent_interrupt(&self) -> bool {
+        self.exit == ExitStatus::Interrupted && self.message.is_empty()
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {

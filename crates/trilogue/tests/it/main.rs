@@ -68,6 +68,7 @@ mod tables;
 mod tearing_transport;
 mod templates;
 mod terminal;
+mod terminated;
 mod titles;
 mod top;
 mod user_server;
