@@ -382,7 +382,7 @@ async fn start_or_cancel<S: RunReader>(
         if let Ok(reader) = start.await
             && reader.run_id().is_some()
         {
-            // Nobody can be told why it was not cancelled: the command is about to leave.
+            // The command is about to leave, so an error of the cancellation is not reported.
             drop(reader.cancel().await);
         }
         Ok(())

@@ -202,7 +202,7 @@ impl Router {
         if routes.opening == 0 {
             return Err(message);
         }
-        // The agent may wait for the answer before it opens the session, and nobody could answer later: a question needs a run.
+        // The agent may wait for the answer before it opens the session. A question needs a run, so no client could answer it later either.
         if matches!(&message, EarlyMessage::Request(request) if !is_of_workspace(request.method()))
         {
             return Err(message);
