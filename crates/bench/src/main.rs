@@ -37,7 +37,7 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "start",
     "appends",
     "stream",
@@ -49,6 +49,7 @@ const NAMES: [&str; 13] = [
     "connect",
     "search",
     "client",
+    "settle",
     "hop",
     "cluster",
 ];
@@ -109,6 +110,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "communication" => communication::measure(&mut report).await?,
             "connect" => connect::measure(&mut report).await?,
             "search" => search::measure(&mut report).await?,
+            "settle" => client::measure_settle(&mut report).await?,
             "hop" => hop::measure(&mut report).await?,
             "cluster" => cluster::measure(&mut report).await?,
             _ => client::measure(&mut report).await?,

@@ -9,6 +9,7 @@ mod editor;
 mod peers;
 mod rates;
 mod server_session;
+mod settle;
 
 use std::process::Command;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use rates::{Ages, Rates, median_of};
 
 pub(crate) use agent::serve as serve_agent;
 pub(crate) use server_session::ServerSession;
+pub(crate) use settle::measure as measure_settle;
 
 /// How many updates one turn of a measurement has.
 const UPDATES: u64 = 200_000;

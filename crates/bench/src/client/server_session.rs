@@ -35,21 +35,28 @@ impl ServerSession {
         Ok(Self { _temporary: Some(dir), ..session })
     }
 
+    /// Starts a server with a store and only our agent, which has this setting.
+    pub(super) async fn start_flood(store: &str, setting: &str) -> Result<Self> {
+        let dir = tempfile::tempdir_in(report::folder())?;
+        let settings = agent_settings("flood", &std::env::current_exe()?, setting);
+        let options = ServerOptions { settings, ..report::server_options(store)? };
+        let session = Self::start_agents(dir.path(), &options).await?;
+        Ok(Self { _temporary: Some(dir), ..session })
+    }
+
     /// Starts a server with these options and the agents of this figure.
     pub(crate) async fn start_with(dir: &Path, options: &ServerOptions) -> Result<Self> {
-        let me = std::env::current_exe()?;
-        let agent = |name: &str, program: &Path| {
-            let program = program.display().to_string();
-            format!(
-                "[agents.{name}]\nkind = \"agent-client\"\ncommand = [{program:?}, \"agent\"]\n\n"
-            )
-        };
-        let settings = agent("flood", &me) + &agent("official", &peers::rust_program()?);
+        let settings = agent_settings("flood", &std::env::current_exe()?, "")
+            + &agent_settings("official", &peers::rust_program()?, "");
+        Self::start_agents(dir, &ServerOptions { settings, ..options.clone() }).await
+    }
+
+    async fn start_agents(dir: &Path, options: &ServerOptions) -> Result<Self> {
         // As many threads as a user's own server has, which is what editors reach.
         let cores = std::thread::available_parallelism()?.get();
         let threads = (cores - 1).max(1).to_string();
         let environment = vec![("TOKIO_WORKER_THREADS".to_owned(), threads.into())];
-        let options = ServerOptions { settings, environment, ..options.clone() };
+        let options = ServerOptions { environment, ..options.clone() };
         let server = Home::new(dir, &options)?.start().await?;
         let mut connect = Command::new(sibling_path("trilogue")?);
         let editor = Editor::launch(at(dir, &mut connect).args(["connect", "flood"]))?;
@@ -105,6 +112,14 @@ impl ServerSession {
         self.server.stop().await?;
         Ok(())
     }
+}
+
+/// The settings of an agent that this program starts, with one more line.
+fn agent_settings(name: &str, program: &Path, setting: &str) -> String {
+    let program = program.display().to_string();
+    format!(
+        "[agents.{name}]\nkind = \"agent-client\"\ncommand = [{program:?}, \"agent\"]\n{setting}\n\n"
+    )
 }
 
 /// Lets a program find the server in this folder.
