@@ -54,7 +54,10 @@ impl Chat {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let (server, protocol, target) = unless_interrupted(self.prepare(globals)).await?;
         let thread = target.thread.clone().unwrap_or_default();
-        with_agent!(&server, protocol, target, |agent| self.talk(&agent, &thread, globals).await)
+        with_agent!(&server, protocol, target, |agent| Box::pin(
+            self.talk(&agent, &thread, globals)
+        )
+        .await)
     }
 
     /// Finds the agent and its server, which may have to be started.

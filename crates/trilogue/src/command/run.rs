@@ -62,7 +62,8 @@ impl Run {
         let (agent, text) = self.agent_and_text()?;
         let input = self.input(text)?;
         let (server, protocol, target) = unless_interrupted(self.prepare(agent, globals)).await?;
-        with_agent!(&server, protocol, target, |agent| self.run(&agent, input, globals).await)
+        with_agent!(&server, protocol, target, |agent| Box::pin(self.run(&agent, input, globals))
+            .await)
     }
 
     /// Finds the agent and its server, which may have to be started.
