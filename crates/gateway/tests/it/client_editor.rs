@@ -116,13 +116,17 @@ impl EditorSocket {
     }
 
     pub(crate) async fn numbered_as(&self, agent: &str, client: &str) -> Editor {
+        self.numbered_with(agent, client, json!({})).await
+    }
+
+    pub(crate) async fn numbered_with(&self, agent: &str, client: &str, can: Value) -> Editor {
         let attach = json!({"agent": agent});
         let hello = json!({"trilogue": 1, "attach": attach, "numbered": true, "client": client});
         let (welcome, mut editor) = self.hello(&hello).await;
         assert!(welcome["life"].is_string(), "{welcome}");
         assert!(welcome["max_line"].as_u64().is_some_and(|most| most >= 1024), "{welcome}");
         assert!(welcome["max_sent"].as_u64() > welcome["max_line"].as_u64(), "{welcome}");
-        editor.initialize(json!({})).await;
+        editor.initialize(can).await;
         editor
     }
 }

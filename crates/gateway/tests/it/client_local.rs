@@ -32,7 +32,7 @@ fn keyed(session: &str, text: &str, key: &str) -> Value {
     })
 }
 
-fn position(editor: &Editor, session: &str) -> u64 {
+pub(crate) fn position(editor: &Editor, session: &str) -> u64 {
     let head = format!("#P {session} ");
     let found = editor.control.iter().rev().find_map(|line| line.strip_prefix(&head));
     found.unwrap().parse().unwrap()

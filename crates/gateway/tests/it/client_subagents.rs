@@ -12,6 +12,7 @@ use trilogue_sdk::prelude::*;
 use trilogue_testkit::official::scripted_agent;
 
 use crate::client_editor::Editor;
+use crate::client_local::position;
 use crate::rig::{Rig, Setup};
 
 /// Calls the agent that the first word of its prompt names, with the rest.
@@ -58,7 +59,7 @@ fn trace(editor: &Editor) -> Vec<(String, String)> {
                 format!("{kind} {}", update["content"]["text"].as_str().unwrap())
             }
             kind if kind.starts_with("tool_call") => {
-                format!("{kind} {}", update["status"].as_str().unwrap())
+                format!("{kind} {}", update["status"].as_str().unwrap_or_default())
             }
             kind => kind.to_owned(),
         };
@@ -260,6 +261,45 @@ async fn a_client_that_resumes_learns_which_sub_agents_work() {
     editor.answer(&prompt).await;
     wait_for_idle(&mut later, child).await;
     assert_eq!(traced(&later, child), ["agent_message_chunk yes"]);
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_gets_what_sub_agents_sent_meanwhile() {
+    let rig = callers().await;
+    let mut first = rig.editor_socket().numbered_with("caller", "me", able()).await;
+    let session = first.session().await;
+    let text = json!([{"type": "text", "text": "puppet ask"}]);
+    let prompt = json!({"sessionId": session, "prompt": text, "_meta": {"trilogue": {"key": "k"}}});
+    let waiting = first.ask("session/prompt", prompt.clone()).await;
+    first.request("session/request_permission").await;
+    let [(_, child)] = &announced(&first)[..] else { panic!("{:?}", first.updates) };
+    // The position behind the question.
+    let head = format!("#P {child} ");
+    first.control.retain(|line| !line.starts_with(&head));
+    first.until_control(|line| line.starts_with(&head)).await;
+    let (after, of_child) = (position(&first, &session), position(&first, child));
+    let received = traced(&first, child);
+    let child = child.clone();
+    drop((first, waiting));
+    // Another client answers before the first is back.
+    let mut other = rig.editor_socket().with("caller", able()).await;
+    other.load(&session).await;
+    let asked = other.request("session/request_permission").await;
+    other.choose(&asked, "yes").await;
+    wait_for_idle(&mut other, &child).await;
+    let mut back = rig.editor_socket().numbered_with("caller", "me", able()).await;
+    let attach = json!({
+        "sessionId": session, "after": after, "cwd": "/w", "mcpServers": [],
+        "afterOfChildren": {child.as_str(): of_child, "unknown": 3},
+    });
+    back.ok("_trilogue/attach", attach).await;
+    let again = back.ask("session/prompt", prompt).await;
+    assert_eq!(back.answer(&again).await["result"]["stopReason"], "end_turn");
+    wait_for_idle(&mut back, &child).await;
+    assert_announced_first(&back, &session);
+    let whole = traced(&other, &child);
+    assert_eq!([received, traced(&back, &child)].concat(), whole);
+    assert_eq!(traced(&back, &child), ["agent_message_chunk yes"]);
 }
 
 #[tokio::test]

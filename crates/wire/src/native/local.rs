@@ -168,6 +168,8 @@ record! {
         session_id: String,
         /// The thread number of the last event that the client has.
         after: u64 = default,
+        /// The same for sub-agents, by the ids of their sessions. Those of other sessions can be among them.
+        after_of_children: BTreeMap<String, u64> = default,
     }
 }
 

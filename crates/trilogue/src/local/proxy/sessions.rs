@@ -1,11 +1,14 @@
 //! Tracks the position up to which the editor has read each session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::Id;
 
+/// The most sessions that are tracked, with those of sub-agents. Beyond that, sub-agents are forgotten first.
 const MAX_SESSIONS: usize = 4_096;
+/// The most positions of sub-agents in one request.
+const MAX_CHILDREN: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(super) struct EditorSessions {
@@ -53,6 +56,9 @@ impl EditorSessions {
 
     /// Takes an update of a session. Returns `false` if the editor has it. `is_history`: it moves no position.
     pub(super) fn is_new(&mut self, id: &str, is_history: bool) -> bool {
+        if is_history && self.is_loading() {
+            self.load_child(id);
+        }
         let session = self.by_id.get_mut(id);
         let Some(loading) = session.and_then(|session| session.loading.as_mut()) else {
             return true;
@@ -65,6 +71,19 @@ impl EditorSessions {
         true
     }
 
+    /// Counts the history of a session that the editor has not opened: it belongs to a sub-agent of one that is being loaded.
+    fn load_child(&mut self, id: &str) {
+        let request = self.by_id.values().find_map(|it| Some(it.loading.as_ref()?.request.clone()));
+        if let Some(session) = self.session(id)
+            && !session.is_attached
+            && session.loading.is_none()
+            && let Some(request) = request
+        {
+            session.loading = Some(HistoryLoad { request, received: 0, skip: 0 });
+            self.loading += 1;
+        }
+    }
+
     pub(super) fn set_position(&mut self, id: &str, number: u64) {
         if let Some(session) = self.session(id) {
             session.position = number;
@@ -74,12 +93,16 @@ impl EditorSessions {
     /// A `session/load` has its response. `open_params` if it succeeded.
     pub(super) fn finish_load(&mut self, id: &str, request: &Id<'_>, open_params: Option<String>) {
         let Some(session) = self.by_id.get_mut(id) else { return };
-        if session.loading.take_if(|loading| loading.request == *request).is_some() {
-            self.loading -= 1;
+        let is_attached = session.is_attached;
+        // With the sub-agents whose histories were part of it.
+        for session in self.by_id.values_mut() {
+            if session.loading.take_if(|loading| loading.request == *request).is_some() {
+                self.loading -= 1;
+            }
         }
         if open_params.is_some() {
             self.set_attached(id, open_params);
-        } else if !session.is_attached && session.loading.is_none() {
+        } else if !is_attached && self.by_id.get(id).is_some_and(|it| it.loading.is_none()) {
             self.by_id.remove(id);
         }
     }
@@ -99,22 +122,32 @@ impl EditorSessions {
 
     /// Returns each session's parameters for a new connection. Sessions that are being loaded are loaded again instead.
     pub(super) fn attach_params(&mut self) -> Vec<(String, String)> {
+        let children = self.children();
         let mut params = Vec::new();
         for (id, session) in &mut self.by_id {
             if let Some(loading) = &mut session.loading {
                 loading.skip = loading.received;
             } else if session.is_attached {
-                params.push((id.clone(), session.attach_params(id)));
+                params.push((id.clone(), session.attach_params(id, &children)));
             }
         }
         params.sort();
         params
     }
 
+    /// Returns the positions in sessions that the editor has not opened: those of sub-agents. The server knows whose they are.
+    fn children(&self) -> BTreeMap<String, u64> {
+        let is_child = |it: &EditorSession| !it.is_attached && it.loading.is_none();
+        let children = self.by_id.iter().filter(|(_, session)| is_child(session));
+        children.take(MAX_CHILDREN).map(|(id, session)| (id.clone(), session.position)).collect()
+    }
+
     fn session(&mut self, id: &str) -> Option<&mut EditorSession> {
         if !self.by_id.contains_key(id) {
             if self.by_id.len() >= MAX_SESSIONS {
-                return None;
+                let is_spare = |it: &EditorSession| !it.is_attached && it.loading.is_none();
+                let spare = self.by_id.iter().find(|(_, session)| is_spare(session))?.0.clone();
+                self.by_id.remove(&spare);
             }
             self.by_id.insert(id.to_owned(), EditorSession::default());
         }
@@ -125,14 +158,17 @@ impl EditorSessions {
 // === impl EditorSession ===
 
 impl EditorSession {
-    fn attach_params(&self, id: &str) -> String {
+    fn attach_params(&self, id: &str, children: &BTreeMap<String, u64>) -> String {
         let open_params = self.open_params.as_deref().unwrap_or("{}");
         let position = self.position.to_string();
-        splice::put_session(open_params, id)
+        let params = splice::put_session(open_params, id)
             .and_then(|params| splice::set(&params, &["after"], &position))
             .unwrap_or_else(|| {
                 serde_json::json!({ "sessionId": id, "after": self.position }).to_string()
-            })
+            });
+        let children = (!children.is_empty()).then(|| serde_json::json!(children).to_string());
+        let with_children = children.and_then(|it| splice::set(&params, &["afterOfChildren"], &it));
+        with_children.unwrap_or(params)
     }
 }
 
@@ -159,6 +195,42 @@ mod tests {
         assert_eq!(sessions.attach_params(), [("new".to_owned(), params)]);
         sessions.remove("new");
         assert_eq!(sessions.attach_params(), []);
+    }
+
+    #[test]
+    fn sub_agents_are_taken_up_with_the_sessions_of_the_editor() {
+        let mut sessions = EditorSessions::default();
+        sessions.set_attached("root", None);
+        sessions.set_position("root", 4);
+        sessions.set_position("child", 7);
+        let params = r#"{"sessionId":"root","after":4,"afterOfChildren":{"child":7}}"#.to_owned();
+        assert_eq!(sessions.attach_params(), [("root".to_owned(), params)]);
+    }
+
+    #[test]
+    fn the_history_of_a_sub_agent_goes_on_where_it_was_cut() {
+        let mut sessions = EditorSessions::default();
+        sessions.load("old", number(1));
+        for id in ["old", "child", "child"] {
+            assert!(sessions.is_new(id, true));
+        }
+        assert_eq!(sessions.attach_params(), []);
+        for (id, is_new) in [("old", false), ("child", false), ("child", false), ("child", true)] {
+            assert_eq!(sessions.is_new(id, true), is_new, "{id}");
+        }
+        sessions.finish_load("old", &number(1), some("{}"));
+        assert!(!sessions.is_loading() && sessions.is_new("child", true));
+    }
+
+    #[test]
+    fn sub_agents_give_way_to_sessions_of_the_editor() {
+        let mut sessions = EditorSessions::default();
+        (0..MAX_SESSIONS).for_each(|number| sessions.set_position(&number.to_string(), 1));
+        sessions.set_attached("own", None);
+        assert_eq!(sessions.by_id.len(), MAX_SESSIONS);
+        let params = sessions.attach_params();
+        assert_eq!(params.len(), 1);
+        assert_eq!(params[0].1.matches(":1").count(), MAX_CHILDREN);
     }
 
     #[test]

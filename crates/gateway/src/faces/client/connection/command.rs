@@ -1,5 +1,8 @@
 //! Commands to a session's pump.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use trilogue_wire::jsonrpc::Id;
@@ -30,7 +33,12 @@ pub(crate) struct ReplayStart {
     pub(crate) request: Option<(Id<'static>, OpenResponse)>,
     /// For a sub-agent: the replay of the session that the client has opened.
     pub(crate) parent: Option<ParentReplay>,
+    /// The numbers of the last events that the client has of sub-agents, by their sessions.
+    pub(crate) children: ChildPositions,
 }
+
+/// How far a client that continues has received the sub-agents of a session.
+pub(crate) type ChildPositions = Option<Arc<BTreeMap<String, u64>>>;
 
 /// A replay that waits for the part of a sub-agent.
 #[derive(Debug)]
@@ -61,6 +69,7 @@ impl ReplayStart {
             knows_questions: true,
             request: None,
             parent: None,
+            children: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Opens new and existing sessions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -240,8 +241,10 @@ pub(super) async fn attach(
 ) -> DeferredResult {
     let params: AttachParams = serde_json::from_str(&incoming.params)
         .map_err(|error| invalid_params("", format!("does not fit: {error}")))?;
-    let mode = OpenMode::Attach { after: params.after };
+    let children = Arc::new(params.after_of_children);
+    let mode = OpenMode::Attach { after: params.after, children };
     let params = splice::remove(&incoming.params, &["after"]);
+    let params = splice::remove(&params, &["afterOfChildren"]);
     // Parameters that were accepted before are not checked again.
     let open = OpenParams::of_resume(connection, &params).ok();
     let mut open = open.filter(|open| is_absolute(&open.members.cwd));
@@ -253,14 +256,13 @@ pub(super) async fn attach(
 }
 
 /// How an existing session is opened.
-#[derive(Clone, Copy)]
 enum OpenMode {
     /// The client receives the history after event `after`, with its own messages.
     Load { after: u64 },
     /// The client receives no history.
     Resume,
-    /// The client continues after event `after`.
-    Attach { after: u64 },
+    /// The client continues after event `after`, and after these events of sub-agents.
+    Attach { after: u64, children: Arc<BTreeMap<String, u64>> },
 }
 
 /// The members that all requests that open a session share.
@@ -387,21 +389,19 @@ async fn reopen(
     }
     let until = connection.last_event(&session.thread).await;
     let until = until.map_err(|error| session_error(&error, &queue.id))?;
-    let (from, response) = match mode {
-        OpenMode::Load { after } => (Some(after.min(until)), OpenResponse::FromLog),
-        OpenMode::Resume => (None, OpenResponse::FromLog),
-        OpenMode::Attach { after } => {
-            (Some(after.min(until)), OpenResponse::Ready(Ok(b"{}".to_vec())))
+    let (is_replay, knows_questions) =
+        (matches!(mode, OpenMode::Load { .. }), !matches!(mode, OpenMode::Resume));
+    let (from, response, children) = match mode {
+        OpenMode::Load { after } => (Some(after.min(until)), OpenResponse::FromLog, None),
+        OpenMode::Resume => (None, OpenResponse::FromLog, None),
+        OpenMode::Attach { after, children } => {
+            let response = OpenResponse::Ready(Ok(b"{}".to_vec()));
+            (Some(after.min(until)), response, Some(children))
         }
     };
-    let start = ReplayStart {
-        from,
-        until,
-        is_replay: matches!(mode, OpenMode::Load { .. }),
-        knows_questions: !matches!(mode, OpenMode::Resume),
-        request: Some((incoming.id.clone(), response)),
-        parent: None,
-    };
+    let request = Some((incoming.id.clone(), response));
+    let start =
+        ReplayStart { from, until, is_replay, knows_questions, request, parent: None, children };
     session.begin();
     if session.command(PumpCommand::Replay(start)).await {
         return Ok(None);

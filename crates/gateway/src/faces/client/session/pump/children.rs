@@ -15,7 +15,9 @@ use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
 use trilogue_wire::agent_client::{SessionNotification, SessionUpdate, StateUpdate, splice};
 
-use super::super::super::connection::command::{ParentReplay, PumpCommand, ReplayStart};
+use super::super::super::connection::command::{
+    ChildPositions, ParentReplay, PumpCommand, ReplayStart,
+};
 use super::super::{ChildThread, attach_child};
 use super::folded::LastMessage;
 use super::{OutgoingLines, Pump, READ_BYTES};
@@ -40,6 +42,8 @@ pub(in super::super) struct Followed {
     replayed: HashSet<ThreadId>,
     /// Cancelled at the end of the replay in progress.
     replay_end: CancellationToken,
+    /// How far the client has received sub-agents, if it continues.
+    pub(super) positions: ChildPositions,
     /// The open calls before the cursor of a client that continues.
     pub(super) open_calls: Vec<(String, CalledAgent)>,
     /// The sub-agents for which the client has a tool call, as it shows them.
@@ -112,6 +116,7 @@ impl Followed {
             threads: Vec::new(),
             replayed: HashSet::new(),
             replay_end: CancellationToken::new(),
+            positions: None,
             open_calls: Vec::new(),
             calls: HashMap::new(),
         }
@@ -119,6 +124,12 @@ impl Followed {
 
     pub(in super::super) fn permits() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(MAX_FOLLOWED))
+    }
+
+    /// Returns from where a client that continues gets a child: it can know the child without having any of its events.
+    pub(super) fn start_of(&self, thread: &ThreadId) -> ChildStart {
+        let position = self.positions.as_ref().and_then(|it| it.get(thread.as_str()));
+        position.map_or(ChildStart::Now, |number| ChildStart::Live(*number))
     }
 
     /// Begins a replay. The children of an earlier one continue.
@@ -252,7 +263,8 @@ impl Pump {
             let state = self.state_of(called.thread()).await?;
             if let Some(child) = self.announce_call(&called, state, &mut lines).await? {
                 self.send(lines).await;
-                self.follow(child, ChildForm::Called, ChildStart::Now).await?;
+                let start = self.followed.start_of(called.thread());
+                self.follow(child, ChildForm::Called, start).await?;
             }
         }
         Ok(())
@@ -337,7 +349,11 @@ impl Pump {
                 parent,
                 ..ReplayStart::live(0, 0)
             },
-            ChildStart::Live(from) => ReplayStart { parent, ..ReplayStart::live(from, from) },
+            ChildStart::Live(from) => {
+                // Up to now, so that a question follows what was said before it.
+                let until = self.connection.last_event(thread).await?;
+                ReplayStart { parent, ..ReplayStart::live(from.min(until), until) }
+            }
         };
         if is_history {
             self.followed.replayed.insert(thread.id.clone());
@@ -363,8 +379,9 @@ impl Pump {
     ) -> Arc<super::ClientSession> {
         let followed = &self.followed;
         let stop = followed.stop.child_token();
-        let below =
-            Followed::below(&followed.root, Arc::clone(&followed.permits), stop.child_token());
+        let permits = Arc::clone(&followed.permits);
+        let mut below = Followed::below(&followed.root, permits, stop.child_token());
+        below.positions.clone_from(&followed.positions);
         // A client that shows no sub-agents is asked in the session that it has open.
         let asks_in = match form {
             ChildForm::Called | ChildForm::Reported => row.id.clone(),

@@ -534,8 +534,7 @@ impl Pump {
 
     async fn send(&self, lines: OutgoingLines) {
         // A broken replay starts again, so the position moves only with its response.
-        // A client that reconnects continues sub-agents with their parent's session.
-        let position = match self.renderer.is_replay || self.role.is_some() {
+        let position = match self.renderer.is_replay {
             true => Control::Boundary,
             false => Control::Position { session: self.session.id().into(), number: self.cursor },
         };

@@ -50,6 +50,9 @@ impl Pump {
         (self.cursor, self.sent_position) = (from, u64::MAX);
         self.followed.begin_replay(start.parent.as_ref());
         let mut start = start;
+        if self.role.is_none() {
+            self.followed.positions = start.children.take();
+        }
         if let (Some(role), Some(parent)) = (&mut self.role, start.parent.take()) {
             (role.held, role.caught_up) = (Some(parent.ended), Some(parent.caught_up));
         }

@@ -76,7 +76,8 @@ impl Pump {
                 ChildForm::Folded(LastMessage::default())
             };
             self.send(lines).await;
-            self.follow(child, form, ChildStart::Now).await?;
+            let start = self.followed.start_of(&subagent.thread);
+            self.follow(child, form, start).await?;
         }
         Ok(())
     }
