@@ -9,6 +9,9 @@ use trilogue_wire::jsonrpc::Id;
 
 use super::super::wire::lines::MethodResult;
 
+/// How many commands may wait for a pump.
+pub(crate) const MAX_COMMANDS: usize = 64;
+
 #[derive(Debug)]
 pub(crate) enum PumpCommand {
     Replay(ReplayStart),

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, RunEvent, Subagent, ToolEvent};
@@ -16,11 +16,10 @@ use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
 use trilogue_wire::agent_client::{SessionNotification, SessionUpdate, StateUpdate, splice};
 
 use super::super::super::connection::command::{
-    ChildPositions, ParentReplay, PumpCommand, ReplayStart,
+    ChildPositions, MAX_COMMANDS, ParentReplay, PumpCommand, ReplayStart,
 };
-use super::super::{ChildThread, attach_child};
 use super::folded::LastMessage;
-use super::{OutgoingLines, Pump, READ_BYTES};
+use super::{ClientSession, OutgoingLines, Pump, READ_BYTES};
 use crate::stream::log_reader::LogReader;
 
 /// How many sub-agents of an open session are followed at once, with those of sub-agents. Further ones stay tool calls.
@@ -371,12 +370,13 @@ impl Pump {
         Ok(())
     }
 
+    /// Attaches the client to the thread of a sub-agent. The pump starts with its first command.
     fn attach(
         &self,
         row: ThreadRow,
         form: ChildForm,
         permit: OwnedSemaphorePermit,
-    ) -> Arc<super::ClientSession> {
+    ) -> Arc<ClientSession> {
         let followed = &self.followed;
         let stop = followed.stop.child_token();
         let permits = Arc::clone(&followed.permits);
@@ -388,9 +388,18 @@ impl Pump {
             ChildForm::Folded(_) => followed.root.clone(),
         };
         let role = ChildRole::new(self.session.thread.id.clone(), form, permit);
-        let child = ChildThread { row, asks_in, stop };
-        let session = attach_child(&self.connection, &self.client, child, below, role);
-        self.connection.children.follow(&session);
+        let (commands, received) = mpsc::channel(MAX_COMMANDS);
+        let connection = Arc::clone(&self.connection);
+        let presence = connection.runtime().active(row.key);
+        let guard = connection.state.open_sessions.open(row.key);
+        let mut session = ClientSession::new(row, commands, None, presence, guard);
+        (session.asks_in, session.stop) = (asks_in, stop);
+        let session = Arc::new(session);
+        let client = &self.client;
+        let pump =
+            Pump::new(Arc::clone(&connection), Arc::clone(&session), client, below, Some(role));
+        connection.tasks.spawn(pump.run(received));
+        connection.children.follow(&session);
         session
     }
 
