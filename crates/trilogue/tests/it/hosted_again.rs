@@ -16,7 +16,9 @@ fn coder(home: &Home, flags: &[&str]) -> String {
     let flags = flags.iter().map(|flag| flag.replace("{store}", &store));
     let mut command = vec![program, "--record".to_owned(), record];
     command.extend(flags);
-    format!("[agents.coder]\nkind = \"agent-client\"\ncommand = {}\n", json!(command))
+    // Sessions that open again after a restart work anywhere.
+    let settings = "kind = \"agent-client\"\nroots = [\"/\"]";
+    format!("[agents.coder]\n{settings}\ncommand = {}\n", json!(command))
 }
 
 /// The params of all requests of a method that the agent received, in order.

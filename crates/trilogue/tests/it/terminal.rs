@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -122,11 +122,11 @@ impl Screen {
     /// Waits until the person sees this.
     pub(crate) fn wait_to_see(&mut self, text: &str) {
         until(|| {
+            let ended = self.end_status();
             let display = self.display();
             if display.contains(text) {
                 return Some(());
             }
-            let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "ended with {ended:?} without '{text}':\n{display}");
             None
         });
@@ -135,13 +135,13 @@ impl Screen {
     /// Waits for a text after the last one that was found.
     pub(crate) fn wait_for(&mut self, text: &str) {
         until(|| {
+            let ended = self.end_status();
             let seen = self.seen();
             if let Some(place) = seen[self.found..].find(text) {
                 self.found += place + text.len();
                 return Some(());
             }
-            let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "ended with {ended:?} without '{text}':\n{}", self.seen());
+            assert!(ended.is_none(), "ended with {ended:?} without '{text}':\n{seen}");
             None
         });
     }
@@ -179,10 +179,14 @@ impl Screen {
     }
 
     fn wait_for_end(&mut self) -> Option<i32> {
-        let status = until(|| self.child.try_wait().unwrap());
-        // The last output may not have been read yet.
+        until(|| self.end_status()).code()
+    }
+
+    /// Returns how the command has ended, with all of its output read.
+    fn end_status(&mut self) -> Option<ExitStatus> {
+        let status = self.child.try_wait().unwrap()?;
         self.tty.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
-        status.code()
+        Some(status)
     }
 }
 

@@ -18,8 +18,8 @@ pub(super) struct EditorSessions {
 
 #[derive(Clone, Debug, Default)]
 struct EditorSession {
-    /// The thread number of the last event that the editor has.
-    position: u64,
+    /// The thread number of the last event that the editor has, if the server has said one.
+    position: Option<u64>,
     /// Whether the editor knows that it has the session.
     is_attached: bool,
     /// The parameters with which the editor opened it.
@@ -59,15 +59,15 @@ impl EditorSessions {
         if is_history && self.is_loading() {
             self.load_child(id);
         }
-        let session = self.by_id.get_mut(id);
-        let Some(loading) = session.and_then(|session| session.loading.as_mut()) else {
-            return true;
-        };
+        let Some(session) = self.by_id.get_mut(id) else { return true };
+        let is_attached = session.is_attached;
+        let Some(loading) = &mut session.loading else { return true };
         if loading.skip > 0 {
             loading.skip -= 1;
             return false;
         }
-        loading.received += u64::from(is_history);
+        // A sub-agent sends nothing else before the history has ended.
+        loading.received += u64::from(is_history || !is_attached);
         true
     }
 
@@ -86,7 +86,7 @@ impl EditorSessions {
 
     pub(super) fn set_position(&mut self, id: &str, number: u64) {
         if let Some(session) = self.session(id) {
-            session.position = number;
+            session.position = Some(number);
         }
     }
 
@@ -105,6 +105,8 @@ impl EditorSessions {
         } else if !is_attached && self.by_id.get(id).is_some_and(|it| it.loading.is_none()) {
             self.by_id.remove(id);
         }
+        let is_known = |it: &EditorSession| it.is_attached || it.position.is_some();
+        self.by_id.retain(|_, session| session.loading.is_some() || is_known(session));
     }
 
     pub(super) fn set_attached(&mut self, id: &str, open_params: Option<String>) {
@@ -139,7 +141,8 @@ impl EditorSessions {
     fn children(&self) -> BTreeMap<String, u64> {
         let is_child = |it: &EditorSession| !it.is_attached && it.loading.is_none();
         let children = self.by_id.iter().filter(|(_, session)| is_child(session));
-        children.take(MAX_CHILDREN).map(|(id, session)| (id.clone(), session.position)).collect()
+        let children = children.filter_map(|(id, session)| Some((id.clone(), session.position?)));
+        children.take(MAX_CHILDREN).collect()
     }
 
     fn session(&mut self, id: &str) -> Option<&mut EditorSession> {
@@ -160,11 +163,11 @@ impl EditorSessions {
 impl EditorSession {
     fn attach_params(&self, id: &str, children: &BTreeMap<String, u64>) -> String {
         let open_params = self.open_params.as_deref().unwrap_or("{}");
-        let position = self.position.to_string();
+        let position = self.position.unwrap_or(0);
         let params = splice::put_session(open_params, id)
-            .and_then(|params| splice::set(&params, &["after"], &position))
+            .and_then(|params| splice::set(&params, &["after"], &position.to_string()))
             .unwrap_or_else(|| {
-                serde_json::json!({ "sessionId": id, "after": self.position }).to_string()
+                serde_json::json!({ "sessionId": id, "after": position }).to_string()
             });
         let children = (!children.is_empty()).then(|| serde_json::json!(children).to_string());
         let with_children = children.and_then(|it| splice::set(&params, &["afterOfChildren"], &it));
