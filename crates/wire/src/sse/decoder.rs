@@ -36,6 +36,9 @@ pub enum Error {
 /// The most bytes of an event's id and name that count as part of it. Servers that repeat these fields send nothing.
 const MAX_HEAD_BYTES: u64 = 64 * 1024;
 
+/// The longest id or name of an event, in bytes. Longer ones are left out.
+const MAX_NAME_BYTES: usize = 4 * 1024;
+
 /// Reads server-sent events from chunks of any size.
 ///
 /// An event that is cut off by the end of the stream is dropped, as the specification requires.
@@ -159,6 +162,8 @@ impl Decoder {
         match name {
             "" => self.ready.push_back(Item::Comment(value.to_owned())),
             "data" => self.add_data(value),
+            // Each event gets a copy of both, also of an id that came long before.
+            "event" | "id" if value.len() > MAX_NAME_BYTES => {}
             "event" => value.clone_into(&mut self.event),
             "id" if !value.contains('\0') => value.clone_into(&mut self.id),
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
