@@ -12,6 +12,9 @@ pub const TITLE_MEMBER: &str = "trilogue.title";
 /// The metadata member with the newest title from the agent. A title from a user has priority.
 pub const AGENT_TITLE_MEMBER: &str = "trilogue.agent_title";
 
+/// The member of a session's binding which says that a program on this machine has opened its folders. A restored store does not have it.
+pub const OPENED_HERE_MEMBER: &str = "openedHere";
+
 /// The metadata member with a client's instructions for the agent, a [`SystemPrompt`]: `{"mode": "append" or "override", "text": …}`.
 pub const SYSTEM_PROMPT_MEMBER: &str = "trilogue.system_prompt";
 

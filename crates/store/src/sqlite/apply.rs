@@ -209,7 +209,11 @@ pub(super) fn write_thread(
 }
 
 /// Returns whether it updated a run that keeps its agent and its metadata.
-fn write_run(conn: &Connection, row: &RunRow, is_new: bool) -> Result<bool, SqliteError> {
+pub(super) fn write_run(
+    conn: &Connection,
+    row: &RunRow,
+    is_new: bool,
+) -> Result<bool, SqliteError> {
     const INSERT: &str = concat!(
         "INSERT INTO runs (thread, key, tenant, id, principal, agent, status, ended_at, stateless,",
         " body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -292,7 +296,7 @@ fn write_interrupt(conn: &Connection, row: &InterruptRow) -> Result<(), SqliteEr
     Ok(())
 }
 
-fn write_binding(conn: &Connection, row: &BindingRow) -> Result<(), SqliteError> {
+pub(super) fn write_binding(conn: &Connection, row: &BindingRow) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO bindings (thread, agent, body) VALUES (?1, ?3, ?4)",
         " ON CONFLICT (thread, agent) DO UPDATE SET body = ?4"

@@ -3,13 +3,17 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode};
+use serde_json::Value;
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::thread::OPENED_HERE_MEMBER;
+use trilogue_domain::{Json, RequestSource};
 
 use super::error::{Health, SqliteError};
 use super::file::{FileLock, cannot, create_new, real_path, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
-use super::{KeyCounters, commit_record, connection, remove};
+use super::{KeyCounters, apply, commit_record, connection, remove, row};
+use crate::rows::{BindingRow, RunRow};
 
 /// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
@@ -108,10 +112,46 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
     // The store may have given further keys since the backup, and folders of threads have names that come from their keys.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     remove::note_key(&conn, "thread", i64::try_from(now).ok())?;
+    forget_opened_folders(&conn)?;
+    if options.with_runs {
+        forget_local_requests(&conn)?;
+    }
     if !options.with_tokens {
         conn.execute("DELETE FROM tokens", [])?;
     }
     conn.close().map_err(|(_, error)| error.into())
+}
+
+/// Removes from all sessions that a program on this machine has opened their folders: a file can say so of any folder.
+fn forget_opened_folders(conn: &Connection) -> Result<(), SqliteError> {
+    let mut opened = Vec::new();
+    row::each::<BindingRow>(conn, |_, binding| {
+        let mut binding = binding?;
+        if let Value::Object(mut members) = binding.capabilities.to_value()
+            && members.remove(OPENED_HERE_MEMBER).is_some()
+        {
+            binding.capabilities = Json::from_value(&Value::Object(members));
+            opened.push(binding);
+        }
+        Ok(())
+    })?;
+    opened.iter().try_for_each(|binding| apply::write_binding(conn, binding))
+}
+
+/// Makes requests over the network of the open runs of programs of this machine: a file can say so of any run, and such a run works in any folder.
+fn forget_local_requests(conn: &Connection) -> Result<(), SqliteError> {
+    let mut statement = conn.prepare(&row::select::<RunRow>("WHERE ended_at IS NULL"))?;
+    let open = statement.query_map([], |open| Ok(row::take::<RunRow, _>(open)))?;
+    for run in open.collect::<rusqlite::Result<Vec<_>>>()? {
+        let mut run = run?;
+        if let Some(audit) = &mut run.audit
+            && audit.source == RequestSource::LocalSocket
+        {
+            audit.source = RequestSource::Network;
+            apply::write_run(conn, &run, false)?;
+        }
+    }
+    Ok(())
 }
 
 /// Replaces the store with a completed copy. The caller holds the store's lock.

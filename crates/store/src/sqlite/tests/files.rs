@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use trilogue_domain::error::Code;
+use trilogue_domain::thread::OPENED_HERE_MEMBER;
+use trilogue_domain::{Json, RequestSource, RunAudit};
 
 use super::seed::{
     Folder, OVERWRITE, batch, creation, frames, naming, numbers, options, run_row, scope, tenant,
     thread_row, thread_with_run,
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
+use crate::rows::{BindingRow, RunRow};
 use crate::sqlite::file::sibling_path;
 use crate::sqlite::schema::SCHEMA_VERSION;
 use crate::sqlite::{RestoreOptions, SqliteStore, StoreSnapshot, restore, verify};
@@ -158,6 +161,48 @@ async fn a_backup_under_load_is_whole_and_restores() {
         assert_eq!(store.blob(thread.key, &blob).await.unwrap(), Some(content.clone()));
         assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(thread_row(thread.key)));
     }
+}
+
+/// What a file says of programs on this machine holds only where they were.
+#[tokio::test]
+async fn a_restored_store_has_nothing_from_programs_on_this_machine() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, key) = (store.next_thread_key(), store.next_run_key());
+    let row = thread_row(thread);
+    let audit = RunAudit {
+        principal: row.owner.clone(),
+        thread: row.id.clone(),
+        token: None,
+        source: RequestSource::LocalSocket,
+        can_answer: true,
+    };
+    let run = RunRow { audit: Some(Box::new(audit)), ..run_row(thread, key) };
+    let binding = |members: &str| BindingRow {
+        thread,
+        agent: run.agent.clone(),
+        remote: "remote".to_owned(),
+        capabilities: Json::parse(members.to_owned()).unwrap(),
+        last_seen: None,
+    };
+    let opened = binding(&format!(r#"{{"cwd":"/w","{OPENED_HERE_MEMBER}":true}}"#));
+    let mut first = creation(thread);
+    first.changes.extend([Change::Run(Box::new(run.clone())), Change::Binding(opened)]);
+    store.append(first).await.unwrap();
+    let copy = sibling_path(&folder.path, ".backup");
+    store.backup(&copy).await.unwrap();
+    store.close().await.unwrap();
+    restore(&copy, &folder.path, OVERWRITE).unwrap();
+    let store = folder.open().await;
+    let restored = store.run(&scope(), &run.id).await.unwrap().unwrap();
+    assert_eq!(restored.audit.as_ref().unwrap().source, RequestSource::Network);
+    let audit = restored
+        .audit
+        .clone()
+        .map(|audit| Box::new(RunAudit { source: RequestSource::LocalSocket, ..*audit }));
+    assert_eq!(RunRow { audit, ..restored }, run);
+    let found = store.binding(&scope(), &row.id, &run.agent).await.unwrap();
+    assert_eq!(found, Some(binding(r#"{"cwd":"/w"}"#)));
 }
 
 fn thread_row_key(key: i64) -> trilogue_domain::ThreadKey {
