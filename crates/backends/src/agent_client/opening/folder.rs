@@ -5,7 +5,7 @@
 //! and the roots can have changed.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
 use serde_json::Value;
@@ -45,7 +45,7 @@ impl AcceptedFolders {
         folders.push_back(folder);
     }
 
-    fn has(&self, folder: &Path) -> bool {
+    pub(super) fn has(&self, folder: &Path) -> bool {
         lock(&self.0).iter().any(|it| it == folder)
     }
 }
@@ -157,23 +157,27 @@ pub(super) struct OpeningFolders<'a> {
     pub(super) source: RequestSource,
     /// The params that its client or run named.
     pub(super) wanted: Option<&'a Json>,
+    /// The folders in which a program on this machine has opened the session before.
+    pub(super) own: &'a [PathBuf],
     pub(super) params: &'a SessionParams,
 }
 
 /// Checks, with links resolved now, that a session may open in its folders: never in one of the server itself. For a request over the network or of an
-/// agent, also below the roots, unless the settings name the folder or a program on this machine has opened it since the start.
+/// agent, also below the roots, unless the settings name the folder, or a program on this machine has opened it since the start, or this session there
+/// before. A link that has replaced a folder leads to another one.
 pub(super) async fn check_opening(
     launch: &Launch,
     accepted: &AcceptedFolders,
     opening: &OpeningFolders<'_>,
 ) -> Result<(), AgentFailure> {
-    let OpeningFolders { agent, source, wanted, params } = *opening;
+    let OpeningFolders { agent, source, wanted, own, params } = *opening;
     let is_local = source == RequestSource::LocalSocket;
     let named = wanted.and_then(SessionParams::cwd_of);
     let is_of_settings = launch.cwd.as_ref() == Some(&params.cwd)
         || (named.is_none() && params.cwd == super::params::default_cwd(launch));
-    let further = params.directories.as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut folders: Vec<_> = further.map(PathBuf::from).collect();
+    let Some(mut folders) = directories_of(&params.directories) else {
+        return Err(outside(agent, &params.directories.to_string()).into());
+    };
     if launch.folders.is_none() && !is_of_settings {
         folders.push(params.cwd.clone());
     }
@@ -188,15 +192,20 @@ pub(super) async fn check_opening(
     });
     let resolved = resolved.await.map_err(|_| outside(agent, &params.cwd.display().to_string()))?;
     for (folder, real, is_in_roots) in &resolved {
-        let is_allowed = |real: &PathBuf| is_local || *is_in_roots || accepted.has(real);
+        // An agent can understand other paths in another way than the file system.
+        let is_plain =
+            folder.is_absolute() && !folder.components().any(|it| it == Component::ParentDir);
+        let is_allowed = |real: &PathBuf| {
+            is_local || is_plain && (*is_in_roots || accepted.has(real) || own.contains(real))
+        };
         if !real.as_ref().is_some_and(is_allowed) {
             return Err(outside(agent, &folder.display().to_string()).into());
         }
     }
-    // A folder that only comes from the store is not accepted for others.
-    if is_local && wanted.is_some() {
-        resolved.into_iter().filter_map(|(_, real, _)| real).for_each(|real| accepted.add(real));
-    }
+    // Also the session's own folders: a program on this machine has named them before.
+    let is_named_here = is_local && wanted.is_some();
+    let known = resolved.into_iter().filter_map(|(_, real, _)| real);
+    known.filter(|real| is_named_here || own.contains(real)).for_each(|real| accepted.add(real));
     if launch.folders.is_none()
         && is_of_settings
         && let Ok(real) = tokio::fs::canonicalize(&params.cwd).await
@@ -204,6 +213,15 @@ pub(super) async fn check_opening(
         accepted.add(real);
     }
     Ok(())
+}
+
+/// Returns the additional folders of a session; `None` if they are no list of texts.
+fn directories_of(directories: &Value) -> Option<Vec<PathBuf>> {
+    match directories {
+        Value::Null => Some(Vec::new()),
+        Value::Array(folders) => folders.iter().map(|it| Some(it.as_str()?.into())).collect(),
+        _ => None,
+    }
 }
 
 /// Whether a real path is one of these folders or below one. It blocks on the file system.

@@ -8,7 +8,7 @@ mod ready;
 mod room;
 mod settings;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
@@ -152,14 +152,14 @@ impl SessionOpener {
             return Ok(Some(session));
         }
         let launch = self.launch();
-        let wanted = state.wanted.as_ref();
+        let (wanted, own) = (state.wanted.as_ref(), binding.own_folders());
         let params = params::of_session(&launch, thread, wanted, binding.clone()).await?;
         if *session.params() == params {
             state.opened_with.clone_from(&state.wanted);
             return Ok(Some(session));
         }
         // Check first: a session that cannot be opened must not end the open one.
-        self.check_folders(thread, requester, &launch, wanted, &params).await?;
+        self.check_folders(thread, requester, (&launch, wanted, &own), &params).await?;
         if session.has_leases_beyond(1) || !session.process().can_reopen() {
             return Ok(Some(session));
         }
@@ -288,19 +288,19 @@ impl SessionOpener {
         &self,
         thread: &ThreadContext,
         requester: &Requester<'_>,
-        launch: &Launch,
-        wanted: Option<&Json>,
+        (launch, wanted, own): (&Launch, Option<&Json>, &[PathBuf]),
         params: &SessionParams,
     ) -> Result<(), AgentFailure> {
         let (agent, source) = (thread.agent(), requester.source);
-        let opening = OpeningFolders { agent, source, wanted, params };
+        let opening = OpeningFolders { agent, source, wanted, own, params };
         check_opening(launch, &self.accepted_folders, &opening).await?;
         params::check_cwd(launch, params).await
     }
 
     pub(super) fn binding(&self, session: &Session, remembered: Option<&str>) -> SessionBinding {
         let method = self.authentication.method(session.process(), remembered);
-        session.params().to_binding(method)
+        let params = session.params();
+        params.to_binding(method, self.accepted_folders.has(&params.cwd))
     }
 
     async fn start(
@@ -311,9 +311,9 @@ impl SessionOpener {
         binding: SessionBinding,
     ) -> Result<(SessionStart, ProcessLease), AgentFailure> {
         let launch = self.launch();
-        let wanted = state.wanted.as_ref();
+        let (wanted, own) = (state.wanted.as_ref(), binding.own_folders());
         let mut params = params::of_session(&launch, thread, wanted, binding).await?;
-        self.check_folders(thread, requester, &launch, wanted, &params).await?;
+        self.check_folders(thread, requester, (&launch, wanted, &own), &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
         let workspace_lease = match self.pool.node() {

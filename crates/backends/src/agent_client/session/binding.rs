@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use trilogue_domain::Json;
+use trilogue_domain::thread::OPENED_HERE_MEMBER;
 use trilogue_wire::agent_client::splice;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct SessionBinding {
     pub(crate) directories: Value,
     pub(crate) system_prompt: Value,
     pub(crate) auth_method: Option<String>,
+    /// Whether a program on this machine has opened its folders, so that they may be outside of the roots.
+    pub(crate) is_opened_here: bool,
     /// What is known of the sub-agent, if the session is one's.
     pub(crate) subagent: Option<Json>,
 }
@@ -36,12 +39,17 @@ impl SessionParams {
         cwd.is_absolute().then(|| cwd.to_owned())
     }
 
-    pub(crate) fn to_binding(&self, auth_method: Option<String>) -> SessionBinding {
+    pub(crate) fn to_binding(
+        &self,
+        auth_method: Option<String>,
+        is_opened_here: bool,
+    ) -> SessionBinding {
         SessionBinding {
             cwd: Some(self.cwd.clone()),
             directories: self.directories.clone(),
             system_prompt: self.system_prompt.clone(),
             auth_method,
+            is_opened_here,
             subagent: None,
         }
     }
@@ -60,6 +68,13 @@ impl SessionBinding {
         Self { subagent: Some(description), ..Self::default() }
     }
 
+    /// The folders outside of the roots in which the session may open again.
+    pub(crate) fn own_folders(&self) -> Vec<PathBuf> {
+        let further = self.directories.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let folders = self.cwd.iter().cloned().chain(further.map(PathBuf::from));
+        folders.filter(|_| self.is_opened_here).collect()
+    }
+
     pub(crate) fn read(json: &Json) -> Self {
         let value = json.to_value();
         Self {
@@ -67,6 +82,7 @@ impl SessionBinding {
             directories: value.get("additionalDirectories").cloned().unwrap_or_default(),
             system_prompt: value.get("systemPrompt").cloned().unwrap_or_default(),
             auth_method: value.get("authMethod").and_then(Value::as_str).map(str::to_owned),
+            is_opened_here: value.get(OPENED_HERE_MEMBER).is_some_and(|it| it == true),
             subagent: value.get("subagent").map(Json::from_value),
         }
     }
@@ -81,6 +97,9 @@ impl SessionBinding {
         }
         if let Some(method) = &self.auth_method {
             value["authMethod"] = method.as_str().into();
+        }
+        if self.is_opened_here {
+            value[OPENED_HERE_MEMBER] = true.into();
         }
         if let Some(subagent) = &self.subagent {
             value["subagent"] = subagent.to_value();
