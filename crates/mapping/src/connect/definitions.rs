@@ -128,7 +128,10 @@ pub fn of_code(code: Code) -> &'static Definition {
         Code::InterruptNotFound => "not_found",
         Code::AlreadyExists | Code::ThreadWaiting | Code::RunNotEnded => "conflict",
         Code::CallRefused => "validation_error",
-        Code::ParentEnded | Code::RunNotRestored => "conflict",
+        Code::ParentEnded
+        | Code::RunNotRestored
+        | Code::ThreadOfSubagent
+        | Code::SubagentNotCancellable => "conflict",
         Code::RunEnded | Code::InterruptResolved | Code::InterruptMismatch => "run_not_interrupted",
         Code::BodyTooLarge
         | Code::JsonTooComplex
