@@ -292,7 +292,7 @@ table! {
         native: Carried "`state.subagent`; its conversation is a thread";
         communication: Extension "`generic` with `kind: \"subagent\"`";
         connect: Carried "a `custom` event with `kind: \"state.subagent\"`";
-        client: Lost "its conversation is a thread, which a client can load";
+        client: Carried "`subagent_update` and a session of its own if the client declares `subagents`; otherwise one tool call with what it said last";
     }
     "usage, modes, commands" {
         native: Extension "`state.custom`, or `Event.original` if a peer sent them";

@@ -99,8 +99,10 @@ fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
         }
     }
     capabilities.insert("session".to_owned(), Value::Object(session));
-    if capabilities.get("plan").is_none_or(Value::is_null) {
-        capabilities.insert("plan".to_owned(), json!({}));
+    for name in ["plan", "subagents"] {
+        if capabilities.get(name).is_none_or(Value::is_null) {
+            capabilities.insert(name.to_owned(), json!({}));
+        }
     }
     // The agent never runs in a client's terminal.
     capabilities.remove("auth");
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_client_s_own_tools_count_only_where_they_are_forwarded() {
-        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1,"cwd":2},"plan":{"_meta":{"z":3}},"subagents":{},"auth":{"terminal":true},"session":{"cursors":{},"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
+        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1,"cwd":2},"plan":{"_meta":{"z":3}},"subagents":null,"auth":{"terminal":true},"session":{"cursors":{},"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
         let client = ClientProfile {
             dialect: Arc::from(DIALECT),
             version: 1,
@@ -143,13 +145,13 @@ mod tests {
         let params = Profile::of(&launch, Some(&client)).params();
         let said = json!({ "name": "editor", "version": "2", "_meta": { "y": [1] } });
         assert_eq!(params["clientInfo"], said);
-        // What is not served here is not passed on: sub-agents, cursors and unknown capabilities.
+        // What is not served here is not passed on: cursors and unknown capabilities.
         assert_eq!(
             params["clientCapabilities"],
             json!({
                 "_meta": { "x": 1 },
                 "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true,
-                "plan": { "_meta": { "z": 3 } }, "elicitation": { "form": {} },
+                "plan": { "_meta": { "z": 3 } }, "subagents": {}, "elicitation": { "form": {} },
                 "session": {
                     "configOptions": { "boolean": {} }, "notices": {}, "compaction": {}, "promptSuggestions": {},
                 },
