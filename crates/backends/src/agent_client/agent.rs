@@ -192,10 +192,11 @@ impl Backend for AgentClient {
 
     fn check_cancel(&self, thread: ThreadKey) -> Result<()> {
         match self.opener().open_subagents.get(thread) {
-            Some(session) if !session.can_cancel() => {
-                let message = "the sub-agent's work cannot be cancelled alone";
+            Some(session) if session.cancelled_session().is_none() => {
+                let message =
+                    "the sub-agent's work cannot be cancelled alone while its parent works";
                 Err(Error::new(Code::SubagentNotCancellable, message)
-                    .hint("cancel the run of its parent"))
+                    .hint("cancel the open run of its parent's thread"))
             }
             _ => Ok(()),
         }

@@ -60,9 +60,9 @@ impl SubagentDescription {
 
     /// Changes the description as an update says. Fails, and changes nothing, if it would become too large.
     pub fn apply(&mut self, update: &str) -> Result<(), InvalidDescription> {
-        let Ok(Value::Object(update)) = serde_json::from_str(update) else {
-            return Err(InvalidDescription);
-        };
+        // Half a character in a member changes no other member.
+        let update = Json::parse_mended(update.to_owned()).map_err(|_| InvalidDescription)?;
+        let Value::Object(update) = update.to_value() else { return Err(InvalidDescription) };
         let mut members = self.0.clone();
         for (name, value) in update {
             if NOT_KEPT.contains(&name.as_str()) {
@@ -90,9 +90,12 @@ impl SubagentDescription {
         for name in ALWAYS {
             update.entry(name).or_insert(Value::Null);
         }
-        update.insert("sessionUpdate".to_owned(), SUBAGENT_UPDATE.into());
         update.insert("sessionId".to_owned(), thread.as_str().into());
-        splice::set(params, &["update"], &Value::Object(update).to_string())
+        // The kind comes first: readers look for it at the beginning, and do not decode what is of another kind.
+        let update = Value::Object(update).to_string();
+        let update = update.strip_prefix('{')?;
+        let update = format!("{{\"sessionUpdate\":\"{SUBAGENT_UPDATE}\",{update}");
+        splice::set(params, &["update"], &update)
     }
 
     pub fn title(&self) -> Option<&str> {
@@ -245,8 +248,9 @@ mod tests {
             .apply(r#"{"description":null,"state":{"state":"idle","stopReason":"error"}}"#)
             .unwrap();
         let params = json!({ "sessionId": "", "update": first }).to_string();
-        let whole = known.to_params(&params, &ThreadId::parse("t").unwrap()).unwrap();
-        let whole: Value = serde_json::from_str(&whole).unwrap();
+        let text = known.to_params(&params, &ThreadId::parse("t").unwrap()).unwrap();
+        let whole: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(splice::get(&text, &["update"]).unwrap().find(SUBAGENT_UPDATE), Some(18));
         let update = whole["update"].to_string();
         let expected = Subagent {
             thread: ThreadId::parse("t").unwrap(),

@@ -109,10 +109,11 @@ pub(crate) struct NewSubagentSession {
     pub(crate) items: mpsc::Receiver<SessionItem>,
 }
 
-/// How the work of a sub-agent ended, if it did not end as a turn usually does.
+/// How work without a prompt ended, if it did not end as a turn usually does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum WorkStop {
     Cancelled,
+    ProcessEnded,
     /// It failed, for this reason.
     Failed(Option<String>),
     /// Another reason to stop, in the agent's word.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
+use trilogue_domain::event::SubagentState;
 use trilogue_domain::lock;
-use trilogue_mapping::agent_client::{SUBAGENT_UPDATE, work_report};
+use trilogue_mapping::agent_client::{SUBAGENT_UPDATE, WorkReport, work_report};
 use trilogue_sdk::agent_client::peer::{
     Backpressure, Handler, IgnoredInput, IgnoredReason, Notification, RawJson, Request,
 };
@@ -517,7 +518,11 @@ impl Routes {
         let Some(child) = announced_subagent(&notification.method, params) else {
             return inbox.notify(notification);
         };
-        let report = splice::get(params, &["update", "state"]).and_then(work_report);
+        let report = splice::get(params, &["update", "state"]).and_then(|state| match state {
+            // A state that is cleared is not known any more.
+            "null" => Some(WorkReport { state: SubagentState::Unknown, error: None }),
+            state => work_report(state),
+        });
         let new = (!self.sessions.contains_key(&child)).then(|| {
             let (own, items) = SessionInbox::new();
             self.sessions.insert(child.clone(), own.clone());

@@ -250,7 +250,7 @@ impl SessionActor {
                     self.log(body, Some(update_original(params))).await;
                 }
                 if self.work.as_ref().is_some_and(OpenWork::is_background) {
-                    self.finish(TurnEnd::Broken).await;
+                    self.finish_as(TurnEnd::Broken, Some(WorkStop::ProcessEnded)).await;
                 }
             }
             SessionItem::Stopping { reason, done } => {
@@ -361,7 +361,10 @@ impl SessionActor {
         if !matches!(work.kind, WorkKind::Prompt { is_answered: true, .. }) {
             self.tool_calls.end_turn(end == TurnEnd::Broken);
         }
-        if end == TurnEnd::Completed && self.requests.has_question() {
+        if work.is_cancelled() {
+            // What it reported before does not make its next work endless.
+            self.reported = None;
+        } else if end == TurnEnd::Completed && self.requests.has_question() {
             self.waiting.expect_question();
         }
         work.stop = stop;

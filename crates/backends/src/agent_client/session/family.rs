@@ -90,7 +90,7 @@ pub(super) struct Family {
 
 /// The reasons for which an update about a sub-agent is ignored.
 const UNKNOWN: &str = "unknown_subagent";
-const TOO_LARGE: &str = "subagent_too_large";
+pub(super) const TOO_LARGE: &str = "subagent_too_large";
 
 // === impl OpenSubagents ===
 
@@ -139,9 +139,7 @@ impl Subagents {
         if subagents.len() < MAX_SUBAGENTS {
             return true;
         }
-        let idle = subagents
-            .iter()
-            .filter(|(_, one)| !one.description.works() && !one.session.has_leases_beyond(0));
+        let idle = subagents.iter().filter(|(_, one)| !one.is_at_work());
         let oldest = idle.min_by_key(|(_, one)| one.session.last_used());
         let oldest = oldest.map(|(remote, _)| remote.clone());
         let closed = oldest.and_then(|remote| subagents.remove(&remote));
@@ -149,6 +147,11 @@ impl Subagents {
         drop(subagents);
         closed.iter().for_each(|one| one.session.close());
         closed.is_some()
+    }
+
+    /// Whether one of them works, or one below them.
+    pub(super) fn are_at_work(&self) -> bool {
+        lock(&self.0).values().any(OpenSubagent::is_at_work)
     }
 
     pub(super) fn insert(&self, remote: String, subagent: OpenSubagent) {
@@ -180,6 +183,16 @@ impl Subagents {
             one.session.inbox().parent_closed();
             one.session.close();
         }
+    }
+}
+
+// === impl OpenSubagent ===
+
+impl OpenSubagent {
+    /// Whether it works, or a sub-agent of its own does: closing it would end that work.
+    fn is_at_work(&self) -> bool {
+        let session = &self.session;
+        self.description.works() || session.has_leases_beyond(0) || session.has_working_subagents()
     }
 }
 

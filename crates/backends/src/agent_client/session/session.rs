@@ -3,12 +3,13 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{MessageId, lock};
 use trilogue_runtime::RunContext;
 
+use super::answer::WorkRun;
 use super::binding::SessionParams;
 use super::family::Subagents;
 use super::modes::SessionModes;
@@ -49,6 +50,16 @@ pub(crate) struct Session {
     subagents: Arc<Subagents>,
     /// Whether its work can be cancelled alone, if it is a sub-agent's.
     can_cancel: Option<AtomicBool>,
+    /// The session that has announced this one, if it is a sub-agent's.
+    parent: Option<ParentLink>,
+}
+
+/// A sub-agent's parent, as it counts for cancellations.
+#[derive(Debug)]
+pub(super) struct ParentLink {
+    pub(super) remote: Arc<str>,
+    /// The run in which it works now.
+    pub(super) work: watch::Receiver<Option<WorkRun>>,
 }
 
 pub(super) struct Parts {
@@ -64,6 +75,7 @@ pub(super) struct Parts {
     pub(super) subagents: Arc<Subagents>,
     /// Whether its work can be cancelled alone, if it is a sub-agent's.
     pub(super) can_cancel: Option<bool>,
+    pub(super) parent: Option<ParentLink>,
 }
 
 // === impl Session ===
@@ -71,7 +83,7 @@ pub(super) struct Parts {
 impl Session {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { remote, process, inbox, workspace, params, modes, .. } = parts;
-        let Parts { slot, workspace_lease, own, subagents, can_cancel, .. } = parts;
+        let Parts { slot, workspace_lease, own, subagents, can_cancel, parent, .. } = parts;
         process.router().add(&remote, &inbox);
         let no = || AtomicBool::new(false);
         let (is_broken, is_blank, may_replay, is_closed) = (no(), no(), no(), no());
@@ -94,6 +106,7 @@ impl Session {
             own,
             subagents,
             can_cancel: can_cancel.map(AtomicBool::new),
+            parent,
         }
     }
 
@@ -117,9 +130,19 @@ impl Session {
         &self.modes
     }
 
-    /// Whether the agent takes a cancellation of this session alone.
-    pub(crate) fn can_cancel(&self) -> bool {
-        self.can_cancel.as_ref().is_none_or(|can_cancel| can_cancel.load(Ordering::Acquire))
+    /// The agent's id of the session whose cancellation ends the work of this one. `None` if that is the parent's, which works itself.
+    pub(crate) fn cancelled_session(&self) -> Option<&str> {
+        let can_cancel = self.can_cancel.as_ref().is_none_or(|it| it.load(Ordering::Acquire));
+        if can_cancel {
+            return Some(&self.remote);
+        }
+        let parent = self.parent.as_ref()?;
+        parent.work.borrow().is_none().then_some(&*parent.remote)
+    }
+
+    /// Whether a sub-agent below it works.
+    pub(super) fn has_working_subagents(&self) -> bool {
+        self.subagents.are_at_work()
     }
 
     pub(super) fn set_can_cancel(&self, can_cancel: bool) {

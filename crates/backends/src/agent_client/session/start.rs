@@ -160,6 +160,7 @@ impl SessionStart {
             own,
             subagents,
             can_cancel: None,
+            parent: None,
         }))
     }
 

@@ -21,10 +21,10 @@ use super::actor::{ActorParts, MAX_LOGGED_LINES, SessionActor};
 use super::answer::{RequestAnswerer, WorkRun};
 use super::background::StartingSessions;
 use super::binding::{SessionBinding, SessionParams};
-use super::family::{Family, FamilyParts, OpenSubagent, ParentSession, Subagents};
+use super::family::{Family, FamilyParts, OpenSubagent, ParentSession, Subagents, TOO_LARGE};
 use super::modes::SessionModes;
 use super::replay::Replay;
-use super::session::{Parts, Session};
+use super::session::{ParentLink, Parts, Session};
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{NewSubagentSession, TurnEnd, WorkStop};
 
@@ -149,8 +149,15 @@ impl SubagentStart<'_> {
         if start.thread.depth() + 1 >= start.thread.max_depth() {
             return refuse(TOO_DEEP);
         }
+        let mut first = SubagentDescription::default();
+        let update = splice::get(start.params, &["update"]).unwrap_or_default();
+        if first.apply(update).is_err() {
+            return refuse(TOO_LARGE);
+        }
+        // Room first: the one that is closed gives back its place in the tree.
+        let has_room = family.subagents().make_room();
         let place = Arc::clone(&parts.places).try_acquire_owned();
-        let (true, Ok(place)) = (family.subagents().make_room(), place) else {
+        let (true, Ok(place)) = (has_room, place) else {
             return refuse(TOO_MANY);
         };
         let opened = start.open_thread(&remote).await;
@@ -165,7 +172,7 @@ impl SubagentStart<'_> {
         let own_parts = FamilyParts {
             subagents: Arc::clone(&subagents),
             remote: own_remote,
-            parent: Some(ParentSession { work: start.work }),
+            parent: Some(ParentSession { work: start.work.clone() }),
             ..parts.clone()
         };
         let own = Arc::<OnceLock<_>>::default();
@@ -195,6 +202,10 @@ impl SubagentStart<'_> {
             own: Arc::clone(&own),
             subagents,
             can_cancel: Some(description.can_cancel()),
+            parent: Some(ParentLink {
+                remote: Arc::clone(&parts.remote),
+                work: start.work.clone(),
+            }),
         }));
         // A session is opened once.
         drop(own.set(Arc::downgrade(&session)));

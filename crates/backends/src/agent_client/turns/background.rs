@@ -32,7 +32,9 @@ pub(in crate::agent_client) async fn run_background(
     let mut quiet = session.begin_background(context.clone()).await;
     let ended = tokio::select! {
         biased;
-        summary = &mut quiet => return ending(&context, summary.unwrap_or_default()).await,
+        summary = &mut quiet => {
+            return ending(&context, &session, summary.unwrap_or_default()).await;
+        }
         () = context.cancelled() => false,
         () = session.process().peer().wait_for_end() => true,
     };
@@ -40,26 +42,32 @@ pub(in crate::agent_client) async fn run_background(
         return Err(exited(&session).await);
     }
     let grace = opener.launch().cancel_grace.unwrap_or(context.cancel_grace());
-    let cancel = json!({ "sessionId": session.remote() });
-    // A sub-agent without this capability is cancelled with its parent only.
-    if session.can_cancel() {
+    if let Some(remote) = session.cancelled_session() {
+        let cancel = json!({ "sessionId": remote });
         // An agent that reads nothing is not waited for.
         drop(session.process().peer().notify_now("session/cancel", &cancel));
     }
     session.cancel_background(grace).await;
     match timeout(grace + END_TIME, quiet).await {
-        Ok(summary) => ending(&context, summary.unwrap_or_default()).await,
-        Err(_) => ending(&context, session.finish(TurnEnd::Broken).await).await,
+        Ok(summary) => ending(&context, &session, summary.unwrap_or_default()).await,
+        Err(_) => ending(&context, &session, session.finish(TurnEnd::Broken).await).await,
     }
 }
 
 /// The end of the run, as the agent reports it.
-async fn ending(context: &RunContext, summary: TurnSummary) -> Result<Ending, Failure> {
+async fn ending(
+    context: &RunContext,
+    session: &Session,
+    summary: TurnSummary,
+) -> Result<Ending, Failure> {
     if let Some(refused) = summary.refused {
         return Err(AgentFailure::from(refused).into_failure());
     }
     match summary.stop {
         None => {}
+        Some(WorkStop::ProcessEnded) => {
+            return Err(session.process().failure(CallFailure::Closed).await.into_failure());
+        }
         // Each fails only if the run has ended.
         Some(WorkStop::Cancelled) => drop(context.cancel().await),
         Some(WorkStop::Other(reason)) => {
