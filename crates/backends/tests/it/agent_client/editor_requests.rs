@@ -53,6 +53,7 @@ impl Client for RecordingEditor {
         self.calls.lock().unwrap().push((method.to_owned(), params.to_value()));
         Ok(Json::from_value(&match method {
             "terminal/create" => json!({ "terminalId": "t-1" }),
+            "terminal/output" => json!({ "output": "", "truncated": false }),
             _ => json!({ "from": "the editor" }),
         }))
     }
