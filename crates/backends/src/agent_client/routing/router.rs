@@ -1,8 +1,10 @@
 //! The message handler of one process: finds the session or the client of each message.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
+use memchr::memmem::Finder;
 use serde_json::{Value, json};
 use trilogue_domain::event::SubagentState;
 use trilogue_domain::lock;
@@ -29,6 +31,8 @@ const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
 const MAX_METHOD_BYTES: usize = 256;
 /// The reason for which a message of an unknown session is ignored.
 const UNKNOWN_SESSION: &str = "unknown_session";
+/// Finds what every announcement of a sub-agent has.
+static ANNOUNCEMENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(SUBAGENT_UPDATE));
 /// Asks a person, in a session or about a call.
 const ELICIT: &str = "elicitation/create";
 /// Completes such a question.
@@ -186,13 +190,16 @@ impl Router {
     fn put(&self, message: EarlyMessage) -> Result<Backpressure, EarlyMessage> {
         let mut routes = lock(&self.routes);
         let named = splice::get_text(message.params(), &["sessionId"]);
-        let found = named.as_deref().and_then(|session| routes.sessions.get_key_value(session));
-        if let Some((session, inbox)) = found.map(|(id, inbox)| (id.clone(), inbox.clone())) {
+        let inbox = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
+        if let Some(inbox) = inbox {
             // Under the lock that `add` holds: otherwise this message could overtake the early ones.
-            drop(named);
-            return Ok(routes.deliver(&session, &inbox, message));
+            let parent = named.filter(|_| message.may_announce()).map(Cow::into_owned);
+            return Ok(match parent {
+                Some(session) => routes.deliver(&session, &inbox, message),
+                None => message.put(&inbox),
+            });
         }
-        let Some(session) = named.map(std::borrow::Cow::into_owned) else {
+        let Some(session) = named.map(Cow::into_owned) else {
             return match routes.only().filter(|_| self.is_private) {
                 Some(inbox) => Ok(message.put(inbox)),
                 None => Err(message),
@@ -431,11 +438,7 @@ impl Handler for Router {
 }
 
 /// The sub-agent that an update of its parent's session is about.
-fn announced_subagent(method: &str, params: &str) -> Option<String> {
-    // Most updates are about something else, and need not be parsed.
-    if method != "session/update" || !params.contains(SUBAGENT_UPDATE) {
-        return None;
-    }
+fn announced_subagent(params: &str) -> Option<String> {
     let kind = splice::get_text(params, &["update", "sessionUpdate"])?;
     let child = splice::get_text(params, &["update", "sessionId"])?;
     (kind == SUBAGENT_UPDATE && !child.is_empty()).then(|| child.into_owned())
@@ -463,7 +466,7 @@ fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
 /// Returns the session that a line names which is not a message or not UTF-8.
 fn named_session(line: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(line);
-    splice::get_text(&text, &["params", "sessionId"]).map(std::borrow::Cow::into_owned)
+    splice::get_text(&text, &["params", "sessionId"]).map(Cow::into_owned)
 }
 
 /// Whether a method is about files or terminals, which the server can have itself.
@@ -513,11 +516,11 @@ impl Routes {
         inbox: &SessionInbox,
         message: EarlyMessage,
     ) -> Backpressure {
-        let EarlyMessage::Notification(notification) = message else { return message.put(inbox) };
-        let params = notification.params.as_str();
-        let Some(child) = announced_subagent(&notification.method, params) else {
-            return inbox.notify(notification);
+        let child = message.may_announce().then(|| announced_subagent(message.params())).flatten();
+        let (Some(child), EarlyMessage::Notification(notification)) = (child, &message) else {
+            return message.put(inbox);
         };
+        let (params, notification) = (notification.params.as_str(), notification.clone());
         let report = splice::get(params, &["update", "state"]).and_then(|state| match state {
             // A state that is cleared is not known any more.
             "null" => Some(WorkReport { state: SubagentState::Unknown, error: None }),
@@ -551,6 +554,11 @@ impl Routes {
 // === impl EarlyMessage ===
 
 impl EarlyMessage {
+    /// Whether it may announce a sub-agent. Most messages do not, and need not be parsed for it.
+    fn may_announce(&self) -> bool {
+        self.method() == "session/update" && ANNOUNCEMENT.find(self.params().as_bytes()).is_some()
+    }
+
     fn params(&self) -> &str {
         match self {
             Self::Notification(notification) => notification.params.as_str(),

@@ -1,5 +1,8 @@
 //! The sub-agents that a hosted agent reports, from the events about them.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, StateEvent, Subagent};
 use trilogue_domain::{Body, RunKey};
@@ -17,6 +20,7 @@ const SEARCHED_EVENTS: u64 = 1_024;
 const MAX_SEARCHED_BYTES: usize = 64 * 1024 * 1024;
 /// The kind of an agent's update about a sub-agent.
 const UPDATE_KIND: &[u8] = b"subagent_update";
+static UPDATE_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(UPDATE_KIND));
 /// How much of an update is searched for its kind, in bytes. Agents write the kind first.
 const HEAD_BYTES: usize = 160;
 
@@ -85,14 +89,15 @@ impl Pump {
     /// Returns the last descriptions of the sub-agents that the log before the cursor names, from its newest part.
     async fn subagents_before_cursor(&self) -> Result<Vec<Subagent>> {
         let (read, thread) = (self.connection.read().as_ref(), self.session.thread.key);
-        let kind = memchr::memmem::Finder::new(UPDATE_KIND);
         let (mut found, mut until, mut bytes) = (Vec::<Subagent>::new(), self.cursor, 0);
         while until > 0 && bytes < MAX_SEARCHED_BYTES && found.len() < MAX_FOLLOWED {
             let from = until.saturating_sub(SEARCHED_EVENTS);
             let mut earlier = Vec::<Subagent>::new();
             let mut log = LogReader::new(read, thread, None).after(from).until(until);
             while let Some(page) = log.next().await? {
-                for frame in page.frames.iter().filter(|it| kind.find(it.bytes()).is_some()) {
+                for frame in
+                    page.frames.iter().filter(|it| UPDATE_FINDER.find(it.bytes()).is_some())
+                {
                     for event in page.events_of(frame)? {
                         if let Body::State(StateEvent::Subagent(subagent)) = &event.body {
                             earlier.retain(|known| known.thread != subagent.thread);
@@ -113,5 +118,5 @@ impl Pump {
 /// Whether an update may be about a sub-agent.
 pub(super) fn is_about_subagent(update: &[u8]) -> bool {
     let head = update.get(..HEAD_BYTES).unwrap_or(update);
-    memchr::memmem::find(head, UPDATE_KIND).is_some()
+    UPDATE_FINDER.find(head).is_some()
 }
