@@ -13,6 +13,7 @@ use trilogue_domain::{Code, RunId, ThreadKey, lock};
 use trilogue_runtime::{RunContext, ThreadContext};
 use trilogue_wire::agent_client::splice;
 
+use super::replay::CONVERSATION;
 use super::session::Session;
 use crate::agent_client::routing::SessionItem;
 
@@ -27,22 +28,6 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(5);
 const MAX_ITEMS: usize = 256;
 /// The most bytes of these items: less than a session's queue holds, so that the queue moves on.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
-
-/// The updates with which an agent shows that it works. Others arrive at any time.
-const WORK: [&str; 12] = [
-    "user_message_chunk",
-    "agent_message_chunk",
-    "agent_thought_chunk",
-    "tool_call",
-    "tool_call_update",
-    "plan",
-    "plan_update",
-    "plan_removed",
-    "subagent_update",
-    "session_message",
-    "session_message_chunk",
-    "compaction_summary_chunk",
-];
 
 /// What an agent says about its own state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +95,9 @@ pub(super) struct OpenRequest {
 
 /// Whether an update starts a run if no prompt is open.
 pub(super) fn shows_work(kind: &str, params: &str) -> bool {
-    WORK.contains(&kind) || state_of(kind, params) == Some(AgentState::Running)
+    // A compaction can begin and end at any time.
+    let is_work = CONVERSATION.contains(&kind) && kind != "compaction_update";
+    is_work || state_of(kind, params) == Some(AgentState::Running)
 }
 
 pub(super) fn state_of(kind: &str, params: &str) -> Option<AgentState> {

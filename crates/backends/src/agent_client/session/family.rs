@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trilogue_domain::error::Result;
 use trilogue_domain::{ThreadId, ThreadKey, lock};
 use trilogue_mapping::agent_client::{InvalidDescription, SESSION_MESSAGE, SubagentDescription};
@@ -12,7 +12,7 @@ use trilogue_wire::agent_client::splice;
 
 use super::answer::WorkRun;
 use super::binding::SessionBinding;
-use super::session::Session;
+use super::session::{ParentSession, Session};
 use crate::agent_client::process::Process;
 use crate::agent_client::routing::SessionItem;
 
@@ -55,13 +55,6 @@ pub(super) struct OpenSubagent {
     pub(super) is_logged: bool,
     /// Its place in the tree.
     pub(super) _place: OwnedSemaphorePermit,
-}
-
-/// The parent of a sub-agent's session.
-#[derive(Clone, Debug)]
-pub(super) struct ParentSession {
-    /// The run in which the parent works now.
-    pub(super) work: watch::Receiver<Option<WorkRun>>,
 }
 
 /// What a session needs to open those of its sub-agents.

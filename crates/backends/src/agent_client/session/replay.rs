@@ -12,7 +12,7 @@ const QUIET: Duration = Duration::from_millis(150);
 const MAX_GAP: Duration = Duration::from_secs(5);
 
 /// The updates that an agent sends only while it works on a prompt: outside of turns they are a replay. States, titles and notices arrive at any time.
-const CONVERSATION: [&str; 13] = [
+pub(super) const CONVERSATION: [&str; 13] = [
     "user_message_chunk",
     "agent_message_chunk",
     "agent_thought_chunk",

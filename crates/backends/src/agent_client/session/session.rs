@@ -51,12 +51,13 @@ pub(crate) struct Session {
     /// Whether its work can be cancelled alone, if it is a sub-agent's.
     can_cancel: Option<AtomicBool>,
     /// The session that has announced this one, if it is a sub-agent's.
-    parent: Option<ParentLink>,
+    parent: Option<ParentSession>,
 }
 
-/// A sub-agent's parent, as it counts for cancellations.
-#[derive(Debug)]
-pub(super) struct ParentLink {
+/// The parent of a sub-agent's session.
+#[derive(Clone, Debug)]
+pub(super) struct ParentSession {
+    /// The agent's id of it.
     pub(super) remote: Arc<str>,
     /// The run in which it works now.
     pub(super) work: watch::Receiver<Option<WorkRun>>,
@@ -75,7 +76,7 @@ pub(super) struct Parts {
     pub(super) subagents: Arc<Subagents>,
     /// Whether its work can be cancelled alone, if it is a sub-agent's.
     pub(super) can_cancel: Option<bool>,
-    pub(super) parent: Option<ParentLink>,
+    pub(super) parent: Option<ParentSession>,
 }
 
 // === impl Session ===

@@ -21,10 +21,10 @@ use super::actor::{ActorParts, MAX_LOGGED_LINES, SessionActor};
 use super::answer::{RequestAnswerer, WorkRun};
 use super::background::StartingSessions;
 use super::binding::{SessionBinding, SessionParams};
-use super::family::{Family, FamilyParts, OpenSubagent, ParentSession, Subagents, TOO_LARGE};
+use super::family::{Family, FamilyParts, OpenSubagent, Subagents, TOO_LARGE};
 use super::modes::SessionModes;
 use super::replay::Replay;
-use super::session::{ParentLink, Parts, Session};
+use super::session::{ParentSession, Parts, Session};
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{NewSubagentSession, TurnEnd, WorkStop};
 
@@ -169,10 +169,11 @@ impl SubagentStart<'_> {
         let cwd: PathBuf = cwd.unwrap_or(&start.answerer.root).to_owned();
         let subagents = Arc::<Subagents>::default();
         let own_remote = Arc::<str>::from(&*remote);
+        let parent = ParentSession { remote: Arc::clone(&parts.remote), work: start.work };
         let own_parts = FamilyParts {
             subagents: Arc::clone(&subagents),
             remote: own_remote,
-            parent: Some(ParentSession { work: start.work.clone() }),
+            parent: Some(parent.clone()),
             ..parts.clone()
         };
         let own = Arc::<OnceLock<_>>::default();
@@ -202,10 +203,7 @@ impl SubagentStart<'_> {
             own: Arc::clone(&own),
             subagents,
             can_cancel: Some(description.can_cancel()),
-            parent: Some(ParentLink {
-                remote: Arc::clone(&parts.remote),
-                work: start.work.clone(),
-            }),
+            parent: Some(parent),
         }));
         // A session is opened once.
         drop(own.set(Arc::downgrade(&session)));

@@ -450,7 +450,7 @@ impl Pump {
         }))
     }
 
-    /// Returns how this client is asked. The question of a sub-agent that the client does not show names it.
+    /// Returns how this client is asked.
     pub(super) fn question_for_client(&self, interrupt: &Interrupt) -> mapping::ClientQuestion {
         mapping::client_question(interrupt, self.session.asks_in.as_str(), &self.client)
     }

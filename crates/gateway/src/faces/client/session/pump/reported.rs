@@ -18,9 +18,9 @@ use crate::stream::log_reader::LogReader;
 const SEARCHED_EVENTS: u64 = 1_024;
 /// The most bytes of a log that are searched for sub-agents of a client that continues.
 const MAX_SEARCHED_BYTES: usize = 64 * 1024 * 1024;
-/// The kind of an agent's update about a sub-agent.
-const UPDATE_KIND: &[u8] = b"subagent_update";
-static UPDATE_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(UPDATE_KIND));
+/// Finds the kind of an agent's update about a sub-agent.
+static UPDATE_FINDER: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(mapping::SUBAGENT_UPDATE));
 /// How much of an update is searched for its kind, in bytes. Agents write the kind first.
 const HEAD_BYTES: usize = 160;
 
