@@ -9,7 +9,7 @@ use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent, ThreadEvent, To
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{
     Body, CheckpointKey, Code, Error, Event, HeadMove, Json, MessageId, Outcome, Principal, Role,
-    RunId, RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, limits,
+    RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp, limits,
 };
 use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Frame, Range};
@@ -61,9 +61,7 @@ impl Runtime {
         id: &ThreadId,
         new: NewThread,
     ) -> Result<ThreadRow> {
-        self.check_open()?;
-        let source = self.thread_row(&by.scope(), id).await?;
-        let path = self.path_of_ended_runs(&by.scope(), &source).await?;
+        let (source, path) = self.copy_source(by, id).await?;
         self.copy(by, CopyChunk { source, path, until: None }, new).await
     }
 
@@ -77,10 +75,8 @@ impl Runtime {
         until: &MessageId,
         new: NewThread,
     ) -> Result<ThreadRow> {
-        self.check_open()?;
-        let source = self.thread_row(&by.scope(), id).await?;
+        let (source, mut path) = self.copy_source(by, id).await?;
         let store = self.services().store.as_ref();
-        let mut path = self.path_of_ended_runs(&by.scope(), &source).await?;
         let row = store.message_in(source.key, until).await?;
         let place = row
             .as_ref()
@@ -106,10 +102,8 @@ impl Runtime {
         number: u64,
         new: NewThread,
     ) -> Result<ThreadRow> {
-        self.check_open()?;
-        let source = self.thread_row(&by.scope(), id).await?;
+        let (source, mut path) = self.copy_source(by, id).await?;
         let store = self.services().store.as_ref();
-        let mut path = self.path_of_ended_runs(&by.scope(), &source).await?;
         let range = Range { run: None, after: number.saturating_sub(1), max_bytes: 1 };
         let frames = store.frames(source.key, range).await?;
         let frame = frames.first().filter(|frame| (frame.first()..=frame.last()).contains(&number));
@@ -128,17 +122,23 @@ impl Runtime {
         self.copy(by, CopyChunk { source, path, until }, new).await
     }
 
-    /// Returns the path to the thread's head, newest first, without a run that is still open.
-    async fn path_of_ended_runs(
+    /// Returns the thread and the path to its head, newest first, without a run that is still open. A turn whose agent has answered counts as over.
+    async fn copy_source(
         &self,
-        scope: &Scope,
-        source: &ThreadRow,
-    ) -> Result<Vec<CheckpointRow>> {
+        by: &Principal,
+        id: &ThreadId,
+    ) -> Result<(ThreadRow, Vec<CheckpointRow>)> {
+        self.check_open()?;
+        let scope = by.scope();
+        let mut source = self.thread_row(&scope, id).await?;
+        if self.services().complete_answered(source.key).await {
+            source = self.thread_row(&scope, id).await?;
+        }
         let store = self.services().store.as_ref();
-        let mut path = history::path(store, scope, &source.id, source.head).await?;
+        let mut path = history::path(store, &scope, &source.id, source.head).await?;
         // A run that its agent has started is on the path from its beginning. It has the turn, so only the newest run can be one.
         let newest = path.iter().enumerate().find_map(|(place, link)| Some((place, link.run?)));
-        let Some((place, run)) = newest else { return Ok(path) };
+        let Some((place, run)) = newest else { return Ok((source, path)) };
         let row = store.run_by_key(run).await?;
         if row.is_some_and(|row| !row.status.is_terminal()) {
             let open = path.remove(place);
@@ -147,7 +147,7 @@ impl Runtime {
                 next.parent = open.parent;
             }
         }
-        Ok(path)
+        Ok((source, path))
     }
 
     async fn copy(&self, by: &Principal, of: CopyChunk, new: NewThread) -> Result<ThreadRow> {

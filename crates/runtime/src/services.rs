@@ -140,6 +140,17 @@ impl Services {
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
 
+    /// Completes a run whose agent has answered, if the thread is loaded here. Returns whether its rows may have changed.
+    pub(crate) async fn complete_answered(self: &Arc<Self>, thread: ThreadKey) -> bool {
+        if !lock(&self.owners).contains_key(&thread) {
+            return false;
+        }
+        let (reply, done) = oneshot::channel();
+        // An owner that stops meanwhile completes the run itself, or keeps it open.
+        self.send(thread, Envelope::CompleteAnswered { reply }).await.is_ok()
+            && matches!(done.await, Ok(Ok(())))
+    }
+
     /// Loads a thread here, so that its owner decides about its open runs.
     pub(crate) async fn load(self: &Arc<Self>, thread: ThreadKey) -> Result<()> {
         let (reply, loaded) = oneshot::channel();

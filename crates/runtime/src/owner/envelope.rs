@@ -30,6 +30,8 @@ pub(crate) enum Envelope {
     Change { command: Box<Command>, reply: oneshot::Sender<Result<Reply>> },
     /// Reply when the run has ended or waits; with `None` if it is not open.
     Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
+    /// Complete a run whose agent has answered, and reply when all changes so far are durable.
+    CompleteAnswered { reply: oneshot::Sender<Result<()>> },
     /// Load the thread, so that its waiting work continues.
     Wake,
     /// Give up the thread as soon as it is idle. A later request replaces an earlier one.
@@ -89,7 +91,9 @@ impl Envelope {
         // A receiver is gone if its caller has stopped waiting.
         match self {
             Self::Submit { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Flush { reply: Some(reply), .. } | Self::Raise { reply, .. } => {
+            Self::Flush { reply: Some(reply), .. }
+            | Self::Raise { reply, .. }
+            | Self::CompleteAnswered { reply } => {
                 drop(reply.send(Err(error.clone())));
             }
             Self::Change { reply, .. } => drop(reply.send(Err(error.clone()))),

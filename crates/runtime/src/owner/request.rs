@@ -94,6 +94,10 @@ impl Owner {
                 }
             }
             Envelope::Settled { run, reply } => self.add_run_waiter(run, reply),
+            Envelope::CompleteAnswered { reply } => {
+                self.complete_answered().await;
+                self.acknowledge(Acknowledgement::Done(reply));
+            }
             Envelope::Wake => {}
             Envelope::HandOver(wish) => self.hand_over = Some(wish),
             Envelope::EndAsking { reply } => self.end_asking(reply).await,

@@ -29,6 +29,7 @@ impl Envelope {
             | Self::Wake
             | Self::HandOver(_)
             | Self::EndAsking { .. }
+            | Self::CompleteAnswered { .. }
             | Self::Shutdown { .. } => 0,
         }
     }
