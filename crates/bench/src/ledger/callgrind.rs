@@ -1,6 +1,8 @@
 //! Starts a server under callgrind, and reads its counts.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,8 @@ const PAGE_BYTES: u64 = 4_096;
 const WINDOWS: u32 = 3;
 /// Where callgrind writes its counts, with a number behind it.
 const COUNTS: &str = "callgrind.out";
+/// The variable that names a folder which keeps callgrind's counts, for `callgrind_annotate`.
+const KEPT_COUNTS: &str = "TRILOGUE_BENCH_PROFILES";
 /// The functions through which Rust allocates, with any allocator.
 const ALLOCATORS: [&str; 3] = ["__rust_alloc", "__rust_alloc_zeroed", "__rust_realloc"];
 
@@ -66,6 +70,10 @@ fn control(arguments: &[&str]) -> Result<()> {
     let output = String::from_utf8_lossy(&done.stdout);
     ensure!(done.status.success() && output.contains("OK"), "callgrind_control failed: {output}");
     Ok(())
+}
+
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 async fn commits(server: &Server) -> Result<u64> {
@@ -134,10 +142,7 @@ impl CountedServer {
 
     /// Reads the newest counts, and removes them.
     fn read_counts(&self) -> Result<Counts> {
-        let is_counts = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&format!("{COUNTS}."))
-        };
+        let is_counts = |path: &PathBuf| file_name(path).starts_with(&format!("{COUNTS}."));
         let mut files = Vec::new();
         for entry in fs::read_dir(self.dir.path())? {
             files.push(entry?.path());
@@ -146,6 +151,9 @@ impl CountedServer {
             bail!("callgrind wrote no counts")
         };
         let text = fs::read_to_string(&file)?;
+        if let Some(folder) = env::var_os(KEPT_COUNTS) {
+            fs::copy(&file, Path::new(&folder).join(&*file_name(&file)))?;
+        }
         fs::remove_file(file)?;
         Counts::parse(&text)
     }

@@ -13,30 +13,36 @@ mod callgrind;
 mod operation;
 mod record;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::report::say;
 use operation::OPERATIONS;
 use record::Record;
 
-/// Counts every operation and compares it with the record; with `--bless` writes the record. Returns whether nothing got worse.
+/// Counts operations and compares them with the record: those whose names contain an argument, or every one without arguments. `--bless` writes the record of all.
+/// Returns whether nothing got worse.
 pub(crate) async fn run(arguments: &[String]) -> Result<bool> {
-    let is_blessing = match arguments {
-        [] => false,
-        [option] if option == "--bless" => true,
-        _ => bail!("expected `ledger` or `ledger --bless`"),
-    };
+    let is_blessing = arguments == ["--bless"];
+    let parts = if is_blessing { &[] } else { arguments };
+    if let Some(option) = parts.iter().find(|part| part.starts_with('-')) {
+        bail!("expected `ledger [NAME…]` or `ledger --bless`, got '{option}'");
+    }
+    let is_meant = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
     callgrind::check_installed()?;
     let recorded = Record::read()?;
     let mut counted = Record::default();
     for operation in OPERATIONS {
         let name = operation.name();
+        if !is_meant(&name) {
+            continue;
+        }
         let costs = operation.count().await?;
         for line in recorded.compare(&name, costs) {
             say(&line);
         }
         counted.insert(name, costs);
     }
+    ensure!(!counted.is_empty(), "no operation's name contains {}", parts.join(" or "));
     if is_blessing {
         counted.write()?;
         say("recorded: say in the commit why each higher count is worth it");

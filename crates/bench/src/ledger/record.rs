@@ -130,6 +130,10 @@ impl Record {
         lines
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the counts that are higher than recorded, and the operations without a record.
     pub(super) fn worse(&self, counted: &Self) -> Vec<String> {
         let mut worse = Vec::new();
