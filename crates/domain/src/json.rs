@@ -1,6 +1,7 @@
 //! JSON as validated, immutable bytes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -120,21 +121,34 @@ impl Json {
         Sha256::digest(&self.0).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Returns the members of an object by name, each value as it is written: a value of many small parts needs far more memory when it is parsed. Of equal names, the last counts. `None` if the value is not an object.
+    #[must_use]
+    pub fn members(&self) -> Option<BTreeMap<String, &RawValue>> {
+        serde_json::from_slice(&self.0).ok()
+    }
+
     /// Returns the object with the members of `patch` merged into it, one level deep. A `null` removes a member.
     #[must_use]
     pub fn merged(&self, patch: &Self) -> Self {
-        let (Value::Object(mut object), Value::Object(patch)) = (self.to_value(), patch.to_value())
-        else {
+        let (Some(mut members), Some(patch_members)) = (self.members(), patch.members()) else {
             return patch.clone();
         };
-        for (key, value) in patch {
-            if value.is_null() {
-                object.remove(&key);
+        for (key, value) in patch_members {
+            if value.get() == "null" {
+                members.remove(&key);
             } else {
-                object.insert(key, value);
+                members.insert(key, value);
             }
         }
-        Self::from_value(&Value::Object(object))
+        Self::from_members(&members)
+    }
+
+    /// Returns the object with the members of `over` in addition to its own, or in their place. `None` if one of the two is not an object.
+    #[must_use]
+    pub fn overridden(&self, over: &Self) -> Option<Self> {
+        let mut members = self.members()?;
+        members.extend(over.members()?);
+        Some(Self::from_members(&members))
     }
 
     /// Returns the object with one member set, or removed if `value` is `None`. All other members keep their text and order. Returns `None` if the value is not an object.
@@ -167,6 +181,14 @@ impl Json {
             push_member(&mut text, &Value::from(name).to_string(), value.as_str());
         }
         Some(if is_changed { Self(Bytes::from(format!("{{{text}}}"))) } else { self.clone() })
+    }
+
+    fn from_members(members: &BTreeMap<String, &RawValue>) -> Self {
+        let mut text = String::new();
+        for (name, value) in members {
+            push_member(&mut text, &Value::from(name.as_str()).to_string(), value.get());
+        }
+        Self(Bytes::from(format!("{{{text}}}")))
     }
 
     /// Returns the top-level scalar members as `(key, canonical text of the value)`, at most [`limits::MAX_SEARCH_KEYS`].
@@ -365,8 +387,13 @@ mod tests {
         let json = |text: &'static str| {
             Json::parse(text).unwrap_or_else(|error| unreachable!("{error:?}"))
         };
-        let merged = json(r#"{"a":1,"b":{"c":2}}"#).merged(&json(r#"{"a":null,"b":3,"d":4}"#));
-        assert_eq!(merged.to_value(), serde_json::json!({"b": 3, "d": 4}));
+        let (object, patch) =
+            (json(r#"{"a":1,"b":{"c":2},"n":1.50}"#), json(r#"{"a": null ,"b":3,"\"":[ 4 ]}"#));
+        assert_eq!(object.merged(&patch).as_str(), r#"{"\"":[ 4 ],"b":3,"n":1.50}"#);
+        let over = object.overridden(&patch).unwrap();
+        assert_eq!(over.as_str(), r#"{"\"":[ 4 ],"a":null,"b":3,"n":1.50}"#);
+        assert_eq!(object.merged(&json("[]")), json("[]"));
+        assert_eq!(object.overridden(&json("[]")), None);
     }
 
     #[test]

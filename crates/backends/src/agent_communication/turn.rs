@@ -98,7 +98,7 @@ impl RemoteBackend for AgentCommunication {
         if self.is_ours() {
             new = new.idempotency_key(context.run().as_str());
             if let Some(config) = context.config() {
-                new = new.config(config.to_value());
+                new = new.config(config);
             }
         } else if context.config().is_some() {
             losses.log([FidelityLoss::SETTINGS], context).await;

@@ -235,7 +235,7 @@ impl RemoteBackend for AgentConnect {
         let mut new =
             NewRun::new(&described.about.id, input).metadata(metadata).headers(provenance);
         if let Some(config) = context.config() {
-            new = new.config(config.to_value());
+            new = new.config(config);
         }
         if described.about.is_ours {
             new = new.idempotency_key(context.run().as_str());

@@ -264,7 +264,7 @@ impl SettingNames {
 
     /// Errors: `config_schema_violation`, which names every unknown setting.
     fn check(&self, config: &Json, what: impl FnOnce() -> String) -> Result<()> {
-        let Value::Object(given) = config.to_value() else { return Ok(()) };
+        let Some(given) = config.members() else { return Ok(()) };
         let unknown: Vec<_> = given.keys().filter(|name| !self.0.contains(name)).collect();
         let Some(first) = unknown.first() else { return Ok(()) };
         let violation = |name: &&String| Violation {

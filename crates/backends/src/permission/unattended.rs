@@ -77,10 +77,14 @@ fn check_settings(
     if caller.can_answer {
         return Ok(());
     }
-    let Value::Object(members) = config.to_value() else { return Ok(()) };
-    let settings = members.iter().filter(|(name, _)| *name != RULES_MEMBER);
+    let Some(members) = config.members() else { return Ok(()) };
+    // Lists and objects are no settings, and stay text.
+    let is_setting =
+        |name: &str, value: &str| name != RULES_MEMBER && !value.starts_with(['[', '{']);
+    let settings = members.iter().filter(|(name, value)| is_setting(name, value.get()));
     for (name, value) in settings {
-        let Some(value) = text_of(value) else { continue };
+        let value = serde_json::from_str(value.get()).ok();
+        let Some(value) = value.as_ref().and_then(text_of) else { continue };
         if is_unattended(&[name], &[&value], further) {
             return Err(refused_setting(agent, caller.source, name, &value));
         }

@@ -1,5 +1,8 @@
-use serde::Deserialize as _;
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, Error, Json, Violation};
 use trilogue_wire::agent_connect as wire;
@@ -21,7 +24,8 @@ pub struct RunConfig {
 /// Errors: `config_schema_violation` if it is a mixture of both, or a member of the first form has a wrong type; `json_too_deep`.
 pub fn config(config: Option<&wire::Json>) -> Result<RunConfig> {
     let Some(config) = config else { return Ok(RunConfig::default()) };
-    let Ok(members) = config.read::<Map<String, Value>>() else {
+    // The values stay text: parsed, they can need far more memory.
+    let Ok(members) = config.read::<BTreeMap<String, &RawValue>>() else {
         return itself(config);
     };
     let known = |key: &&String| MEMBERS.contains(&key.as_str());
@@ -35,26 +39,22 @@ pub fn config(config: Option<&wire::Json>) -> Result<RunConfig> {
             "stands beside `tags`, `recursion_limit` or `configurable`: write the configuration alone, or under `configurable`",
         ));
     }
-    let tags = match members.get("tags") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(tags) => Vec::deserialize(tags)
-            .map_err(|_| wrong("/config/tags", "must be an array of strings"))?,
-    };
-    let recursion_limit = match members.get("recursion_limit") {
-        None | Some(Value::Null) => None,
-        Some(limit) => Some(
-            limit.as_i64().ok_or_else(|| wrong("/config/recursion_limit", "must be an integer"))?,
-        ),
-    };
-    let written: Written = config.read().unwrap_or_default();
-    let configurable = written.configurable.map(read_json).transpose()?;
+    let tags = member(&members, "tags")
+        .map_err(|_| wrong("/config/tags", "must be an array of strings"))?
+        .unwrap_or_default();
+    let recursion_limit = member(&members, "recursion_limit")
+        .map_err(|_| wrong("/config/recursion_limit", "must be an integer"))?;
+    let configurable = members.get("configurable").filter(|value| value.get() != "null");
+    let configurable = configurable.map(|value| Json::parse(value.get().to_owned())).transpose()?;
     Ok(RunConfig { tags, recursion_limit, configurable })
 }
 
-#[derive(Default, serde::Deserialize)]
-struct Written {
-    #[serde(default)]
-    configurable: Option<wire::Json>,
+/// Returns the value of a member; `None` if it is absent or `null`.
+fn member<'a, T: Deserialize<'a>>(
+    members: &BTreeMap<String, &'a RawValue>,
+    name: &str,
+) -> serde_json::Result<Option<T>> {
+    members.get(name).map_or(Ok(None), |value| serde_json::from_str(value.get()))
 }
 
 fn itself(config: &wire::Json) -> Result<RunConfig> {
@@ -73,28 +73,17 @@ pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     let (Some(instance), Some(run)) = (instance, run) else {
         return run.or(instance).cloned();
     };
-    let (Value::Object(mut members), Value::Object(over)) = (instance.to_value(), run.to_value())
-    else {
-        return Some(run.clone());
-    };
-    members.extend(over);
-    Some(Json::from_value(&Value::Object(members)))
+    Some(instance.overridden(run).unwrap_or_else(|| run.clone()))
 }
 
 /// Returns a configuration for display: without the members that the agent's schema marks as `writeOnly` or with the format `password`.
 pub fn shown_config(card: &AgentCard, config: &Json) -> Json {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
-    let secret = |key: &str| {
-        schema.get("properties").and_then(|all| all.get(key)).is_some_and(|property| {
-            property.get("writeOnly") == Some(&Value::Bool(true))
-                || property.get("format").and_then(Value::as_str) == Some("password")
-        })
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let is_secret = |property: &Value| {
+        property.get("writeOnly") == Some(&Value::Bool(true))
+            || property.get("format").and_then(Value::as_str) == Some("password")
     };
-    match config.to_value() {
-        Value::Object(mut members) if members.keys().any(|key| secret(key)) => {
-            members.retain(|key, _| !secret(key));
-            Json::from_value(&Value::Object(members))
-        }
-        _ => config.clone(),
-    }
+    let secrets = properties.into_iter().flatten().filter(|(_, property)| is_secret(property));
+    secrets.fold(config.clone(), |shown, (name, _)| shown.with_member(name, None).unwrap_or(shown))
 }

@@ -18,36 +18,33 @@ pub(super) async fn configure(
     config: &Json,
     unattended: &[String],
 ) -> Result<(), AgentFailure> {
-    let (whole, thread) = (config, &context.thread_context());
-    let config = config.to_value();
-    let members = match &config {
-        Value::Object(members) => members.clone(),
-        Value::Null => return Ok(()),
-        _ => {
-            return Err(config_refusal(
-                thread.agent(),
-                "the configuration is not an object",
-                session,
-            ));
-        }
+    let thread = &context.thread_context();
+    let refusal = |why: &str| config_refusal(thread.agent(), why, session);
+    let Some(members) = config.members() else {
+        return match config.as_str().trim() {
+            "null" => Ok(()),
+            _ => Err(refusal("the configuration is not an object")),
+        };
     };
     for (name, value) in members {
         match name.as_str() {
             // The session was already opened in this folder.
             FOLDER_MEMBER => continue,
             RULES_MEMBER => {
-                Rules::of_config(whole).map_err(|error| {
-                    let why = format!("`{RULES_MEMBER}`: {error}");
-                    config_refusal(thread.agent(), &why, session)
-                })?;
+                Rules::of_config(config)
+                    .map_err(|error| refusal(&format!("`{RULES_MEMBER}`: {error}")))?;
                 continue;
             }
             _ => {}
         }
+        // No setting is a list or an object. They can need far more memory than their text.
+        let value = match value.get().starts_with(['[', '{']) {
+            true => Value::Null,
+            false => serde_json::from_str(value.get()).unwrap_or_default(),
+        };
         // The option that was set before may have changed this one.
         let now = session.modes().current().to_value();
-        let setting = setting(&now, &name, &value, unattended)
-            .map_err(|why| config_refusal(thread.agent(), &why, session))?;
+        let setting = setting(&now, &name, &value, unattended).map_err(|why| refusal(&why))?;
         let Some(setting) = setting else { continue };
         // Only the agent knows the other names of its modes.
         if setting.is_unattended() && !context.can_answer() {

@@ -262,8 +262,10 @@ fn stored_request(
     let body = if body.is_empty() { Json::empty_object() } else { Json::parse(call.body.clone())? };
     let body = match instance {
         None => body,
-        Some(row) => body
-            .merged(&Json::from_value(&serde_json::json!({ "configuration_id": row.id.as_str() }))),
+        Some(row) => {
+            let id = Json::from_value(&row.id.as_str().into());
+            body.with_member("configuration_id", Some(&id)).unwrap_or(body)
+        }
     };
     mapping::creation(card, &body, is_stateless)
 }
