@@ -5,7 +5,9 @@
 //!   to be there.
 //! - The effect of a command is unknown. Its words are only mentioned.
 
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use trilogue_wire::agent_client::{RequestPermissionRequest, ToolCallContent, splice};
 
 /// The most texts of one call that rules check. A call with more is known in part only.
@@ -80,6 +82,27 @@ enum Meaning {
     Other,
 }
 
+/// Where a value of a raw input is.
+#[derive(Clone, Copy)]
+enum InputPlace<'a> {
+    Whole,
+    /// In a list with this meaning.
+    Item(Meaning),
+    /// A member of an object with the outer meaning.
+    Member {
+        name: &'a str,
+        outer: Meaning,
+    },
+}
+
+/// Reads a raw input value by value into its subject.
+struct InputWalk<'a> {
+    subject: &'a mut ToolSubject,
+    /// The working directories of its commands.
+    folders: &'a mut Vec<String>,
+    place: InputPlace<'a>,
+}
+
 /// Returns the subject of a permission request.
 #[must_use]
 pub fn subject(params: &RequestPermissionRequest) -> ToolSubject {
@@ -100,10 +123,8 @@ pub fn subject(params: &RequestPermissionRequest) -> ToolSubject {
             _ => {}
         }
     }
-    match call.raw_input.as_ref().map(|input| serde_json::from_str(input.as_str())) {
-        Some(Ok(input)) => subject.add_input(&input),
-        Some(Err(_)) => subject.is_partial = true,
-        None => {}
+    if let Some(input) = &call.raw_input {
+        subject.add_input([(InputPlace::Whole, input.as_str())]);
     }
     subject
 }
@@ -122,26 +143,29 @@ pub fn subject_of_method(method: &str, params: &str) -> Option<ToolSubject> {
         name: Some(method.to_owned()),
         ..ToolSubject::default()
     };
-    let mut input = Map::new();
-    for name in members {
-        let Some(raw) = splice::get(params, &[name]) else { continue };
-        match serde_json::from_str(raw) {
-            Ok(value) => drop(input.insert((*name).to_owned(), value)),
-            Err(_) => subject.is_partial = true,
-        }
-    }
-    subject.add_input(&Value::Object(input));
+    let inputs = members.iter().filter_map(|&name| {
+        let place = InputPlace::Member { name, outer: Meaning::Other };
+        Some((place, splice::get(params, &[name])?))
+    });
+    subject.add_input(inputs);
     Some(subject)
 }
 
 // === impl ToolSubject ===
 
 impl ToolSubject {
-    fn add_input(&mut self, input: &Value) {
+    /// Adds the texts of a raw input, without a tree of its values in memory. One that cannot be read is known in part only.
+    fn add_input<'a>(&mut self, inputs: impl IntoIterator<Item = (InputPlace<'a>, &'a str)>) {
         let mut folders = Vec::new();
-        // An input without member names can be a command.
-        let meaning = if input.is_object() { Meaning::Other } else { Meaning::Command };
-        self.walk(input, meaning, &mut folders);
+        for (place, raw) in inputs {
+            if let InputPlace::Member { name, .. } = place {
+                self.add_text(name, Meaning::Other);
+            }
+            let mut reader = serde_json::Deserializer::from_str(raw);
+            let walk = InputWalk { subject: self, folders: &mut folders, place };
+            let is_read = walk.deserialize(&mut reader).and_then(|()| reader.end()).is_ok();
+            self.is_partial |= !is_read;
+        }
         if !self.runs_command {
             return;
         }
@@ -152,28 +176,6 @@ impl ToolSubject {
             for word in words.iter().filter(|word| !word.starts_with(['/', '~'])) {
                 self.mention(format!("{folder}/{word}"));
             }
-        }
-    }
-
-    fn walk(&mut self, value: &Value, meaning: Meaning, folders: &mut Vec<String>) {
-        match value {
-            Value::String(text) => self.add_text(text, meaning),
-            Value::Array(items) => items.iter().for_each(|item| self.walk(item, meaning, folders)),
-            Value::Object(members) => {
-                for (name, value) in members {
-                    // Some tools list their files as the names of members.
-                    self.add_text(name, Meaning::Other);
-                    if let (true, Value::String(folder)) = (is_named(name, &FOLDER_NAMES), value) {
-                        folders.push(folder.clone());
-                    }
-                    let own = match Meaning::of(name) {
-                        Meaning::Arguments if !value.is_object() => Meaning::Command,
-                        own => own,
-                    };
-                    self.walk(value, if own == Meaning::Other { meaning } else { own }, folders);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
@@ -225,6 +227,97 @@ impl ToolSubject {
     }
 }
 
+// === impl InputPlace ===
+
+impl InputPlace<'_> {
+    /// The meaning of the value here. An input without member names can be a command.
+    fn meaning(self, is_object: bool) -> Meaning {
+        match self {
+            Self::Whole if is_object => Meaning::Other,
+            Self::Whole => Meaning::Command,
+            Self::Item(meaning) => meaning,
+            Self::Member { name, outer } => match Meaning::of(name) {
+                Meaning::Other => outer,
+                Meaning::Arguments if !is_object => Meaning::Command,
+                own => own,
+            },
+        }
+    }
+}
+
+// === impl InputWalk ===
+
+impl<'de> DeserializeSeed<'de> for InputWalk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for InputWalk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        if let InputPlace::Member { name, .. } = self.place
+            && is_named(name, &FOLDER_NAMES)
+            && self.folders.len() < MAX_TEXTS
+        {
+            self.folders.push(text.to_owned());
+        }
+        self.subject.add_text(text, self.place.meaning(false));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Self { subject, folders, place } = self;
+        let place = InputPlace::Item(place.meaning(false));
+        loop {
+            let walk = InputWalk { subject: &mut *subject, folders: &mut *folders, place };
+            if items.next_element_seed(walk)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let Self { subject, folders, place } = self;
+        let outer = place.meaning(true);
+        while let Some(name) = members.next_key::<String>()? {
+            // Some tools list their files as the names of members.
+            subject.add_text(&name, Meaning::Other);
+            let place = InputPlace::Member { name: &name, outer };
+            let walk = InputWalk { subject: &mut *subject, folders: &mut *folders, place };
+            members.next_value_seed(walk)?;
+        }
+        Ok(())
+    }
+}
+
 // === impl Meaning ===
 
 impl Meaning {
@@ -252,9 +345,9 @@ fn is_named(name: &str, ends: &[&str]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(input: &Value) -> ToolSubject {
+    fn of(input: &serde_json::Value) -> ToolSubject {
         let mut subject = ToolSubject::default();
-        subject.add_input(input);
+        subject.add_input([(InputPlace::Whole, input.to_string().as_str())]);
         subject
     }
 
