@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, OwnedItems, is_too_complex};
 use trilogue_wire::sse::{Decoder, Item};
 
 use super::Options;
@@ -111,6 +111,7 @@ enum PendingKind {
 /// One connection, or a list of events instead.
 struct SseConnection {
     body: Option<ResponseBody>,
+    list: OwnedItems,
     decoder: Decoder,
     ready: VecDeque<Item>,
 }
@@ -164,7 +165,10 @@ impl<S: StreamSource> Resumable<S> {
                     Ok(item) => flow.take(source, item),
                     Err(error) => {
                         let was_live = connection.body.is_some();
-                        flow.connection = None;
+                        flow.disconnect();
+                        if let Err(error) = flow.count_unused(0) {
+                            return Poll::Ready(Some(Err(error)));
+                        }
                         source.on_end(End { error, was_live }, flow).map(|()| None)
                     }
                 }
@@ -187,17 +191,16 @@ impl<S: StreamSource> Flow<S> {
     pub(crate) fn read(&mut self, response: Response) -> Result<(), ClientError> {
         let decoder = Decoder::new(self.options.stream_limits);
         let body = Some(stream_body(response)?);
-        self.connection = Some(SseConnection { body, decoder, ready: VecDeque::new() });
+        let (list, ready) = (OwnedItems::default(), VecDeque::new());
+        self.connection = Some(SseConnection { body, list, decoder, ready });
         self.tried = true;
         Ok(())
     }
 
     /// Reads these events instead of a stream.
-    pub(crate) fn read_list(&mut self, events: impl IntoIterator<Item = String>) {
-        let event = |data| Item::Event { id: String::new(), event: String::new(), data };
-        let ready = events.into_iter().map(event).collect();
+    pub(crate) fn read_list(&mut self, list: OwnedItems) {
         let decoder = Decoder::new(self.options.stream_limits);
-        self.connection = Some(SseConnection { body: None, decoder, ready });
+        self.connection = Some(SseConnection { body: None, list, decoder, ready: VecDeque::new() });
     }
 
     /// Sends another request before the next attempt to connect.
@@ -212,12 +215,17 @@ impl<S: StreamSource> Flow<S> {
 
     /// Ends the connection. Another one follows unless the stream is done.
     pub(crate) fn disconnect(&mut self) {
-        self.connection = None;
+        if let Some(mut connection) = self.connection.take() {
+            connection.decoder.drop_unfinished();
+            let skipped = connection.decoder.take_skipped_bytes();
+            self.unused_bytes = self.unused_bytes.saturating_add(skipped);
+        }
     }
 
     /// Starts again. Drops the pending request and the unread items.
     pub(crate) fn restart(&mut self) {
-        (self.connection, self.pending) = (None, None);
+        self.disconnect();
+        self.pending = None;
         (self.tried, self.done) = (false, false);
         (self.attempts, self.idle) = (0, 0);
         self.ready.clear();
@@ -315,6 +323,10 @@ impl SseConnection {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Poll::Ready(Ok(item));
+            }
+            if let Some(data) = self.list.next() {
+                let (id, event) = (String::new(), String::new());
+                return Poll::Ready(Ok(Item::Event { id, event, data }));
             }
             let Some(body) = &mut self.body else { return Poll::Ready(Err(None)) };
             match ready!(body.poll_next_unpin(context)) {

@@ -175,6 +175,24 @@ async fn a_stream_of_endless_comments_is_given_up() {
     assert_eq!(count, 301);
 }
 
+/// An event that never ends counts too, also if each connection brings a part of it.
+#[tokio::test(start_paused = true)]
+async fn events_that_connections_cut_off_are_given_up() {
+    let options = || Options { max_unused_stream_bytes: 4096, ..Options::default() };
+    for part in ["data: ", "data: x\ndata: ", "event: x\nid: 7\ndata: "] {
+        let cut_off = format!("{part}{}", "x".repeat(1500));
+        // Heartbeats would let the client connect again without end.
+        let connection = || events(&format!(": ping\n\n{cut_off}"), true);
+        let script = Script::new((0..20).map(|_| connection()).collect());
+        let transport = Arc::clone(&script) as Arc<dyn Transport>;
+        let mut stream = Client::new(transport, options()).run_events("r", None);
+        let error = stream.next().await.unwrap_err();
+        assert!(error.to_string().contains("4096 bytes of comments"), "{part:?}: {error}");
+        assert!(stream.next().await.unwrap().is_none(), "{part:?}");
+        assert_eq!(script.requests().len(), 3, "{part:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stays_away_is_an_error_and_a_refusal_is_one_at_once() {
     let script = Script::new(Vec::new());

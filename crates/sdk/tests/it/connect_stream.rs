@@ -1,9 +1,11 @@
 //! The streams of the Agent Connect Protocol: breaks, repeated events, and servers that end streams in unusual ways.
 
+use std::sync::Arc;
+
 use trilogue_sdk::client::connect::{
-    NewRun, Resume, RunAt, RunStatus, RunStream, StreamMode, StreamPayload,
+    Client, NewRun, Resume, RunAt, RunStatus, RunStream, StreamMode, StreamPayload,
 };
-use trilogue_sdk::client::{ClientError, TransportError};
+use trilogue_sdk::client::{ClientError, Options, Transport, TransportError};
 
 use crate::connect::{Answered, RUN, body, client, paths, run, waited};
 use crate::script::{Script, events, header, json, of_run};
@@ -133,6 +135,18 @@ async fn what_a_server_repeats_is_given_once_and_ids_may_start_again() {
     let told = collect_events(&mut stream).await.unwrap();
     let all = ["pending a", r#"{"n":2}"#, r#"{"n":3}"#, "pending abc", "success abcd"];
     assert_eq!(told, all);
+}
+
+/// Events that are skipped because they were received before.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_repeats_its_events_without_end_is_given_up() {
+    let once = sse(&[("1", values("pending", "a"))]);
+    let script = Script::new(vec![events(&once.repeat(2 * 4096 / once.len()), true)]);
+    let options = Options { max_unused_stream_bytes: 4096, ..Options::at("/connect/") };
+    let client = Client::new(Arc::clone(&script) as Arc<dyn Transport>, options);
+    let mut stream = client.run_stream(new()).await.unwrap();
+    let error = collect_events(&mut stream).await.unwrap_err();
+    assert!(error.to_string().contains("4096 bytes of comments and skipped events"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

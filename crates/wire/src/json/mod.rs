@@ -39,6 +39,7 @@ pub use path::{MAX_QUOTED_BYTES, joined};
 pub(crate) use path::{Style, quoted};
 pub(crate) use read::read_styled;
 pub use read::{MAX_DEPTH, Read, Rules, read, read_checked, read_json, read_params, read_result};
+pub use scan::OwnedItems;
 pub use tree::{DEFAULT_MAX_TREE_BYTES, MAX_TREE_FACTOR, is_too_complex, tree_bytes};
 pub use value::Json;
 pub(crate) use value::present;

@@ -90,6 +90,13 @@ pub struct Items<'a> {
     at: usize,
 }
 
+/// The items of an array that it owns, each copied only when it is its turn: a list of many small values needs no more memory than its text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OwnedItems {
+    json: Box<str>,
+    at: usize,
+}
+
 // === impl Members ===
 
 impl<'a> Iterator for Members<'a> {
@@ -140,6 +147,36 @@ impl<'a> Iterator for Items<'a> {
         let end = value_end(self.json.as_bytes(), start);
         self.at = end.unwrap_or(self.json.len());
         self.json.get(start..end?)
+    }
+}
+
+// === impl OwnedItems ===
+
+impl OwnedItems {
+    /// Returns the items of an array. `None` if the text is not an array.
+    pub fn new(json: impl Into<Box<str>>) -> Option<Self> {
+        let json = json.into();
+        let at = skip_space(&json, 0);
+        (json.as_bytes().get(at) == Some(&b'[')).then_some(Self { json, at: at + 1 })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest().next().is_none()
+    }
+
+    fn rest(&self) -> Items<'_> {
+        Items { json: &self.json, at: self.at }
+    }
+}
+
+impl Iterator for OwnedItems {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let mut rest = self.rest();
+        let item = rest.next().map(str::to_owned);
+        self.at = rest.at;
+        item
     }
 }
 
@@ -219,7 +256,7 @@ fn nest_end(bytes: &[u8], from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{items, member, members};
+    use super::{OwnedItems, items, member, members};
 
     fn pairs(json: &str) -> Vec<(String, &str)> {
         members(json).map(|member| (member.key.into_owned(), member.value)).collect()
@@ -243,6 +280,10 @@ mod tests {
             items("[1, [2,\"]\"],{} ,\"x\"]").collect::<Vec<_>>(),
             ["1", "[2,\"]\"]", "{}", "\"x\""]
         );
+        let mut owned = OwnedItems::new(" [1, [2,\"]\"]\n]").unwrap();
+        assert_eq!((owned.next().as_deref(), owned.is_empty()), (Some("1"), false));
+        assert_eq!((owned.next().as_deref(), owned.is_empty()), (Some("[2,\"]\"]"), true));
+        assert_eq!((owned.next(), OwnedItems::new("{}")), (None, None));
         for none in ["", "{}", "[]", "1", "null", " { } "] {
             assert_eq!((pairs(none).len(), items(none).count()), (0, 0), "{none}");
         }

@@ -135,9 +135,18 @@ impl Decoder {
         }
     }
 
-    /// Returns how many bytes became no event since the last call: comments, unknown fields, and events without data.
+    /// Returns how many bytes became no event since the last call: comments, unknown fields, events without data, and events that were cut off.
     pub fn take_skipped_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.skipped_bytes)
+    }
+
+    /// Drops an event that the end of the stream cuts off. Its bytes count as skipped.
+    pub fn drop_unfinished(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        let line = std::mem::take(&mut self.line);
+        self.skipped_bytes +=
+            std::mem::take(&mut self.head_bytes) + (data.len() + line.len()) as u64;
+        self.has_data = false;
     }
 
     fn take_line(&mut self, line: &[u8]) {
@@ -199,7 +208,6 @@ impl Decoder {
 
     fn fail(&mut self, error: Error) {
         self.failed = Some(error);
-        self.line = Vec::new();
-        self.data = String::new();
+        self.drop_unfinished();
     }
 }

@@ -1,6 +1,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use trilogue_wire::agent_communication::{Event, EventKind, Run, RunMode, RunStatus, Uuid};
+use trilogue_wire::json::OwnedItems;
 
 use super::{Client, NewRun, Resume, read};
 use crate::client::call::RequestBuilder;
@@ -68,7 +69,7 @@ enum RunReply {
     /// The stream of an existing run.
     Joined(Response),
     /// The run's events so far, instead of a stream.
-    Listed(Vec<Box<RawValue>>),
+    Listed(OwnedItems),
     Status(RunStatus),
     /// The run, instead of its events.
     Polled(Run),
@@ -76,8 +77,9 @@ enum RunReply {
 
 /// The list of a run's events, as the server wrote them.
 #[derive(Deserialize)]
-struct EventList {
-    events: Vec<Box<RawValue>>,
+struct EventList<'a> {
+    #[serde(borrow)]
+    events: &'a RawValue,
 }
 
 impl_stream!(RunStream, StreamedEvent);
@@ -114,7 +116,7 @@ impl RunStream {
         let segments = ["runs", &run.to_string(), "events"];
         let call = client.call(Method::Get, &segments).header("accept", "application/json");
         let before = match client.bytes(call).await {
-            Ok(events) => Some(list(&events)?.len()),
+            Ok(events) => Some(list(&events)?.count()),
             Err(error) if lists_no_events(&error) => None,
             Err(error) => return Err(error),
         };
@@ -282,15 +284,15 @@ impl StreamSource for RunSource {
                 flow.read(response)
             }
             RunReply::Listed(mut events) => {
-                let news = events.split_off(self.seen.unwrap_or(0).min(events.len()));
+                let seen = events.by_ref().take(self.seen.unwrap_or(0)).last();
                 flow.attempts = 0;
                 flow.idle = flow.idle.saturating_add(1);
-                if news.is_empty() {
+                if events.is_empty() {
                     // If the list ends with a question, the question was answered and the server has not shown that yet.
-                    flow.done = events.last().is_some_and(|event| ends_run(event));
+                    flow.done = seen.is_some_and(|event| ends_run(&event));
                 }
                 self.is_present = false;
-                flow.read_list(news.into_iter().map(|event| Box::<str>::from(event).into_string()));
+                flow.read_list(events);
                 Ok(())
             }
             RunReply::Polled(run) => {
@@ -300,9 +302,9 @@ impl StreamSource for RunSource {
                 let standing = Event::of_standing(run).map(|event| {
                     let mut json = Vec::new();
                     event.write(&mut json);
-                    String::from_utf8_lossy(&json).into_owned()
+                    format!("[{}]", String::from_utf8_lossy(&json))
                 });
-                flow.read_list(standing);
+                flow.read_list(standing.and_then(OwnedItems::new).unwrap_or_default());
                 Ok(())
             }
             RunReply::Status(status) => {
@@ -416,12 +418,13 @@ fn not_streamed(error: &ClientError) -> ClientError {
     ClientError::Unexpected(format!("no event stream and no run: {error}"))
 }
 
-fn ends_run(event: &RawValue) -> bool {
-    read::<Event>(event.get().as_bytes()).is_ok_and(|event| event.kind().ends_run())
+fn ends_run(event: &str) -> bool {
+    read::<Event>(event.as_bytes()).is_ok_and(|event| event.kind().ends_run())
 }
 
-fn list(body: &[u8]) -> Result<Vec<Box<RawValue>>, ClientError> {
-    let list: Result<EventList, _> = serde_json::from_slice(body);
-    list.map(|list| list.events)
-        .map_err(|error| ClientError::Unexpected(format!("no list of events: {error}")))
+fn list(body: &[u8]) -> Result<OwnedItems, ClientError> {
+    let unlisted = |why: &str| ClientError::Unexpected(format!("no list of events: {why}"));
+    let list: EventList<'_> =
+        serde_json::from_slice(body).map_err(|error| unlisted(&error.to_string()))?;
+    OwnedItems::new(list.events.get()).ok_or_else(|| unlisted("`events` is not an array"))
 }
