@@ -56,7 +56,7 @@ pub struct Options {
     pub max_scheduled_per_principal: usize,
     /// The most runs of one principal that have not ended, on one node.
     pub max_open_runs_per_principal: usize,
-    /// The most events that a turn of a remote agent logs.
+    /// The most events that a turn of a remote agent logs, or that log nothing.
     pub max_remote_events: u64,
     /// The most bytes of these events, with their blobs.
     pub max_remote_bytes: usize,

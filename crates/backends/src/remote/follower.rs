@@ -30,6 +30,7 @@ pub(super) async fn follow<T: RemoteTurn>(
         is_cancel_sent: false,
         warning,
         ids: RemoteIds::default(),
+        unlogged_events: 0,
     };
     match follower.ending().await {
         Ok(Some(ending)) => follower.settle(ending),
@@ -52,6 +53,8 @@ struct TurnFollower<'a, T> {
     is_cancel_sent: bool,
     warning: OutputWarning,
     ids: RemoteIds,
+    /// The events that logged nothing, such as a state that did not change.
+    unlogged_events: u64,
 }
 
 impl<T: RemoteTurn> TurnFollower<'_, T> {
@@ -78,6 +81,10 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
             };
             let RemoteUpdate { mut bodies, ending } =
                 self.turn.read(event).map_err(|error| self.output_failure(&error))?;
+            if bodies.is_empty() {
+                self.unlogged_events += 1;
+                self.check_output()?;
+            }
             tokio::select! {
                 biased;
                 // Content that was not fetched before the cancellation keeps its address.
@@ -138,11 +145,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
             let replaced = replaced.map_err(|error| self.output_failure(&error))?;
             self.warning.note(&body, self.context);
             match self.context.emit(body, None).await {
-                Ok(()) => {
-                    self.context
-                        .check_remote_output()
-                        .map_err(|error| self.output_failure(&error))?;
-                }
+                Ok(()) => self.check_output()?,
                 Err(EmitError::Stopped) => return Ok(false),
                 Err(EmitError::Refused(error)) => return Err(self.output_failure(&error)),
             }
@@ -152,6 +155,12 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
             }
         }
         Ok(true)
+    }
+
+    /// Fails if the server has sent more than one turn may have.
+    fn check_output(&self) -> Result<(), Failure> {
+        let checked = self.context.check_remote_output(self.unlogged_events);
+        checked.map_err(|error| self.output_failure(&error))
     }
 
     fn settle(&self, ending: RemoteEnding) -> Result<Ending, Failure> {

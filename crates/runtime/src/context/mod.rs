@@ -170,15 +170,15 @@ impl RunContext {
         }
     }
 
-    /// Checks whether a turn of a remote agent can emit more: the other server must not decide how much is stored here.
+    /// Checks whether a turn of a remote agent can go on: the other server must not decide how much is stored here, or how long it keeps this server at work. `unlogged` are the events that emitted nothing.
     ///
     /// # Errors
     /// `remote_output_too_large`.
-    pub fn check_remote_output(&self) -> Result<(), Error> {
+    pub fn check_remote_output(&self, unlogged: u64) -> Result<(), Error> {
         let options = &self.0.services.options;
         let (emitted, events, bytes) =
             (self.0.emitted_output(), options.max_remote_events, options.max_remote_bytes);
-        let (what, setting) = if emitted.events > events {
+        let (what, setting) = if emitted.events.saturating_add(unlogged) > events {
             (format!("{events} events"), "max_remote_events")
         } else if emitted.bytes > bytes as u64 {
             (format!("{bytes} bytes"), "max_remote_output")

@@ -362,6 +362,24 @@ async fn a_run_whose_server_sends_only_comments_fails() {
     stop(server).await;
 }
 
+/// Nor with events that repeat a state and log nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_server_repeats_a_state_fails() {
+    let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
+    let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
+    let server =
+        start_with(&dir, format!("{settings}\n[runtime]\nmax_remote_events = 100\n")).await;
+    let client = server.client();
+    let state = json!({ "type": "run.in-progress", "run": { "run_id": "01890a5d-ac96-774b-bcce-b302099a8057",
+        "agent_name": "any", "status": "in-progress", "output": [], "created_at": "2026-01-01T00:00:00Z" } });
+    far.answer_without_end(&format!("data: {state}\n\n"));
+    let body = json!({ "agent": "far_any", "input": "x", "mode": "wait" });
+    let run = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    assert_eq!(run["status"], "failed", "{run}");
+    assert!(run.to_string().contains("runtime.max_remote_events"), "{run}");
+    stop(server).await;
+}
+
 /// The log entries of a run about earlier messages that were left out.
 pub(crate) async fn lost_concepts(client: &Client, thread: &str) -> Vec<Value> {
     let all = events(client, thread).await.unwrap();

@@ -304,7 +304,7 @@ pub struct Runtime {
     pub max_scheduled_runs_per_principal: usize,
     /// The maximum number of runs of one principal that have not ended, in each server: scheduled, queued, waiting for an answer or at work. A further one gets 429 `overloaded`.
     pub max_open_runs_per_principal: usize,
-    /// The maximum number of events that one turn of an agent at another server logs. Its run then fails with `remote_output_too_large`.
+    /// The maximum number of events that one turn of an agent at another server logs, and of those that log nothing because they repeat a state. Its run then fails with `remote_output_too_large`.
     pub max_remote_events: u64,
     /// The maximum size of them, with the content that is stored beside the log. Its run then fails with `remote_output_too_large`.
     pub max_remote_output: Size,
