@@ -33,6 +33,11 @@ enum Payload {
         kind: &'static str,
         body: String,
     },
+    /// An event stream that breaks off, and then this list of the run's events.
+    Listed {
+        begin: String,
+        list: String,
+    },
     /// An event stream that repeats a text.
     Endless {
         begin: String,
@@ -51,6 +56,7 @@ impl PayloadServer {
             .route("/ping", get(|| async { Json(json!({})) }))
             .route("/agents/{name}", get(agent))
             .route("/runs", post(answer))
+            .route("/runs/{run}/events", get(listed))
             .with_state(Arc::clone(&payload));
         Ok(Self { loopback: Loopback::serve(router).await?, payload })
     }
@@ -71,13 +77,15 @@ impl PayloadServer {
         *lock(&self.payload) = Payload::Whole { status: 200, kind: EVENT_STREAM, body: stream };
     }
 
+    /// Has the streams of further runs break off after the first event. Their list of events is this JSON.
+    pub fn answer_with_list(&self, events: &str) {
+        let list = format!("{{\"events\":{events}}}");
+        *lock(&self.payload) = Payload::Listed { begin: begin(), list };
+    }
+
     /// Has further runs begin, and then send this text again and again without end.
     pub fn answer_without_end(&self, text: &str) {
-        let run = json!({ "run_id": "01890a5d-ac96-774b-bcce-b302099a8057", "agent_name": "any",
-            "status": "created", "output": [], "created_at": "2026-01-01T00:00:00Z" });
-        let first = json!({ "type": "run.created", "run": run });
-        *lock(&self.payload) =
-            Payload::Endless { begin: format!("data: {first}\n\n"), repeated: text.to_owned() };
+        *lock(&self.payload) = Payload::Endless { begin: begin(), repeated: text.to_owned() };
     }
 
     /// Has further runs refused with this body.
@@ -91,6 +99,22 @@ async fn agent(Path(name): Path<String>) -> Json<Value> {
     Json(json!({ "name": name, "description": "It sends what a test prepares." }))
 }
 
+/// The first event of a run.
+fn begin() -> String {
+    let run = json!({ "run_id": "01890a5d-ac96-774b-bcce-b302099a8057", "agent_name": "any",
+        "status": "created", "output": [], "created_at": "2026-01-01T00:00:00Z" });
+    format!("data: {}\n\n", json!({ "type": "run.created", "run": run }))
+}
+
+async fn listed(State(payload): State<SharedPayload>) -> Response {
+    match &*lock(&payload) {
+        Payload::Listed { list, .. } => {
+            ([(CONTENT_TYPE, "application/json")], list.clone()).into_response()
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
 async fn answer(State(payload): State<SharedPayload>) -> Response {
     let payload = lock(&payload).clone();
     match payload {
@@ -98,6 +122,7 @@ async fn answer(State(payload): State<SharedPayload>) -> Response {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             (status, [(CONTENT_TYPE, kind)], body).into_response()
         }
+        Payload::Listed { begin, .. } => ([(CONTENT_TYPE, EVENT_STREAM)], begin).into_response(),
         Payload::Endless { begin, repeated } => {
             let pieces = stream::iter([begin]).chain(stream::repeat(repeated));
             let body = Body::from_stream(pieces.map(Ok::<_, Infallible>));

@@ -38,6 +38,8 @@ fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
     };
     let nested = format!("{}{}", "[".repeat(60), "]".repeat(60));
     vec![
+        // The shortest numbers that are not refused as too complex at this size. They come first: memory that the server does not give back hides what later shapes take.
+        ("short numbers", list("12345")),
         ("empty objects", list("{}")),
         ("empty lists", list("[]")),
         ("objects of one member", list("{\"a\":1}")),
@@ -57,7 +59,12 @@ fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
 }
 
 /// The request bodies of each protocol that hold this value. A run is awaited, or its work would count for the next request.
-fn bodies(value: &str) -> [(&'static str, String); 5] {
+fn bodies(value: &str) -> [(&'static str, String); 7] {
+    let configured = |config: &str| {
+        format!(
+            "{{\"agent_id\":\"echo\",\"input\":{{\"messages\":[{{\"role\":\"user\",\"content\":\"x\"}}]}},\"config\":{config}}}"
+        )
+    };
     [
         ("/api/v1/runs", format!("{{\"agent\":\"echo\",\"mode\":\"wait\",\"input\":{value}}}")),
         ("/api/v1/threads", format!("{{\"metadata\":{{\"a\":{value}}}}}")),
@@ -67,11 +74,13 @@ fn bodies(value: &str) -> [(&'static str, String); 5] {
         ),
         ("/connect/runs/wait", format!("{{\"agent_id\":\"echo\",\"input\":{value}}}")),
         ("/connect/threads", format!("{{\"metadata\":{{\"a\":{value}}}}}")),
+        ("/connect/runs/wait", configured(&format!("{{\"a\":{value}}}"))),
+        ("/connect/runs/wait", configured(&format!("{{\"configurable\":{{\"a\":{value}}}}}"))),
     ]
 }
 
 /// The lines of a hosted agent's turn that hold this value, with the end of the turn.
-fn lines(value: &str) -> [(&'static str, String); 6] {
+fn lines(value: &str) -> [(&'static str, String); 7] {
     let update = |update: &str| {
         format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{update}}}}}\n"
@@ -112,6 +121,12 @@ fn lines(value: &str) -> [(&'static str, String); 6] {
                 "{{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"fs/read_text_file\",\"params\":{{\"sessionId\":\"s\",\"path\":\"/x\",\"_meta\":{{\"a\":{value}}}}}}}\n"
             )),
         ),
+        (
+            "permission request",
+            ended(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"session/request_permission\",\"params\":{{\"sessionId\":\"s\",\"toolCall\":{{\"toolCallId\":\"t\",\"title\":\"t\",\"rawInput\":{value}}},\"options\":[{{\"optionId\":\"o\",\"name\":\"o\",\"kind\":\"allow_once\"}}]}}}}\n"
+            )),
+        ),
         // An invalid line answers nothing, so a valid answer follows.
         ("result", ended(end(&format!(",\"_meta\":{{\"a\":{value}}}")))),
     ]
@@ -148,7 +163,8 @@ async fn run_within(
     let status = run["status"].as_str().unwrap_or_default().to_owned();
     let reason = run.pointer("/outcome/error/code").cloned().unwrap_or_default();
     eprintln!("{agent}, {what}: {status} {reason}, {bytes} bytes, {more} KiB");
-    let has_ended = matches!(&*status, "completed" | "failed");
+    // A permission request waits for an answer.
+    let has_ended = matches!(&*status, "completed" | "failed" | "interrupted");
     if more > MOST || !has_ended {
         failures.push(format!("{agent}, {what}: {} {status}, {more} KiB", reply.status));
     }
@@ -160,8 +176,9 @@ async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_siz
     let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
     let program = cwd.path().join("agent.sh");
     std::fs::write(&program, AGENT).unwrap();
+    // A rule that does not apply still reads the call.
     let settings = format!(
-        "[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {program:?}]\ncwd = {:?}\n",
+        "[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {program:?}]\ncwd = {:?}\n[[agents.hosted.permissions]]\ntool = \"other\"\ndecision = \"deny\"\n",
         cwd.path()
     );
     let options = ServerOptions { settings, ..ServerOptions::default() };
@@ -169,10 +186,11 @@ async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_siz
     let client = server.client();
     let file = cwd.path().join("lines");
     let mut failures = Vec::new();
-    for (_, lines) in lines("\"hello\"") {
+    for (place, lines) in lines("\"hello\"") {
         std::fs::write(&file, lines).unwrap();
         let status = run_within((&server, &client), "hosted", ("hello", 0), &mut failures).await;
-        assert_eq!(status, "completed", "{}", server.home().log_end());
+        let expected = if place == "permission request" { "interrupted" } else { "completed" };
+        assert_eq!(status, expected, "{}", server.home().log_end());
     }
     for (shape, value) in shapes(BODY_BYTES) {
         for (place, lines) in lines(&value) {
@@ -204,6 +222,10 @@ async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to
             let what = (&*what, event.len());
             run_within((&server, &client), "far_any", what, &mut failures).await;
         }
+        far.answer_with_list(&value);
+        let what = format!("{shape}, list of events");
+        let what = (&*what, value.len());
+        run_within((&server, &client), "far_any", what, &mut failures).await;
         far.refuse_with(&value);
         let what = format!("{shape}, refusal");
         let what = (&*what, value.len());
