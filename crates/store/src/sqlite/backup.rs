@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +10,7 @@ use trilogue_domain::thread::OPENED_HERE_MEMBER;
 use trilogue_domain::{Json, RequestSource};
 
 use super::error::{Health, SqliteError};
-use super::file::{FileLock, cannot, create_new, real_path, sibling_path, sync_directory};
+use super::file::{FileLock, cannot, create_new, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
 use super::{KeyCounters, apply, commit_record, connection, remove, row};
@@ -66,6 +67,22 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
         )
         .hint("name another file, or pass --force to overwrite the store"));
     }
+    let copy = sibling_path(to, DRAFT);
+    // From here on, no start begins an empty store in the place of a missing one.
+    create_new(&copy)?;
+    // It may hold tokens. The next restore or start of the store removes it if this fails.
+    let report = write_draft(backup, &copy, options).inspect_err(|_| drop(remove(&copy)))?;
+    fs::File::open(&copy)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| cannot("synchronise", &copy, &error))?;
+    // This one rename decides: before it the store is the old one, from it on the backup, wherever the process ends.
+    rename(&copy, &sibling_path(to, READY))?;
+    finish_restore(to)?;
+    Ok(report)
+}
+
+/// Verifies a backup and writes what is taken of it to the draft.
+fn write_draft(backup: &Path, draft: &Path, options: RestoreOptions) -> Result<VerifyReport> {
     let report = verify(backup)?;
     if !report.is_sound() {
         let first = report.damage.first().map_or("", String::as_str);
@@ -75,21 +92,17 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
         )
         .hint("use another backup: trilogue restore OTHER"));
     }
-    let copy = sibling_path(to, DRAFT);
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
-    create_new(&copy)?;
-    vacuum_into(backup, &copy).and_then(|()| settle_copy(&copy, options)).map_err(|fail| {
-        // It may hold tokens. The next restore or start of the store removes it if this fails.
-        drop(remove(&copy));
-        backup_error(fail, &copy, &Health::new(backup))
-    })?;
-    fs::File::open(&copy)
-        .and_then(|file| file.sync_all())
-        .map_err(|error| cannot("synchronise", &copy, &error))?;
-    // This one rename decides: before it the store is the old one, from it on the backup, wherever the process ends.
-    rename(&copy, &sibling_path(to, READY))?;
-    finish_restore(to)?;
+    vacuum_into(backup, draft)
+        .and_then(|()| settle_copy(draft, options))
+        .map_err(|fail| backup_error(fail, draft, &Health::new(backup)))?;
     Ok(report)
+}
+
+/// Removes from a draft of a store what must not enter another store, as [`restore`] does.
+/// Errors: `run_not_ended` if the draft has open runs that are not wanted.
+pub fn settle_draft(draft: &Path, options: RestoreOptions) -> Result<()> {
+    settle_copy(draft, options).map_err(|fail| backup_error(fail, draft, &Health::new(draft)))
 }
 
 /// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes data that must not enter the new store.
@@ -171,11 +184,16 @@ pub(super) fn finish_restore(to: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// The folder in which a backup is prepared before it is restored to this file, without what an interrupted restore left in it. The caller creates it.
-pub fn preparation_folder(to: &Path) -> Result<PathBuf> {
-    let to = real_path(to)?;
-    remove_prepared(&to)?;
-    Ok(sibling_path(&to, PREPARED))
+/// Creates the folder in which a backup is prepared before it is restored to this file, without what an interrupted restore left in it. While it exists, no start begins an empty store in the place of a missing one. The caller removes it.
+pub fn create_preparation_folder(to: &Path) -> Result<PathBuf> {
+    let lock = FileLock::take(to)?;
+    let to = lock.path();
+    remove_prepared(to)?;
+    let folder = sibling_path(to, PREPARED);
+    // It holds conversations, and tokens.
+    let created = fs::DirBuilder::new().mode(0o700).create(&folder);
+    created.map_err(|error| cannot("create", &folder, &error))?;
+    Ok(folder)
 }
 
 /// What an interrupted restore into a new file left: the store is missing, and no start may begin an empty one in its place.

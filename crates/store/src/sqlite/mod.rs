@@ -83,7 +83,7 @@ use trilogue_domain::port::ReadOriginal;
 
 pub use self::import::copy_draft;
 pub(crate) use self::import::import;
-pub use backup::{RestoreOptions, preparation_folder, restore};
+pub use backup::{RestoreOptions, create_preparation_folder, restore, settle_draft};
 pub(crate) use export::StoreSnapshot;
 pub use verify::{VerifyReport, verify};
 

@@ -13,6 +13,7 @@ pub(crate) mod connect;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+mod draft_folder;
 pub(crate) mod fidelity;
 pub(crate) mod globals;
 #[cfg(test)]

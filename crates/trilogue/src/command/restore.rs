@@ -12,6 +12,7 @@ use trilogue_domain::{Code, Error};
 use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_store::sqlite::{self, RestoreOptions, VerifyReport};
 
+use crate::command::draft_folder::DraftFolder;
 use crate::command::globals::Globals;
 use crate::command::server_command::user_server_dir;
 use crate::terminal::exit::{CliError, Result};
@@ -69,11 +70,9 @@ impl Restore {
             with_tokens: self.with_tokens,
             with_runs: self.with_runs,
         };
-        let restored = restore(backup.clone(), target.clone(), options).await;
-        let has_cancelled = matches!(&restored, Err(error) if error.code() == Code::RunNotEnded);
-        let report = match restored {
-            Err(_) if has_cancelled => restore_without_runs(backup, target, options).await?,
-            restored => restored?,
+        let (report, has_cancelled) = match self.with_runs {
+            true => (restore(backup, target, options).await?, false),
+            false => restore_without_runs(backup, target, options).await?,
         };
         print_report(&report, globals)?;
         print::note(&format!("restored: {}", to.display()));
@@ -112,31 +111,28 @@ pub(super) async fn restore(
     blocking(move || sqlite::restore(&backup, &to, options)).await
 }
 
-/// Restores a backup whose open runs are cancelled first, in a copy: a store with runs that could start is never in place.
+/// Restores a backup. Its open runs are cancelled first, in a copy: a store with runs that could start is never in place. Returns whether there were any.
 async fn restore_without_runs(
     backup: PathBuf,
     to: PathBuf,
     options: RestoreOptions,
-) -> Result<VerifyReport> {
+) -> Result<(VerifyReport, bool)> {
     let target = to.clone();
-    let path = blocking(move || sqlite::preparation_folder(&target)).await?;
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(CliError::failure("the store has no file name"));
-    };
-    // The name is fixed, so that the next start or restore finds what a killed one left.
-    let folder = tempfile::Builder::new()
-        .prefix(name)
-        .rand_bytes(0)
-        .tempdir_in(parent)
-        .map_err(|error| CliError::failure(format!("cannot write the copy: {error}")))?;
-    let copy = folder.path().join("store.db");
+    // It has a fixed name, so that the next start or restore finds what a killed one left.
+    let folder = blocking(move || sqlite::create_preparation_folder(&target)).await?;
+    let folder = DraftFolder::of(folder);
+    match restore(backup.clone(), to.clone(), options).await {
+        Err(error) if error.code() == Code::RunNotEnded => {}
+        restored => return Ok((restored?, false)),
+    }
+    let copy = folder.store();
     let draft = RestoreOptions { overwrite: false, with_runs: true, ..options };
     let report = restore(backup, copy.clone(), draft).await?;
     let store = trilogue_store::Options::new(Arc::new(OriginalReader));
     cancel_open_runs(&format!("sqlite:{}", copy.display()), store).await?;
     // What is left of the tokens is wanted.
     restore(copy, to, RestoreOptions { with_tokens: true, ..options }).await?;
-    Ok(report)
+    Ok((report, true))
 }
 
 /// Cancels the open runs of a store that no server uses. Returns how many threads had such runs.

@@ -13,9 +13,12 @@ use super::seed::{
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{BindingRow, RunRow};
+use crate::sqlite::backup::unfinished;
 use crate::sqlite::file::sibling_path;
 use crate::sqlite::schema::SCHEMA_VERSION;
-use crate::sqlite::{RestoreOptions, SqliteStore, StoreSnapshot, restore, verify};
+use crate::sqlite::{
+    RestoreOptions, SqliteStore, StoreSnapshot, create_preparation_folder, restore, verify,
+};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -161,6 +164,40 @@ async fn a_backup_under_load_is_whole_and_restores() {
         assert_eq!(store.blob(thread.key, &blob).await.unwrap(), Some(content.clone()));
         assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(thread_row(thread.key)));
     }
+}
+
+/// A restore into a new file that is killed while it still reads the backup is noticed too.
+#[tokio::test]
+async fn a_restore_into_a_new_file_is_noticed_from_its_beginning() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    thread_with_run(&store, 3).await;
+    let backup = sibling_path(&folder.path, ".backup");
+    store.backup(&backup).await.unwrap();
+    store.close().await.unwrap();
+    let to = sibling_path(&folder.path, ".new");
+    // The restore waits for this lock before it can read the backup.
+    let lock = rusqlite::Connection::open(&backup).unwrap();
+    lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let (from, target) = (backup.clone(), to.clone());
+    let options = RestoreOptions { with_runs: true, ..RestoreOptions::default() };
+    let restored = std::thread::spawn(move || restore(&from, &target, options));
+    let begun = std::time::Instant::now();
+    while unfinished(&to).is_none() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20) && !restored.is_finished());
+        std::thread::yield_now();
+    }
+    lock.execute_batch("ROLLBACK").unwrap();
+    restored.join().unwrap().unwrap();
+    assert_eq!((unfinished(&to), to.exists()), (None, true));
+
+    // One that fails leaves nothing.
+    let other = sibling_path(&folder.path, ".other");
+    std::fs::write(&backup, "not a store").unwrap();
+    restore(&backup, &other, RestoreOptions::default()).unwrap_err();
+    assert_eq!((unfinished(&other), other.exists()), (None, false));
+    let prepared = create_preparation_folder(&other).unwrap();
+    assert_eq!((mode(&prepared), unfinished(&other)), (0o700, Some(prepared)));
 }
 
 /// What a file says of programs on this machine holds only where they were.
