@@ -1,8 +1,8 @@
 //! `trilogue copy`.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,9 @@ use trilogue::config;
 use trilogue_store::sqlite::{self, RestoreOptions};
 use trilogue_store::{CopyOptions, CopyProgress, CopyReport, CopyStep};
 
+use crate::command::draft_folder::DraftFolder;
 use crate::command::globals::Globals;
-use crate::command::restore::{cancel_open_runs, restore};
+use crate::command::restore::{blocking, cancel_open_runs, restore};
 use crate::terminal::exit::{CliError, Result};
 use crate::terminal::render::rich::Frame;
 use crate::terminal::rows::ScreenRow;
@@ -45,9 +46,6 @@ struct ProgressLine {
     drawn: Option<Instant>,
 }
 
-/// The folder of a draft, which goes with this value. An interrupted copy leaves it.
-struct CopyDraft(PathBuf);
-
 // === impl CopyCommand ===
 
 impl CopyCommand {
@@ -64,30 +62,25 @@ impl CopyCommand {
             }
         };
         let options = CopyOptions { store: store.to_options()?, with_tokens: self.with_tokens };
-        let (report, cancelled) = match self.with_runs {
-            true => {
-                (Box::pin(trilogue_store::copy(&self.from, &self.to, options, progress)).await?, 0)
-            }
-            false => Box::pin(self.copy_without_runs(options, progress)).await?,
-        };
+        let (report, cancelled) = Box::pin(self.copy(options, progress)).await?;
         self.print_report(&report, cancelled, globals)
     }
 
-    /// Copies the store by way of a draft in which the open runs are cancelled. What a server can open has no run that could start, also if this command is
-    /// interrupted. Returns the number of threads with such runs too.
-    async fn copy_without_runs(
+    /// Copies the store by way of a draft: what a server can open has passed the checks of a restore, also if this command is interrupted. Without
+    /// `--with-runs`, the open runs are cancelled in the draft. Returns the number of threads with such runs too.
+    async fn copy(
         &self,
         options: CopyOptions,
         mut progress: impl FnMut(CopyProgress) + Send,
     ) -> Result<(CopyReport, usize)> {
-        let file = self.to.strip_prefix("sqlite:").map(PathBuf::from);
+        let file = self.target_file();
         let has_both = self.from.starts_with("sqlite:") && file.is_some();
         if has_both || self.from == self.to || file.as_ref().is_some_and(|file| file.exists()) {
             // It is refused, with the reason.
             let report = trilogue_store::copy(&self.from, &self.to, options, progress).await?;
             return Ok((report, 0));
         }
-        let draft = CopyDraft::create(file.as_deref()).map_err(|error| {
+        let draft = create_draft(file.as_deref()).map_err(|error| {
             CliError::failure(format!("cannot write a draft of the copy: {error}"))
         })?;
         let path = draft.store();
@@ -95,21 +88,30 @@ impl CopyCommand {
             trilogue_store::copy_to_draft(&self.from, &path, options.clone(), &mut progress)
                 .await?;
         let url = format!("sqlite:{}", path.display());
-        let cancelled = cancel_open_runs(&url, options.store.clone()).await?;
+        let cancelled = match self.with_runs {
+            true => 0,
+            false => cancel_open_runs(&url, options.store.clone()).await?,
+        };
         // The draft has only the tokens that are wanted.
+        let wanted =
+            RestoreOptions { overwrite: false, with_tokens: true, with_runs: self.with_runs };
         let report = match file {
             Some(file) => {
-                let whole =
-                    RestoreOptions { overwrite: false, with_tokens: true, with_runs: false };
-                restore(path, file, whole).await?;
+                restore(path, file, wanted).await?;
                 report
             }
             None => {
+                blocking(move || sqlite::settle_draft(&path, wanted)).await?;
                 let options = CopyOptions { with_tokens: true, ..options };
                 trilogue_store::copy(&url, &self.to, options, progress).await?
             }
         };
         Ok((report, cancelled))
+    }
+
+    /// The file of a copy that is not in a database.
+    fn target_file(&self) -> Option<PathBuf> {
+        self.to.strip_prefix("sqlite:").map(PathBuf::from)
     }
 
     /// `cancelled` is the number of threads whose open runs were cancelled.
@@ -147,41 +149,6 @@ impl CopyCommand {
     }
 }
 
-// === impl CopyDraft ===
-
-impl CopyDraft {
-    /// Creates the folder of a draft for a new store in this file, or for a database. A server that finds the draft of its file starts no empty store.
-    fn create(file: Option<&Path>) -> io::Result<Self> {
-        let Some(file) = file else {
-            let folder = tempfile::Builder::new().prefix("trilogue-copy-").tempdir()?;
-            return Ok(Self(folder.keep()));
-        };
-        let folder = sqlite::copy_draft(file);
-        // The draft of an interrupted copy is worth nothing.
-        if folder.is_dir() {
-            fs::remove_dir_all(&folder)?;
-        } else if folder.exists() {
-            fs::remove_file(&folder)?;
-        }
-        fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        Ok(Self(folder))
-    }
-
-    /// The draft's file.
-    fn store(&self) -> PathBuf {
-        self.0.join("store.db")
-    }
-}
-
-impl Drop for CopyDraft {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            let folder = safe::visible(&self.0.display().to_string());
-            print::note(&format!("remove the draft of the copy, {folder}: {error}"));
-        }
-    }
-}
-
 // === impl ProgressLine ===
 
 impl ProgressLine {
@@ -200,4 +167,24 @@ impl ProgressLine {
         // A terminal that cannot be written stops no copy.
         let _ = print::frame(Frame { written: Vec::new(), live: vec![row] }, print::canvas());
     }
+}
+
+/// Creates the folder of a draft for a new store in this file, or for a database. A server that finds the draft of its file starts no empty store.
+fn create_draft(file: Option<&Path>) -> io::Result<DraftFolder> {
+    let Some(file) = file else {
+        let folder = tempfile::Builder::new()
+            .prefix("trilogue-copy-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()?;
+        return Ok(DraftFolder::of(folder.keep()));
+    };
+    let folder = sqlite::copy_draft(file);
+    // The draft of an interrupted copy is worth nothing.
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder)?;
+    } else if folder.exists() {
+        fs::remove_file(&folder)?;
+    }
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(DraftFolder::of(folder))
 }

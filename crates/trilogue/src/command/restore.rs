@@ -95,7 +95,7 @@ impl Restore {
 }
 
 /// Reads and writes files outside the event loop.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> trilogue_domain::error::Result<T> + Send + 'static,
 ) -> trilogue_domain::error::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
