@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use trilogue::config;
+use trilogue_gateway::AuditEvent;
 use trilogue_store::sqlite::{self, RestoreOptions};
 use trilogue_store::{CopyOptions, CopyProgress, CopyReport, CopyStep};
 
+use crate::command::audit_log;
 use crate::command::draft_folder::DraftFolder;
 use crate::command::globals::Globals;
 use crate::command::restore::{blocking, cancel_open_runs, restore};
@@ -63,6 +65,7 @@ impl CopyCommand {
         };
         let options = CopyOptions { store: store.to_options()?, with_tokens: self.with_tokens };
         let (report, cancelled) = Box::pin(self.copy(options, progress)).await?;
+        self.write_audit_line()?;
         self.print_report(&report, cancelled, globals)
     }
 
@@ -112,6 +115,18 @@ impl CopyCommand {
     /// The file of a copy that is not in a database.
     fn target_file(&self) -> Option<PathBuf> {
         self.to.strip_prefix("sqlite:").map(PathBuf::from)
+    }
+
+    fn write_audit_line(&self) -> Result {
+        let taken = |is_taken| if is_taken { "taken" } else { "left out" };
+        let detail = format!(
+            "from {}; runs that had not ended: {}; tokens: {}",
+            trilogue_store::redacted_url(&self.from),
+            taken(self.with_runs),
+            taken(self.with_tokens)
+        );
+        let subject = trilogue_store::redacted_url(&self.to);
+        audit_log::write(AuditEvent::StoreCopied, self.target_file().as_deref(), &subject, &detail)
     }
 
     /// `cancelled` is the number of threads whose open runs were cancelled.

@@ -4,6 +4,7 @@ pub(crate) mod ad_hoc;
 pub(crate) mod agents;
 pub(crate) mod approve;
 pub(crate) mod arguments;
+mod audit_log;
 pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod chat;

@@ -1,6 +1,6 @@
 //! `trilogue restore`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -9,9 +9,11 @@ use trilogue::local::token_file;
 use trilogue::local::user_options;
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{Code, Error};
+use trilogue_gateway::AuditEvent;
 use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_store::sqlite::{self, RestoreOptions, VerifyReport};
 
+use crate::command::audit_log;
 use crate::command::draft_folder::DraftFolder;
 use crate::command::globals::Globals;
 use crate::command::server_command::user_server_dir;
@@ -71,9 +73,18 @@ impl Restore {
             with_runs: self.with_runs,
         };
         let (report, has_cancelled) = match self.with_runs {
-            true => (restore(backup, target, options).await?, false),
-            false => restore_without_runs(backup, target, options).await?,
+            true => (restore(backup.clone(), target, options).await?, false),
+            false => restore_without_runs(backup.clone(), target, options).await?,
         };
+        let taken = |is_taken| if is_taken { "taken" } else { "left out" };
+        let detail = format!(
+            "from {}; runs that had not ended: {}; tokens: {}",
+            absolute(&backup).display(),
+            taken(self.with_runs),
+            taken(self.with_tokens)
+        );
+        let subject = absolute(&to).display().to_string();
+        audit_log::write(AuditEvent::StoreRestored, Some(&to), &subject, &detail)?;
         print_report(&report, globals)?;
         print::note(&format!("restored: {}", to.display()));
         if has_cancelled {
@@ -92,6 +103,11 @@ impl Restore {
         }
         Ok(())
     }
+}
+
+/// The path as another folder sees it.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Reads and writes files outside the event loop.

@@ -7,13 +7,13 @@ use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::until;
 
 use crate::approval::start_waiting_run;
-use crate::harness::{BINARY, Home, lasting_address};
+use crate::harness::{BINARY, Home, audits, lasting_address};
 
 /// Longer than a copy takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A new schema in the tests' private PostgreSQL, with a password that no output may show.
-fn empty_database() -> String {
+pub(crate) fn empty_database() -> String {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_, schema) = runtime.block_on(new_schema("copy")).unwrap();
     let server = service("TRILOGUE_POSTGRES").unwrap();
@@ -45,6 +45,13 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     assert!(copied.out.starts_with("copied: 2 threads, 2 runs, "), "{}", copied.out);
     assert!(copied.err.contains("verified: ") && copied.err.contains("`store.url`"), "{copied:?}");
     assert!(!copied.err.contains("sesame"), "{}", copied.err);
+    let [line] = &audits(&copied.err, "store_copied")[..] else { panic!("{}", copied.err) };
+    assert!(line["subject"].as_str().unwrap().starts_with("postgres://"), "{line}");
+    let user = rustix::process::getuid().as_raw();
+    let detail = format!(
+        "by the user {user} of the system; from {from}; runs that had not ended: taken; tokens: taken"
+    );
+    assert_eq!(line["detail"], detail, "{line}");
     let again = home.run(&["copy", &from, &to]).expect(7);
     assert!(again.err.contains("hint: name an empty database"), "{}", again.err);
     assert!(!again.err.contains("sesame"), "{}", again.err);
