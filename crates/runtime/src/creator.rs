@@ -41,7 +41,13 @@ pub(crate) async fn check_creator(
     }
     run.lose_answer();
     if let Some(config) = &run.config {
-        let caller = RunCaller { source: run.source, can_answer: false, folders: &[] };
+        let caller = RunCaller {
+            tenant: &run.scope.tenant,
+            principal: &run.principal,
+            source: run.source,
+            can_answer: false,
+            folders: &[],
+        };
         backend.authorize(&caller, config.clone()).await?;
     }
     Ok(())

@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, ParentRun, Principal,
-    PrincipalId, Provenance, RequestSource, Right, RunId, RunKey, Strategy, ThreadId, Timestamp,
-    TokenId,
+    PrincipalId, Provenance, RequestSource, Right, RunId, RunKey, Strategy, TenantId, ThreadId,
+    Timestamp, TokenId,
 };
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
@@ -135,6 +135,8 @@ pub struct RunRequest {
 /// The caller of a run, as far as the check of its configuration needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunCaller<'a> {
+    pub tenant: &'a TenantId,
+    pub principal: &'a PrincipalId,
     pub source: RequestSource,
     /// Whether it can answer questions, and so allow calls before the agent asks.
     pub can_answer: bool,
@@ -278,7 +280,7 @@ impl RunRequest {
     }
 
     /// Returns its caller, with this principal.
-    pub(crate) fn caller(&self, by: &Principal) -> RunCaller<'_> {
+    pub(crate) fn caller<'a>(&'a self, by: &'a Principal) -> RunCaller<'a> {
         RunCaller::new(by, self.source, &self.folders)
     }
 }
@@ -287,10 +289,10 @@ impl RunRequest {
 
 impl<'a> RunCaller<'a> {
     #[must_use]
-    pub fn new(by: &Principal, source: RequestSource, folders: &'a [PathBuf]) -> Self {
+    pub fn new(by: &'a Principal, source: RequestSource, folders: &'a [PathBuf]) -> Self {
         // An agent never answers its own questions.
         let can_answer = by.rights.has(Right::Answer) && source != RequestSource::Agent;
-        Self { source, can_answer, folders }
+        Self { tenant: &by.tenant, principal: &by.id, source, can_answer, folders }
     }
 }
 

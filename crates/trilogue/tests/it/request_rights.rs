@@ -5,6 +5,8 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
+use crate::connect_editor::Editor;
+use crate::copy::empty_database;
 use crate::harness::{Home, Server, audits, finish};
 
 /// Starts a server with a scripted agent that has two modes and works in a folder of its caller. One mode is known to ask for no permission.
@@ -311,9 +313,28 @@ fn a_queued_run_starts_only_in_a_folder_that_is_still_allowed() {
     let outcome = ended(&server, &run);
     assert_eq!(outcome["error"]["code"], "forbidden", "{outcome}");
     assert!(outcome.to_string().contains("agents.reviewer.roots"), "{outcome}");
+    assert!(server.stop(rustix::process::Signal::TERM).success());
+
+    // What a program of one principal opens on this machine is not accepted for a run of another.
+    let outside = tempfile::tempdir().unwrap();
+    let server = start(&format!("roots = [{:?}]", outside.path()));
+    let (other, _) = token_of(&server, "other", &["read", "run"]);
+    let body = json!({ "agent_id": "reviewer", "after_seconds": 8, "on_completion": "keep",
+        "input": { "messages": [{ "role": "user", "content": "say:hi" }] },
+        "config": { "configurable": { "cwd": outside.path() } } });
+    let made: Value =
+        serde_json::from_str(&post(&home, &server, &other, "/connect/runs", &body)).unwrap();
+    let run = made["run_id"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+    assert!(server.stop(rustix::process::Signal::TERM).success());
+    let server = start("roots = [\"elsewhere\"]");
+    let mut opened = server.command(&["run", "reviewer", "say:hi", "--thread", "opened"]);
+    opened.current_dir(outside.path());
+    finish(opened, "").expect(0);
+    let outcome = ended(&server, &run);
+    assert_eq!(outcome["error"]["code"], "forbidden", "{outcome}");
 }
 
-/// Sessions in three folders, of which a link replaces two while no server runs, and one that a program opened elsewhere on this machine.
+/// Sessions in three folders, of which a link replaces two while no server runs, one that a program opened elsewhere on this machine, and one whose further folder a link replaces.
 #[test]
 fn a_session_opens_again_only_in_a_folder_that_is_still_allowed() {
     let home = Home::new();
@@ -339,17 +360,33 @@ fn a_session_opens_again_only_in_a_folder_that_is_still_allowed() {
         assert_eq!(ended["status"], "completed", "{ended}");
     }
     run_outside(&server);
+    // An editor on this machine opens one with a further folder.
+    std::fs::create_dir(work.join("further")).unwrap();
+    let mut editor = Editor::launch_initialized(&home, &["connect", "reviewer"]);
+    let folders = json!({ "cwd": work.join("kept"), "mcpServers": [], "additionalDirectories": [work.join("further")] });
+    let session = editor.ask("session/new", folders)["result"]["sessionId"].clone();
+    let session = session.as_str().unwrap().to_owned();
+    editor.turn(&session, "say:hi");
+    drop(editor);
+    let ended = run(&server, &session, &json!({}));
+    assert_eq!(ended["status"], "completed", "{ended}");
     server.run(&["backup", "b.db"]).expect(0);
     assert!(server.stop(rustix::process::Signal::TERM).success());
-    for (link, target) in [("swapped", outside.path()), ("state", &*home.state())] {
+    for (link, target) in
+        [("swapped", outside.path()), ("state", &*home.state()), ("further", outside.path())]
+    {
         std::fs::remove_dir(work.join(link)).unwrap();
         symlink(target, work.join(link)).unwrap();
     }
     home.run(&["restore", "b.db", "--to", "restored.db"]).expect(0);
+    let database = empty_database();
+    let again = format!("sqlite:{}", work.join("again.db").display());
+    home.run(&["copy", &again, &database, "--with-runs"]).expect(0);
     for (store, refused) in [
-        ("sqlite:again.db", &["swapped", "state"][..]),
+        ("sqlite:again.db", &["swapped", "state", &session][..]),
         // A file can say of any folder that a program on this machine has opened it.
-        ("sqlite:restored.db", &["swapped", "state", "outside"]),
+        ("sqlite:restored.db", &["swapped", "state", "outside", &session]),
+        (&database, &["swapped", "state", "outside", &session]),
     ] {
         let server = serve_on(&home, "", store);
         let before = opened();

@@ -17,6 +17,7 @@ use trilogue_wire::agent_client::splice;
 
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
+use crate::agent_client::process::PrincipalKey;
 use crate::agent_client::session::{SessionParams, ThreadState};
 use crate::permission::real_path;
 
@@ -29,14 +30,21 @@ const MAX_OPENED_FOLDERS: usize = 256;
 /// How many of the folders that a caller has opened on this machine are accepted with its request, the newest first.
 const MAX_CALLER_FOLDERS: usize = 16;
 
-/// The folders outside of the roots in which requests may work because a program on this machine has opened them since the start, or the settings named them.
+/// The folders outside of the roots in which requests of a principal may work because a program of that principal on this machine has opened them since the start. Without a principal: because the settings named them.
 #[derive(Debug, Default)]
-pub(in crate::agent_client) struct AcceptedFolders(Mutex<VecDeque<PathBuf>>);
+pub(in crate::agent_client) struct AcceptedFolders(Mutex<VecDeque<AcceptedFolder>>);
+
+#[derive(PartialEq, Eq, Debug)]
+struct AcceptedFolder {
+    principal: Option<PrincipalKey>,
+    path: PathBuf,
+}
 
 // === impl AcceptedFolders ===
 
 impl AcceptedFolders {
-    fn add(&self, folder: PathBuf) {
+    fn add(&self, principal: Option<PrincipalKey>, path: PathBuf) {
+        let folder = AcceptedFolder { principal, path };
         let mut folders = lock(&self.0);
         folders.retain(|it| *it != folder);
         if folders.len() >= MAX_OPENED_FOLDERS {
@@ -45,8 +53,9 @@ impl AcceptedFolders {
         folders.push_back(folder);
     }
 
-    pub(super) fn has(&self, folder: &Path) -> bool {
-        lock(&self.0).iter().any(|it| it == folder)
+    pub(super) fn has(&self, by: &PrincipalKey, folder: &Path) -> bool {
+        let is_for = |it: &AcceptedFolder| it.principal.as_ref().is_none_or(|it| it == by);
+        lock(&self.0).iter().any(|it| is_for(it) && it.path == folder)
     }
 }
 
@@ -88,9 +97,10 @@ pub(in crate::agent_client) async fn check_folder(
         return Ok(config);
     }
     // A session of an earlier life of the server may open there again.
+    let by = PrincipalKey::of_caller(caller);
     if caller.source == RequestSource::Network {
         let newest = caller.folders.iter().rev().take(MAX_CALLER_FOLDERS);
-        newest.for_each(|folder| accepted.add(folder.clone()));
+        newest.for_each(|folder| accepted.add(Some(by.clone()), folder.clone()));
     }
     let named = splice::get(config.as_str(), &[FOLDER_MEMBER]).map(serde_json::from_str::<String>);
     // An invalid path fails the run later, with the reason.
@@ -118,7 +128,7 @@ pub(in crate::agent_client) async fn check_folder(
         return Ok(config);
     }
     if source == RequestSource::Network && !caller.folders.is_empty() {
-        accepted.add(real.clone());
+        accepted.add(Some(by), real.clone());
     }
     let real = real.to_str().ok_or_else(|| outside(agent, &named))?;
     let config = splice::set_text(config.as_str(), &[FOLDER_MEMBER], real);
@@ -140,7 +150,7 @@ pub(super) async fn check_at_start(
     let Ok(real) = tokio::fs::canonicalize(&folder).await else { return Ok(()) };
     let is_of_network = context.source() != RequestSource::LocalSocket;
     let (roots, private) = (launch.roots.clone(), launch.private.clone());
-    let is_accepted = !is_of_network || accepted.has(&real);
+    let is_accepted = !is_of_network || accepted.has(&PrincipalKey::of_run(context), &real);
     let is_moved = is_of_network && real != folder;
     let checked = tokio::task::spawn_blocking(move || {
         !is_below(&real, &private) && (is_accepted || is_below(&real, &roots))
@@ -155,6 +165,7 @@ pub(super) async fn check_at_start(
 pub(super) struct OpeningFolders<'a> {
     pub(super) agent: &'a AgentName,
     pub(super) source: RequestSource,
+    pub(super) by: &'a PrincipalKey,
     /// The params that its client or run named.
     pub(super) wanted: Option<&'a Json>,
     /// The folders in which a program on this machine has opened the session before.
@@ -163,14 +174,14 @@ pub(super) struct OpeningFolders<'a> {
 }
 
 /// Checks, with links resolved now, that a session may open in its folders: never in one of the server itself. For a request over the network or of an
-/// agent, also below the roots, unless the settings name the folder, or a program on this machine has opened it since the start, or this session there
+/// agent, also below the roots, unless the settings name the folder, or a program of its principal on this machine has opened it since the start, or this session there
 /// before. A link that has replaced a folder leads to another one.
 pub(super) async fn check_opening(
     launch: &Launch,
     accepted: &AcceptedFolders,
     opening: &OpeningFolders<'_>,
 ) -> Result<(), AgentFailure> {
-    let OpeningFolders { agent, source, wanted, own, params } = *opening;
+    let OpeningFolders { agent, source, by, wanted, own, params } = *opening;
     let is_local = source == RequestSource::LocalSocket;
     let named = wanted.and_then(SessionParams::cwd_of);
     let is_of_settings = launch.cwd.as_ref() == Some(&params.cwd)
@@ -196,7 +207,7 @@ pub(super) async fn check_opening(
         let is_plain =
             folder.is_absolute() && !folder.components().any(|it| it == Component::ParentDir);
         let is_allowed = |real: &PathBuf| {
-            is_local || is_plain && (*is_in_roots || accepted.has(real) || own.contains(real))
+            is_local || is_plain && (*is_in_roots || accepted.has(by, real) || own.contains(real))
         };
         if !real.as_ref().is_some_and(is_allowed) {
             return Err(outside(agent, &folder.display().to_string()).into());
@@ -205,12 +216,14 @@ pub(super) async fn check_opening(
     // Also the session's own folders: a program on this machine has named them before.
     let is_named_here = is_local && wanted.is_some();
     let known = resolved.into_iter().filter_map(|(_, real, _)| real);
-    known.filter(|real| is_named_here || own.contains(real)).for_each(|real| accepted.add(real));
+    known
+        .filter(|real| is_named_here || own.contains(real))
+        .for_each(|real| accepted.add(Some(by.clone()), real));
     if launch.folders.is_none()
         && is_of_settings
         && let Ok(real) = tokio::fs::canonicalize(&params.cwd).await
     {
-        accepted.add(real);
+        accepted.add(None, real);
     }
     Ok(())
 }

@@ -291,8 +291,8 @@ impl SessionOpener {
         (launch, wanted, own): (&Launch, Option<&Json>, &[PathBuf]),
         params: &SessionParams,
     ) -> Result<(), AgentFailure> {
-        let (agent, source) = (thread.agent(), requester.source);
-        let opening = OpeningFolders { agent, source, wanted, own, params };
+        let (agent, source, by) = (thread.agent(), requester.source, &requester.principal);
+        let opening = OpeningFolders { agent, source, by, wanted, own, params };
         check_opening(launch, &self.accepted_folders, &opening).await?;
         params::check_cwd(launch, params).await
     }
@@ -300,7 +300,8 @@ impl SessionOpener {
     pub(super) fn binding(&self, session: &Session, remembered: Option<&str>) -> SessionBinding {
         let method = self.authentication.method(session.process(), remembered);
         let params = session.params();
-        params.to_binding(method, self.accepted_folders.has(&params.cwd))
+        let by = session.process().principal();
+        params.to_binding(method, self.accepted_folders.has(by, &params.cwd))
     }
 
     async fn start(

@@ -179,7 +179,7 @@ impl Process {
         &self.agent
     }
 
-    pub(super) fn principal(&self) -> &PrincipalKey {
+    pub(crate) fn principal(&self) -> &PrincipalKey {
         &self.principal
     }
 
