@@ -140,7 +140,7 @@ async fn what_a_server_repeats_is_given_once_and_ids_may_start_again() {
 /// Events that are skipped because they were received before.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_repeats_its_events_without_end_is_given_up() {
-    let once = sse(&[("1", values("pending", "a"))]);
+    let once = sse(&[("1", values("pending", "a")), ("2", update(2))]);
     let script = Script::new(vec![events(&once.repeat(2 * 4096 / once.len()), true)]);
     let options = Options { max_unused_stream_bytes: 4096, ..Options::at("/connect/") };
     let client = Client::new(Arc::clone(&script) as Arc<dyn Transport>, options);
