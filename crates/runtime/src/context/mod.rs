@@ -170,7 +170,7 @@ impl RunContext {
         }
     }
 
-    /// Checks whether a turn of a remote agent can go on: the other server must not decide how much is stored here, or how long it keeps this server at work. `unlogged` are the events that emitted nothing.
+    /// Checks whether a turn of a remote agent may continue: the other server must not decide how much is stored here, or how long it keeps this server at work. `unlogged` are the events that emitted nothing.
     ///
     /// # Errors
     /// `remote_output_too_large`.
