@@ -76,8 +76,14 @@ pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     Some(instance.overridden(run).unwrap_or_else(|| run.clone()))
 }
 
-/// Returns a configuration for display: without the members that the agent's schema marks as `writeOnly` or with the format `password`.
+/// Returns a configuration for display: without its secret settings.
 pub fn shown_config(card: &AgentCard, config: &Json) -> Json {
+    let secrets = secret_settings(card).into_iter();
+    secrets.fold(config.clone(), |shown, name| shown.with_member(&name, None).unwrap_or(shown))
+}
+
+/// Returns the members of the configuration that the agent's schema marks as `writeOnly` or with the format `password`.
+pub(super) fn secret_settings(card: &AgentCard) -> Vec<String> {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
     let properties = schema.get("properties").and_then(Value::as_object);
     let is_secret = |property: &Value| {
@@ -85,5 +91,5 @@ pub fn shown_config(card: &AgentCard, config: &Json) -> Json {
             || property.get("format").and_then(Value::as_str) == Some("password")
     };
     let secrets = properties.into_iter().flatten().filter(|(_, property)| is_secret(property));
-    secrets.fold(config.clone(), |shown, (name, _)| shown.with_member(name, None).unwrap_or(shown))
+    secrets.map(|(name, _)| name.clone()).collect()
 }

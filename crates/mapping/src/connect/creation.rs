@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Callback, Code, Error, Json, limits};
@@ -10,7 +11,7 @@ use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::{CallbackEvent, RunCreate};
 
 use super::agent::agent_id;
-use super::config::shown_config;
+use super::config::{secret_settings, shown_config};
 
 /// The members that a too large request loses, in this order: other resources show them.
 const DISPENSABLE: [&str; 6] = ["input", "message", "callback", "webhook", "config", "metadata"];
@@ -65,6 +66,13 @@ fn write(members: &BTreeMap<String, wire::Json>) -> String {
 
 /// Returns the shown configuration. One that is not an object moves into the form of the published document.
 fn run_config_for_display(card: &AgentCard, config: &wire::Json) -> wire::Json {
+    // Each step below copies a configuration, which can be large.
+    let is_shown_whole = |members: BTreeMap<String, &RawValue>| {
+        members.values().all(|value| value.get() != "null") && secret_settings(card).is_empty()
+    };
+    if config.read().is_ok_and(is_shown_whole) {
+        return config.clone();
+    }
     let Ok(mut members) = config.read::<BTreeMap<String, wire::Json>>() else {
         let text = format!("{{\"configurable\":{}}}", config.as_str());
         return wire::Json::parse(text).unwrap_or_else(|_| wire::Json::null());
