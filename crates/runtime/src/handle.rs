@@ -80,7 +80,7 @@ impl Runtime {
         let services = runtime.services();
         let threads = services.store.open_threads().await?;
         stream::iter(threads)
-            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(services, thread))
+            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| runtime.recover(thread))
             .await;
         services.set_recovered();
         // A store whose runs are only cancelled keeps everything else: retention follows the settings of its server.
@@ -88,6 +88,23 @@ impl Runtime {
             workers::start(&runtime);
         }
         Ok(runtime)
+    }
+
+    /// Loads a thread that a process left open, so that its owner decides about the runs.
+    pub(crate) async fn recover(&self, thread: ThreadKey) {
+        let recovered = async {
+            self.services().load(thread).await?;
+            self.record_lost_subagent(thread).await
+        };
+        match tokio::time::timeout(RECOVERY_LIMIT, recovered).await {
+            Ok(Ok(())) => {}
+            // A thread that ended with its run was removed by the load; another node may have been faster.
+            Ok(Err(error))
+                if matches!(error.code(), Code::ThreadNotFound | Code::ThreadElsewhere) => {}
+            // A damaged thread stays unchanged and does not keep the others from starting.
+            Ok(Err(error)) => tracing::error!(%thread, %error, "a thread could not be recovered"),
+            Err(_) => tracing::warn!(%thread, "a thread takes long to be recovered"),
+        }
     }
 
     /// Starts the worker that delivers callbacks; it ends when the runtime drains.
@@ -571,17 +588,5 @@ pub async fn cancel_open_runs(
             Code::RunNotEnded,
             format!("runs of {left} threads could not be cancelled"),
         )),
-    }
-}
-
-/// Loads a thread that a process left open, so that its owner decides about the runs.
-pub(crate) async fn recover(services: &Arc<Services>, thread: ThreadKey) {
-    match tokio::time::timeout(RECOVERY_LIMIT, services.load(thread)).await {
-        Ok(Ok(())) => {}
-        // A thread that ended with its run was removed by the load; another node may have been faster.
-        Ok(Err(error)) if matches!(error.code(), Code::ThreadNotFound | Code::ThreadElsewhere) => {}
-        // A damaged thread stays unchanged and does not keep the others from starting.
-        Ok(Err(error)) => tracing::error!(%thread, %error, "a thread could not be recovered"),
-        Err(_) => tracing::warn!(%thread, "a thread takes long to be recovered"),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::ThreadEvent;
 use trilogue_domain::thread::AGENT_TITLE_MEMBER;
-use trilogue_domain::{Body, Code, Error, Json, Principal};
+use trilogue_domain::{AgentName, Body, Code, Error, Json, Principal, Scope, ThreadId, ThreadKey};
 use trilogue_store::Draft;
 use trilogue_store::rows::ThreadRow;
 
@@ -67,6 +67,27 @@ impl Runtime {
         let created = ThreadEvent::Created { thread: new.thread, metadata, copied_from: None };
         self.append_new(&row, &[Body::Thread(created)], Vec::new()).await?;
         Ok(SubagentThread { context: self.below(parent, &row), is_new: true })
+    }
+
+    /// Has the agent say in the log of the parent what is known of its sub-agent, if the recovered thread is a sub-agent's.
+    /// Fails if the logs cannot be read or written.
+    pub(crate) async fn record_lost_subagent(&self, thread: ThreadKey) -> Result<()> {
+        let store = &self.services().store;
+        let Some(row) = store.thread_by_key(thread).await? else { return Ok(()) };
+        if !is_subagent(&row.metadata) {
+            return Ok(());
+        }
+        let metadata = row.metadata.to_value();
+        let text = |member: &str| metadata.get(member).and_then(serde_json::Value::as_str);
+        let parent = text("parent_thread_id").and_then(|id| ThreadId::parse(id).ok());
+        let agent = text("parent_agent").and_then(|name| AgentName::parse(name).ok());
+        let (Some(parent), Some(agent)) = (parent, agent) else { return Ok(()) };
+        let scope = Scope { tenant: row.tenant.clone(), owner: Some(row.owner.clone()) };
+        // An erased parent's log needs nothing.
+        let Some(parent) = store.thread(&scope, &parent).await? else { return Ok(()) };
+        let Some(backend) = self.registry().get(&agent) else { return Ok(()) };
+        let parent = self.thread_context(&parent, &agent);
+        backend.record_lost_subagent(&self.below(&parent, &row), &parent).await
     }
 
     fn below(&self, parent: &ThreadContext, thread: &ThreadRow) -> ThreadContext {

@@ -15,7 +15,7 @@ use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 
 use crate::callback::while_extending;
 use crate::creator::current_rights;
-use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime, recover};
+use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime};
 use crate::handover::give_up;
 use crate::peers;
 use crate::step::Command;
@@ -94,7 +94,7 @@ async fn take_over(runtime: Runtime) {
             Vec::new()
         });
         stream::iter(abandoned)
-            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(services, thread))
+            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| runtime.recover(thread))
             .await;
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trilogue_domain::error::Result;
 use trilogue_domain::{ThreadId, ThreadKey, lock};
-use trilogue_mapping::agent_client::{InvalidDescription, SESSION_MESSAGE, SubagentDescription};
+use trilogue_mapping::agent_client::{
+    InvalidDescription, SESSION_MESSAGE, SubagentDescription, body_of_update, update_original,
+};
 use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::splice;
 
@@ -283,10 +285,24 @@ impl Family {
     pub(super) fn clear_states(&self) -> Vec<String> {
         let mut subagents = lock(&self.parts.subagents.0);
         let worked = subagents.values_mut().filter(|one| one.is_logged && one.description.works());
-        let cleared = worked.filter_map(|one| {
-            one.description.apply(r#"{"state":null}"#).ok()?;
-            one.description.to_params(r#"{"sessionId":"","update":{}}"#, one.thread.thread())
-        });
+        let cleared =
+            worked.filter_map(|one| clear_state(&mut one.description, one.thread.thread()));
         cleared.collect()
     }
+}
+
+/// Clears the state of a sub-agent. Returns the update that says so.
+fn clear_state(description: &mut SubagentDescription, thread: &ThreadId) -> Option<String> {
+    description.apply(r#"{"state":null}"#).ok()?;
+    description.to_params(r#"{"sessionId":"","update":{}}"#, thread)
+}
+
+/// Clears the state of a sub-agent whose process ended with the server, in the log of its parent's thread.
+/// Fails if the logs cannot be read or written.
+pub(crate) async fn record_lost(subagent: &ThreadContext, parent: &ThreadContext) -> Result<()> {
+    let Some(bound) = subagent.binding().await? else { return Ok(()) };
+    let Some(known) = SessionBinding::read(&bound.capabilities).subagent else { return Ok(()) };
+    let mut description = SubagentDescription::read(&known);
+    let Some(params) = clear_state(&mut description, subagent.thread()) else { return Ok(()) };
+    parent.append_event(body_of_update(&params), Some(update_original(params))).await
 }

@@ -485,6 +485,13 @@ async fn a_crash_of_the_server_loses_the_work_of_a_sub_agent() {
     let next = Runtime::start(Options::default(), store, agents, clock, originals).await.unwrap();
     let lost = run_in(&rig, &thread, 0, RunStatus::Failed).await;
     assert_eq!(&*failure(&lost).code, "agent_lost");
+    // Readers of the parent's log do not see it at work for ever.
+    until_async("the state is cleared", async || {
+        subagents(&rig, &rig.thread).await.last().unwrap().state.is_none()
+    })
+    .await;
+    let all = subagents(&rig, &rig.thread).await;
+    assert_eq!((all.len(), all[1].title.as_deref(), &all[1].thread), (2, Some("Agent a"), &thread));
     drop(next);
     rig.end().await;
 }
