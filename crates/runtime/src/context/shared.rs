@@ -70,6 +70,8 @@ pub(crate) struct SharedRun {
     cancel: Notify,
     pub(super) stopped: AtomicBool,
     is_started_by_agent: bool,
+    /// Whether the run is of a sub-agent, whose work needs no permit.
+    pub(super) is_of_subagent: bool,
     /// Whether the agent has answered, so that the run only waits for late output.
     is_answered: AtomicBool,
     pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
@@ -141,6 +143,8 @@ pub(crate) struct SharedRunParts<'a> {
     pub(crate) max_part_metadata: usize,
     pub(crate) services: Arc<Services>,
     pub(crate) is_native: bool,
+    /// Whether the thread is a sub-agent's.
+    pub(crate) is_of_subagent: bool,
     /// The initial draft.
     pub(crate) draft: Draft,
 }
@@ -185,6 +189,7 @@ impl SharedRun {
             cancel: Notify::new(),
             stopped: AtomicBool::new(false),
             is_started_by_agent: row.started_by == Some(StartedBy::Agent),
+            is_of_subagent: parts.is_of_subagent,
             is_answered: AtomicBool::new(false),
             asks: Mutex::default(),
             permit: RunPermit::default(),

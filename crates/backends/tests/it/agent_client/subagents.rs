@@ -495,3 +495,26 @@ async fn a_crash_of_the_server_loses_the_work_of_a_sub_agent() {
     drop(next);
     rig.end().await;
 }
+
+#[tokio::test]
+async fn the_run_of_a_sub_agent_needs_no_place_among_the_runs_at_work() {
+    let options = Options { max_running_per_principal: Some(1), ..Options::default() };
+    let rig = Rig::with_options(&[], Rules::default(), options, |_| {}).await;
+    let lines = [
+        announce("a", &running(), false),
+        within("a", &chunk("at work beside its parent")),
+        "subagent-ask:a".to_owned(),
+        "slow".to_owned(),
+    ];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await.run;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    // The parent has the only place, and keeps it.
+    let run = run_in(&rig, &thread, 0, RunStatus::Interrupted).await;
+    wait_for_text(&rig, &run, "at work beside its parent").await;
+    let asked = pending(&rig, &run).await.unwrap();
+    let answer = AnswerTo::Interrupt(asked.id);
+    rig.runtime.answer(&rig.by, answer, Answer::Option("yes".to_owned())).await.unwrap();
+    wait_for_text(&rig, &run, "told: ").await;
+    rig.cancel(&parent).await;
+    rig.end().await;
+}
