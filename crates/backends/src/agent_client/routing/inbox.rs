@@ -239,6 +239,11 @@ impl SessionInbox {
         self.items.same_channel(&other.items)
     }
 
+    /// Whether a message is not handled yet: it is in the queue, or waits for a run.
+    pub(crate) fn has_unhandled(&self) -> bool {
+        self.bytes.available_permits() < MAX_BYTES
+    }
+
     /// Adds an item of this many bytes once there is space for them.
     fn add_sized(
         &self,

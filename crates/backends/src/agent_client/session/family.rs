@@ -184,10 +184,13 @@ impl Subagents {
 // === impl OpenSubagent ===
 
 impl OpenSubagent {
-    /// Whether it works, or a sub-agent of its own does: closing it would end that work.
+    /// Whether it works, its run is about to start, or a sub-agent of its own works: closing it would end that work.
     fn is_at_work(&self) -> bool {
         let session = &self.session;
-        self.description.works() || session.has_leases_beyond(0) || session.has_working_subagents()
+        self.description.works()
+            || session.has_leases_beyond(0)
+            || session.inbox().has_unhandled()
+            || session.has_working_subagents()
     }
 }
 

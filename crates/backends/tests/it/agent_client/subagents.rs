@@ -518,3 +518,20 @@ async fn the_run_of_a_sub_agent_needs_no_place_among_the_runs_at_work() {
     rig.cancel(&parent).await;
     rig.end().await;
 }
+
+#[tokio::test]
+async fn a_burst_of_announcements_closes_no_sub_agent_whose_run_is_about_to_start() {
+    let rig = Rig::new(&[]).await;
+    let lines = (0..150).flat_map(|id| {
+        let id = id.to_string();
+        [announce(&id, &Value::Null, false), within(&id, &chunk(&format!("it is {id}")))]
+    });
+    rig.run(&rig.thread, &lines.collect::<Vec<_>>().join("\n")).await;
+    let all = subagents(&rig, &rig.thread).await;
+    assert_eq!(all.len(), 64);
+    for (id, one) in all.iter().enumerate() {
+        let run = run_in(&rig, &one.thread, 0, RunStatus::Running).await;
+        wait_for_text(&rig, &run, &format!("it is {id}")).await;
+    }
+    rig.end().await;
+}
