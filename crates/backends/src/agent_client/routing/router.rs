@@ -33,6 +33,8 @@ const MAX_METHOD_BYTES: usize = 256;
 const UNKNOWN_SESSION: &str = "unknown_session";
 /// Finds what every announcement of a sub-agent has.
 static ANNOUNCEMENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(SUBAGENT_UPDATE));
+/// Finds characters that are written as escapes.
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
 /// Asks a person, in a session or about a call.
 const ELICIT: &str = "elicitation/create";
 /// Completes such a question.
@@ -556,7 +558,12 @@ impl Routes {
 impl EarlyMessage {
     /// Whether it may announce a sub-agent. Most messages do not, and need not be parsed for it.
     fn may_announce(&self) -> bool {
-        self.method() == "session/update" && ANNOUNCEMENT.find(self.params().as_bytes()).is_some()
+        let names_kind = || {
+            let params = self.params().as_bytes();
+            // A kind can be written with escapes.
+            ANNOUNCEMENT.find(params).is_some() || ESCAPE.find(params).is_some()
+        };
+        self.method() == "session/update" && names_kind()
     }
 
     fn params(&self) -> &str {

@@ -535,3 +535,18 @@ async fn a_burst_of_announcements_closes_no_sub_agent_whose_run_is_about_to_star
     }
     rig.end().await;
 }
+
+#[tokio::test]
+async fn an_announcement_with_escapes_in_its_kind_is_one() {
+    let rig = Rig::new(&[]).await;
+    let update = announce("a", &running(), false);
+    let update =
+        update.strip_prefix("raw:").unwrap().replace("subagent_update", r"subagent\u005fupdate");
+    let params = format!(r#"{{"sessionId":"SESSION","update":{update}}}"#);
+    let line = format!(r#"put:{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#);
+    rig.run(&rig.thread, &[line, within("a", &chunk("found"))].join("\n")).await;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
+    wait_for_text(&rig, &run, "found").await;
+    rig.end().await;
+}
