@@ -243,6 +243,28 @@ async fn cancelling_reaches_the_agent_and_ends_the_run() {
 }
 
 #[tokio::test]
+async fn a_cancelled_run_whose_agent_does_not_stop_ends_after_the_grace() {
+    let rig = Rig::with(&[], |launch| {
+        launch.background_quiet = Duration::from_millis(1);
+        launch.cancel_grace = Some(Duration::from_millis(300));
+    })
+    .await;
+    // A call that stays open: the agent is never quiet.
+    let call = json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Build", "status": "in_progress",
+    });
+    rig.run(&rig.thread, &once(&rig, "go", &call)).await;
+    go(&rig, "go");
+    let run = background_run(&rig, 0, RunStatus::Running).await;
+    let began = std::time::Instant::now();
+    let ended = rig.cancel(&run).await;
+    assert_eq!(ended.status, RunStatus::Cancelled);
+    assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
+    assert_eq!(rig.run(&rig.thread, "say:next").await.status, RunStatus::Completed);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn late_output_belongs_to_the_answer_and_idle_ends_the_wait() {
     let rig = Rig::with(&["--ids", "none"], |launch| launch.answer_settle = NEVER_QUIET).await;
     let late = [once(&rig, "go", &chunk(" and late")), once(&rig, "go", &state("idle"))];
@@ -346,6 +368,37 @@ async fn an_agent_that_sends_updates_is_not_idle_and_its_stop_is_an_event() {
         })
     })
     .await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_is_idle_from_its_last_sign_of_work() {
+    const IDLE_STOP: Duration = Duration::from_millis(600);
+    let rig = Rig::with(&[], |launch| {
+        launch.background_quiet = Duration::from_millis(1);
+        launch.idle_stop = Some(IDLE_STOP);
+    })
+    .await;
+    let title = json!({ "sessionUpdate": "session_info_update", "title": "Late" });
+    rig.run(&rig.thread, &once(&rig, "go", &title)).await;
+    let answered = std::time::Instant::now();
+    until("half of the time", || answered.elapsed() > IDLE_STOP / 2).await;
+    go(&rig, "go");
+    let mut times = [None, None];
+    until_async("the stop of the idle agent", async || {
+        for event in rig.log(&rig.thread).await {
+            let text = format!("{:?}", event.body);
+            let place = if text.contains("agent_stopped") { 1 } else { 0 };
+            if place == 1 || text.contains("Late") && event.run.is_none() {
+                times[place] = Some(event.at);
+            }
+        }
+        times[1].is_some()
+    })
+    .await;
+    let [Some(sign), Some(stop)] = times else { panic!("{times:?}") };
+    // The clock of events has milliseconds.
+    assert!(stop >= sign.after(IDLE_STOP - Duration::from_millis(2)), "{sign:?} {stop:?}");
     rig.end().await;
 }
 

@@ -520,6 +520,21 @@ async fn the_run_of_a_sub_agent_needs_no_place_among_the_runs_at_work() {
 }
 
 #[tokio::test]
+async fn an_announcement_with_escapes_in_its_kind_is_one() {
+    let rig = Rig::new(&[]).await;
+    let update = announce("a", &running(), false);
+    let update =
+        update.strip_prefix("raw:").unwrap().replace("subagent_update", r"subagent\u005fupdate");
+    let params = format!(r#"{{"sessionId":"SESSION","update":{update}}}"#);
+    let line = format!(r#"put:{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#);
+    rig.run(&rig.thread, &[line, within("a", &chunk("found"))].join("\n")).await;
+    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
+    wait_for_text(&rig, &run, "found").await;
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn a_burst_of_announcements_closes_no_sub_agent_whose_run_is_about_to_start() {
     let rig = Rig::new(&[]).await;
     let lines = (0..150).flat_map(|id| {
@@ -537,16 +552,34 @@ async fn a_burst_of_announcements_closes_no_sub_agent_whose_run_is_about_to_star
 }
 
 #[tokio::test]
-async fn an_announcement_with_escapes_in_its_kind_is_one() {
+async fn a_tree_has_a_bounded_number_of_sub_agents() {
     let rig = Rig::new(&[]).await;
-    let update = announce("a", &running(), false);
-    let update =
-        update.strip_prefix("raw:").unwrap().replace("subagent_update", r"subagent\u005fupdate");
-    let params = format!(r#"{{"sessionId":"SESSION","update":{update}}}"#);
-    let line = format!(r#"put:{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#);
-    rig.run(&rig.thread, &[line, within("a", &chunk("found"))].join("\n")).await;
-    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
-    let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
-    wait_for_text(&rig, &run, "found").await;
+    let waits = json!({ "state": "requires_action" });
+    let (mut lines, mut count) = (Vec::new(), 0);
+    for parent in 0..9 {
+        let id = format!("p{parent}");
+        lines.push(announce(&id, &waits, false));
+        for child in 0..60 {
+            let update = announce(&format!("{id}-{child}"), &waits, false);
+            lines.push(format!("subagent:{id}:{}", update.strip_prefix("raw:").unwrap()));
+            count += 1;
+        }
+    }
+    assert!(count + 9 > 512);
+    let run = rig.run(&rig.thread, &lines.join("\n")).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let mut open = 0;
+    until_async("all announcements", async || {
+        let parents = subagents(&rig, &rig.thread).await;
+        open = parents.len();
+        let mut refused = 0;
+        for one in &parents {
+            open += subagents(&rig, &one.thread).await.len();
+            let reasons = ignored(&rig, &one.thread).await;
+            refused += reasons.iter().filter(|it| *it == "too_many_subagents").count();
+        }
+        refused > 0 && open == 512
+    })
+    .await;
     rig.end().await;
 }
