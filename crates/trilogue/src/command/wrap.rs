@@ -1,7 +1,7 @@
 //! `trilogue wrap`.
 
 use clap::Args;
-use trilogue::local::agent_catalog::AgentCatalog;
+use trilogue::local::agent_catalog::{AgentCatalog, RegistryAgent};
 use trilogue::local::known_agents;
 use trilogue_wire::native::local::{AgentTarget, Attach};
 
@@ -58,15 +58,24 @@ impl Wrap {
 
 /// The error for a name with which no agent can be started.
 pub(crate) fn unstartable(name: &str, catalog: &AgentCatalog) -> CliError {
-    if catalog.find(name).is_none() {
-        return unknown(name, catalog);
-    }
-    let name = safe::visible(name);
+    let Some(entry) = catalog.find(name) else { return unknown(name, catalog) };
     let message = format!(
-        "'{name}' is not a known agent: the registry has it, but nothing says whether it asks"
+        "'{}' is not a known agent: the registry has it, but nothing says whether it asks",
+        entry.id
     );
-    CliError::new(ExitStatus::NotFound, message)
-        .hint(format!("add it to your configuration: `trilogue agents add {name}`"))
+    let hint = match entry.packages.is_empty() {
+        true => after_installing(entry),
+        false => format!("add it to your configuration: `trilogue agents add {}`", entry.id),
+    };
+    CliError::new(ExitStatus::NotFound, message).hint(hint)
+}
+
+/// How to add an agent that no package runner fetches.
+pub(crate) fn after_installing(entry: &RegistryAgent) -> String {
+    format!(
+        "install its archive, which `trilogue agents known {0}` shows; then: trilogue agents add {0} -- PROGRAM",
+        entry.id
+    )
 }
 
 /// The error for a name that neither a known agent nor an agent of the registry has.

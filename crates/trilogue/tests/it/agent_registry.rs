@@ -71,7 +71,7 @@ fn copies(home: &Home) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Three agents: a newer version of a known one, a known one in another package, and one that only the registry knows.
+/// A newer version of a known agent, known ones in another package and in an archive, and two that only the registry knows.
 fn registry() -> Value {
     let icon = "https://x.example/a.svg";
     json!([
@@ -85,6 +85,8 @@ fn registry() -> Value {
                 "linux-aarch64": {"archive": "https://x.example/g.tgz", "cmd": "./goose", "sha256": "0a".repeat(32)}}}},
         {"id": "new-agent", "name": "New \u{202e}Agent", "version": "3.2.1", "description": "It is new.",
             "distribution": {"uvx": {"package": "new-agent[acp]==3.2.1", "cmd": "na", "args": ["acp"], "env": {"NA_MODE": "x"}}}},
+        {"id": "archived", "name": "Archived", "version": "1.0.0", "description": "d",
+            "distribution": {"binary": {"plan9-mips": {"archive": "https://x.example/p.tgz", "cmd": "./p"}}}},
     ])
 }
 
@@ -140,6 +142,16 @@ fn a_refresh_brings_newer_versions_and_further_agents() {
     programs.run(&["wrap", "new-agent"]).complains(4, "`trilogue agents add new-agent`");
     let added = programs.run(&["agents", "add", "new-agent"]).expect(0).out;
     assert!(added.contains("start_in = \"empty\"") && added.contains("NA_MODE = \"x\""), "{added}");
+    // Nothing fetches one that is an archive only: its user installs it.
+    let add = "trilogue agents add archived -- PROGRAM";
+    for command in
+        [&["run", "archived", "hi"][..], &["wrap", "archived"], &["agents", "add", "archived"]]
+    {
+        programs.run(command).complains(4, add);
+    }
+    let shown = programs.run(&["agents", "known", "archived"]).expect(0).out;
+    assert!(shown.contains("archive: none for this machine, only for plan9-mips"), "{shown}");
+    programs.run(&["agents", "add", "archived", "--", "./p"]).expect(0);
     programs.run(&["agents", "add", "new-agent2"]).complains(4, "not a known agent");
 }
 
@@ -148,6 +160,9 @@ fn a_registry_that_is_refused_leaves_the_last_copy() {
     let programs = Programs::new();
     let server = RegistryServer::start();
     configure(&programs.home, &server);
+    server.answer(503, "");
+    let ran = programs.run(&["agents", "known", "--refresh"]);
+    assert!(ran.err.contains("hint: this program's own table of "), "{}", ran.err);
     server.serve(&registry());
     programs.run(&["agents", "known", "--refresh"]).expect(0);
     let [copy] = copies(&programs.home).try_into().unwrap();
@@ -164,6 +179,12 @@ fn a_registry_that_is_refused_leaves_the_last_copy() {
         (200, json!({"version": "1.0.0"}).to_string(), "missing field `agents`"),
         (200, json!({"version": "2.0.0", "agents": []}).to_string(), "it has the format '2.0.0'"),
         (200, one("name", json!("\u{1b}]0;owned\u{7}")), "has control characters"),
+        (200, one("version", json!(1)), "agents[0] (a): invalid type: integer `1`"),
+        (
+            200,
+            one("distribution", json!({"npx": {}})),
+            "agents[0] (a).distribution.npx: missing field `package`",
+        ),
         (200, one("distribution", traversal), "leaves the folder of the archive"),
         (
             200,
@@ -179,6 +200,9 @@ fn a_registry_that_is_refused_leaves_the_last_copy() {
         let ran = programs.run(&["agents", "known", "--refresh"]);
         assert!(ran.code != 0 && ran.err.contains(said), "{said}: {ran:?}");
         assert!(ran.err.contains(&server.url) && ran.err.contains("hint: "), "{ran:?}");
+        // A newer format has a hint of its own.
+        let is_used = ran.err.contains(&format!("{}, read at ", server.url));
+        assert!(is_used || said.contains("format"), "{ran:?}");
         assert!(!ran.err.contains('\u{1b}') && !ran.err.contains('\u{7}'), "{ran:?}");
         assert_eq!(fs::read(&copy).unwrap(), kept, "{said}");
     }

@@ -15,6 +15,7 @@ use crate::command::config_file::{self, unusable};
 use crate::command::globals::Globals;
 use crate::command::server_command::user_server_dir;
 use crate::command::server_config;
+use crate::command::wrap::{after_installing, unknown};
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
@@ -91,13 +92,10 @@ impl AddCommand {
             return Ok(entry::of_known_agent(name, known, &catalog, cwd));
         }
         let agent = catalog.find(&self.agent);
-        let agent = agent.ok_or_else(|| crate::command::wrap::unknown(&self.agent, &catalog))?;
+        let agent = agent.ok_or_else(|| unknown(&self.agent, &catalog))?;
         entry::of_registry_agent(name, agent, cwd).ok_or_else(|| {
             let message = format!("the agent '{}' has no package for npx or uvx", agent.id);
-            CliError::new(ExitStatus::NotFound, message).hint(format!(
-                "`trilogue agents known {}` shows its archive: install it, then add its command",
-                agent.id
-            ))
+            CliError::new(ExitStatus::NotFound, message).hint(after_installing(agent))
         })
     }
 }

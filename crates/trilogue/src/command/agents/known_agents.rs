@@ -215,7 +215,12 @@ fn binary_lines(entry: &RegistryAgent) -> Vec<String> {
         ("macos", architecture) => format!("darwin-{architecture}"),
         (system, architecture) => format!("{system}-{architecture}"),
     };
-    let Some(binary) = entry.binaries.get(&platform) else { return Vec::new() };
+    let Some(binary) = entry.binaries.get(&platform) else {
+        let has_other = entry.packages.is_empty() && !entry.binaries.is_empty();
+        let platforms: Vec<_> = entry.binaries.keys().map(String::as_str).collect();
+        let line = || format!("archive: none for this machine, only for {}", platforms.join(", "));
+        return has_other.then(line).into_iter().collect();
+    };
     let digest = binary.sha256.as_deref().unwrap_or("the registry has none");
     vec![
         format!("archive: {}", binary.archive),

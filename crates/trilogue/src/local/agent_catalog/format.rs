@@ -3,7 +3,9 @@
 //! The registry decides which programs are fetched and started, so a document is accepted whole or not at all.
 
 use indexmap::IndexMap;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error};
 use url::Url;
@@ -93,7 +95,7 @@ pub(super) struct Document {
     /// The day of the facts; only our own table has it.
     #[serde(default)]
     pub(super) date: String,
-    agents: Vec<WrittenAgent>,
+    agents: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -103,15 +105,15 @@ struct WrittenAgent {
     version: String,
     description: String,
     icon: Option<String>,
-    distribution: WrittenDistribution,
+    distribution: Value,
 }
 
 #[derive(Deserialize)]
 struct WrittenDistribution {
-    npx: Option<WrittenPackage>,
-    uvx: Option<WrittenPackage>,
+    npx: Option<Value>,
+    uvx: Option<Value>,
     #[serde(default)]
-    binary: IndexMap<String, WrittenBinary>,
+    binary: IndexMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -157,7 +159,11 @@ impl Document {
         }
         let mut agents: Vec<RegistryAgent> = Vec::with_capacity(count);
         for (at, agent) in self.agents.into_iter().enumerate() {
-            let agent = agent.check(&format!("agents[{at}]"))?;
+            let place = match agent.get("id").and_then(Value::as_str) {
+                Some(id) => format!("agents[{at}] ({})", id.escape_debug()),
+                None => format!("agents[{at}]"),
+            };
+            let agent = read::<WrittenAgent>(&place, agent)?.check(&format!("agents[{at}]"))?;
             if agents.iter().any(|other| other.id == agent.id) {
                 let why = format!("{} is there twice", quoted(&agent.id));
                 return Err(refusal(&format!("agents[{at}].id"), &why));
@@ -189,23 +195,20 @@ impl WrittenAgent {
             check_text(&format!("{at}.icon"), icon, MAX_TEXT_BYTES)?;
         }
         let at = format!("{at}.distribution");
-        let WrittenDistribution { npx, uvx, binary } = distribution;
+        let WrittenDistribution { npx, uvx, binary } = read(&at, distribution)?;
         let written = [(PackageRunner::Npx, npx), (PackageRunner::Uvx, uvx)];
         let mut packages = Vec::new();
         for (runner, package) in written {
             if let Some(package) = package {
-                packages.push(package.check(
-                    &format!("{at}.{}", runner.program()),
-                    runner,
-                    &version,
-                )?);
+                let at = format!("{at}.{}", runner.program());
+                packages.push(read::<WrittenPackage>(&at, package)?.check(&at, runner, &version)?);
             }
         }
         let mut binaries = IndexMap::new();
         for (platform, written) in binary {
             check_text(&format!("{at}.binary"), &platform, MAX_NAME_BYTES)?;
-            let checked = written.check(&format!("{at}.binary.{platform}"))?;
-            binaries.insert(platform, checked);
+            let at = format!("{at}.binary.{platform}");
+            binaries.insert(platform, read::<WrittenBinary>(&at, written)?.check(&at)?);
         }
         Ok(RegistryAgent { id, name, version, description, icon, packages, binaries })
     }
@@ -362,6 +365,11 @@ fn check_text(at: &str, text: &str, most: usize) -> Result<()> {
     Ok(())
 }
 
+/// Reads a member. The error names its place.
+fn read<T: DeserializeOwned>(at: &str, value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|error| refusal(at, &error.to_string()))
+}
+
 fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
     if shown.len() < text.len() {
@@ -376,7 +384,7 @@ fn refusal(at: &str, why: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -136,10 +136,11 @@ impl AgentCatalog {
         let url = settings.to_url()?;
         let unread = |error: Error| {
             let message = format!("the registry at {url} cannot be used: {}", error.message());
-            let hint = error.hint_text().unwrap_or(
-                "the last copy is still in use; set agent_registry.url for another registry",
-            );
-            Error::new(error.code(), message).hint(hint.to_owned())
+            let used = Self::load(settings, state).source;
+            let usual =
+                || format!("{used} is still in use; set agent_registry.url for another registry");
+            let hint = error.hint_text().map_or_else(usual, str::to_owned);
+            Error::new(error.code(), message).hint(hint)
         };
         // The operator chose the address, which may be in a private network.
         let bytes = download(&url, &Policy::anywhere(), LIMITS).await.map_err(unread)?;
