@@ -75,9 +75,14 @@ impl AddCommand {
         }
         print::out(&entry)?;
         print::note(&format!("added to {}", file.display()));
-        print::hint(&format!(
-            "the server has it from its next start on; then: trilogue run {name} \"TEXT\""
-        ));
+        print::hint(&match record {
+            Some(_) => format!(
+                "restart your server, which does not have it yet: `trilogue stop`; then: trilogue run {name} \"TEXT\""
+            ),
+            None => format!(
+                "the server has it from its next start on; then: trilogue run {name} \"TEXT\""
+            ),
+        });
         Ok(())
     }
 
