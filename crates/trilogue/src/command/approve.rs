@@ -48,13 +48,13 @@ impl Approve {
             None => short_id::only_question(short_id::open_questions(&client).await?)?,
         };
         let id = table::noted_id(&interrupt.id);
+        if interrupt.resolution.is_some() {
+            let message = format!("the interrupt '{id}' was answered before, or its run has ended");
+            return Err(CliError::new(ExitStatus::Conflict, message)
+                .hint("a question that is asked again has a new id: `trilogue inbox` shows it"));
+        }
         let answer = if self.decides() {
             self.answer(&interrupt)?
-        } else if interrupt.resolution.is_some() {
-            return Err(CliError::new(
-                ExitStatus::Conflict,
-                format!("the interrupt '{id}' was answered before, or its run has ended"),
-            ));
         } else if !print::can_ask() {
             question::show(&interrupt);
             return Err(CliError::usage(format!(

@@ -53,7 +53,8 @@ impl InboxCommand {
             TableColumn::text("QUESTION"),
         ];
         let none = "no question is open";
-        self.page.print(&list.items, list.next.as_deref(), none, &columns, |interrupt| {
+        let questions = short_id::each_once(list.items);
+        self.page.print(&questions, list.next.as_deref(), none, &columns, |interrupt| {
             vec![
                 safe::line(&interrupt.id),
                 cell(&interrupt.agent),
@@ -62,10 +63,10 @@ impl InboxCommand {
                 question(interrupt),
             ]
         })?;
-        if self.page.is_table() && !list.items.is_empty() {
+        if self.page.is_table() && !questions.is_empty() {
             let (elsewhere, which) = (
                 globals.url_option(),
-                match list.items.len() {
+                match questions.len() {
                     1 => "it with `trilogue approve",
                     _ => "one with `trilogue approve INTERRUPT",
                 },

@@ -7,7 +7,7 @@ use trilogue_wire::native::{Event, EventBody, List, Part, ResolutionKind};
 use crate::command::globals::Globals;
 use crate::conversation::remote;
 use crate::conversation::short_id;
-use crate::terminal::beside::thought_id;
+use crate::terminal::beside::{subagent_line, thought_id};
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, render, safe, table, tool_content};
 
@@ -220,6 +220,7 @@ fn summary(event: &Event) -> String {
         EventBody::StateCustom(update) => {
             format!("{} {}", safe::visible(&update.kind), render::inline(&update.data))
         }
+        EventBody::StateSubagent(subagent) => subagent_line(subagent),
         EventBody::ThreadCreated(created) => shown_id(&created.thread_id),
         EventBody::ThreadHeadMoved(moved) => safe::visible(&moved.by),
         EventBody::ThreadRunRemoved(removed) => {

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use trilogue_domain::limits;
 use trilogue_domain::short_id::{ShortId, last_group};
+use trilogue_domain::{InterruptId, RunId, limits};
 use trilogue_sdk::client::{Client, ClientError, Filter, Page};
 use trilogue_wire::native::{Interrupt, List, Part, Run, Thread, Token};
 
@@ -73,21 +73,22 @@ pub(crate) async fn interrupt(client: &Client, text: &str) -> Result<String> {
     Ok(only.unwrap_or_else(|| text.to_owned()))
 }
 
-/// The pending questions, at most one more than can be named: of a question that an agent's call passes on, the one that its caller asks.
+/// The pending questions, at most one more than can be named, each once.
 pub(crate) async fn open_questions(client: &Client) -> Result<Vec<Interrupt>> {
-    let pending = client.interrupts(&Filter::default(), &limited()).await?.items;
-    if pending.len() < 2 {
-        return Ok(pending);
-    }
-    let mut own = Vec::new();
-    for question in pending {
-        let run = Filter { short_id: question.run_id.clone(), ..Filter::default() };
-        let runs = client.runs(&run, &limited()).await?.items;
-        if runs.iter().all(|run| run.parent.is_none()) {
-            own.push(question);
-        }
-    }
-    Ok(own)
+    Ok(each_once(client.interrupts(&Filter::default(), &limited()).await?.items))
+}
+
+/// The questions, each once: of one that a parent asks for its child, only the parent's.
+pub(crate) fn each_once(mut questions: Vec<Interrupt>) -> Vec<Interrupt> {
+    let ids = questions.iter().filter_map(|it| {
+        Some((InterruptId::parse(&it.id).ok()?, RunId::parse(it.run_id.as_deref()?).ok()?))
+    });
+    let ids: Vec<_> = ids.collect();
+    questions.retain(|question| {
+        let Ok(own) = InterruptId::parse(&question.id) else { return true };
+        ids.iter().all(|(id, run)| own.passed_up(run) != *id)
+    });
+    questions
 }
 
 /// The only one of the pending questions.

@@ -9,6 +9,7 @@ use trilogue_wire::native::{
 };
 
 use super::safe::{self, Stripper};
+use super::table;
 use super::tool_content::{self, ToolContent, ToolItem};
 
 const MAX_INLINE_CHARS: usize = 200;
@@ -186,10 +187,13 @@ pub(super) fn rule_line(applied: &RuleApplied) -> String {
     format!("permission: {decided} by the rule {}", safe::visible(&applied.rule))
 }
 
-/// A sub-agent in one line: its title, or its thread, and what it does.
-pub(super) fn subagent_line(subagent: &StateSubagent) -> String {
+/// A sub-agent in one line: its title, what it does, and its thread.
+pub(crate) fn subagent_line(subagent: &StateSubagent) -> String {
     let StateSubagent { thread_id, title, state, stop_reason, .. } = subagent;
-    let mut line = format!("sub-agent: {}", safe::visible(title.as_ref().unwrap_or(thread_id)));
+    let mut line = "sub-agent:".to_owned();
+    if let Some(title) = title {
+        line.push_str(&format!(" {}", safe::visible(title)));
+    }
     if let Some(state) = state {
         line.push_str(&format!(" ({}", safe::visible(state)));
         if let Some(reason) = stop_reason {
@@ -197,7 +201,7 @@ pub(super) fn subagent_line(subagent: &StateSubagent) -> String {
         }
         line.push(')');
     }
-    line
+    format!("{line} thread {}", table::noted_id(thread_id))
 }
 
 pub(crate) fn artifact_line(part: &Part) -> String {

@@ -32,7 +32,7 @@ fn a_run_that_waits_names_the_command_that_answers_it() {
     server.run(&["approve", id, "--yes"]).expect(0);
     assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
     server.run(&["approve", id]).complains(7, "was answered before");
-    server.run(&["approve", id, "--yes"]).complains(7, "not pending any more");
+    server.run(&["approve", id, "--yes"]).complains(7, "was answered before");
     server.run(&["approve", "nothing"]).expect(4);
 }
 

@@ -64,6 +64,7 @@ mod screens;
 mod sdk_server;
 mod shell;
 mod squatter;
+mod subagents;
 mod tables;
 mod tearing_transport;
 mod templates;

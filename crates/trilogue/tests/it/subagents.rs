@@ -1,0 +1,108 @@
+//! The sub-agents of a hosted agent, with the real program: in an editor over `trilogue connect`, and on the command line.
+
+use serde_json::{Value, json};
+
+use crate::agent_client_examples::example;
+use crate::connect_editor::Editor;
+use crate::harness::{Home, Server, until};
+use crate::hosted::over_http;
+
+fn serve(home: &Home) -> Server {
+    let config = format!(
+        "[store]\nurl = \"sqlite:{}\"\n\n[agents.worker]\nkind = \"agent-client\"\ncommand = [{:?}]\n",
+        home.work().join("store.db").display(),
+        example("scripted_agent").to_str().unwrap(),
+    );
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+fn get(server: &Server, path: &str) -> Value {
+    serde_json::from_str(&over_http(server, path, None)).unwrap()
+}
+
+/// Lines that make the agent's sub-agent work, ask and end.
+fn script() -> String {
+    let report = |state: Value| {
+        let update = json!({
+            "sessionUpdate": "subagent_update", "sessionId": "its-a", "title": "Reader", "state": state,
+        });
+        format!("raw:{update}")
+    };
+    let content = json!({"type": "text", "text": "it is read"});
+    let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": content});
+    let lines = [
+        report(json!({"state": "running"})),
+        format!("subagent:its-a:{chunk}"),
+        "subagent-ask:its-a".to_owned(),
+        report(json!({"state": "idle", "stopReason": "end_turn"})),
+        "say:finished".to_owned(),
+    ];
+    lines.join("\n")
+}
+
+#[test]
+fn an_editor_follows_answers_and_reloads_a_sub_agent() {
+    let home = Home::new();
+    let _server = serve(&home);
+    let initialize = |editor: &mut Editor| {
+        let params = json!({"protocolVersion": 1, "clientCapabilities": {"subagents": {}}});
+        editor.ask("initialize", params);
+    };
+    let mut editor = Editor::launch(&home, &["connect", "worker"]);
+    initialize(&mut editor);
+    let session = editor.session();
+    let prompt = editor.prompt(&session, &script());
+    let question = loop {
+        let message = editor.message();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    let child = question["params"]["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(child, session);
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
+    editor.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+    let (answer, _) = editor.answer(prompt);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(editor.close().success());
+
+    let mut later = Editor::launch(&home, &["connect", "worker"]);
+    initialize(&mut later);
+    let replayed = later.load(&session);
+    let place = |part: &str| {
+        let fits = |line: &String| line.contains(part) && line.contains(&child);
+        replayed.iter().position(fits).unwrap_or_else(|| panic!("{part}: {replayed:?}"))
+    };
+    let (announced, said) = (place("subagent_update"), place("it is read"));
+    assert!(announced < said, "{replayed:?}");
+    assert!(place("end_turn") > announced, "{replayed:?}");
+}
+
+#[test]
+fn the_command_line_shows_a_sub_agent_and_its_question_once() {
+    let home = Home::new();
+    let server = serve(&home);
+    let thread = uuid::Uuid::new_v4().to_string();
+    server.run(&["run", "worker", &script(), "--thread", &thread, "--no-wait"]).expect(0);
+    // The parent asks what its sub-agent asks.
+    let open = || get(&server, "/api/v1/interrupts?pending=true")["items"].clone();
+    until(|| (open().as_array().unwrap().len() == 2).then_some(()));
+    let listed = server.run(&["inbox"]).expect(0).out;
+    assert_eq!(listed.lines().filter(|line| line.contains("permission")).count(), 1, "{listed}");
+    let tailed = server.run(&["tail", &thread]).expect(0).out;
+    let child = get(&server, &format!("/api/v1/threads?metadata.parent_thread_id={thread}"));
+    let child = child["items"][0]["id"].as_str().unwrap().to_owned();
+    let line = format!("sub-agent: Reader (running) thread {child}");
+    assert!(tailed.contains(&line), "{tailed}");
+    server.run(&["approve", "--yes"]).expect(0);
+    until(|| open().as_array().unwrap().is_empty().then_some(()));
+    let ended = || get(&server, &format!("/api/v1/runs?thread_id={thread}"))["items"][0].clone();
+    until(|| (ended()["status"] == "completed").then_some(()));
+    let shown = server.run(&["threads", "show", &thread]).expect(0).out;
+    let line = format!("sub-agent: Reader (idle, end_turn) thread {child}");
+    assert!(shown.contains(&line), "{shown}");
+    // The question has ended, and a later answer says where to look.
+    let asked = get(&server, "/api/v1/interrupts")["items"][0]["id"].clone();
+    server.run(&["approve", asked.as_str().unwrap(), "--yes"]).complains(7, "`trilogue inbox`");
+}
