@@ -3,6 +3,7 @@
 //! [`Conversation`] is the same for every protocol. A protocol gives a [`RemoteAgent`], which starts runs, and a [`RunReader`], which reads one.
 
 pub(crate) mod attach;
+pub(crate) mod between_turns;
 mod communication;
 mod connect;
 mod denial;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use trilogue_sdk::client::{ClientError, ResponseBody};
+use trilogue_sdk::client::{ClientError, EventStream, ResponseBody};
 use trilogue_wire::native::{
     AnswerCreate, Event, EventBody, Interrupt, InterruptRaised, Json, Part, RunInput, Survives,
 };
@@ -64,6 +65,11 @@ pub(crate) trait RemoteAgent: Sized {
 
     /// Returns the command that shows a run that was started this way, if there is one.
     fn tail_command(&self, _run: &str, _globals: &Globals) -> Option<String> {
+        None
+    }
+
+    /// The events of the agent's thread after the last one that a turn has read. `None` before the first turn, and where the protocol has none.
+    fn events_between_turns(&self) -> Option<EventStream> {
         None
     }
 

@@ -9,6 +9,7 @@ use trilogue_wire::native::RunInput;
 use crate::command::ad_hoc::AdHocArguments;
 use crate::command::globals::Globals;
 use crate::conversation::attach;
+use crate::conversation::between_turns::BetweenTurns;
 use crate::conversation::remote::{RemoteServer, ServerProtocol};
 use crate::conversation::run_settings::SettingArguments;
 use crate::conversation::{
@@ -17,6 +18,7 @@ use crate::conversation::{
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{ask, print, safe};
 
+const PROMPT: &str = "> ";
 const HELP: &str = "\
 @path    attach a file, anywhere in a line
 /help    show this
@@ -94,7 +96,7 @@ impl Chat {
             print::note("/help shows what you can type");
         }
         let mut lines = InputLines { attach: &self.attach };
-        while let Some(input) = lines.next(&mut termination).await? {
+        while let Some(input) = next_input(agent, &mut lines, &mut termination).await? {
             let ended = Conversation::hold(agent, input, &self.view, globals).await.map(drop);
             if is_terminated(&mut termination) {
                 // Ctrl-C ends a turn, and SIGTERM the chat.
@@ -113,6 +115,25 @@ impl Chat {
     }
 }
 
+/// The user's next message. Meanwhile a person sees what happens on the thread.
+async fn next_input(
+    agent: &impl RemoteAgent,
+    lines: &mut InputLines<'_>,
+    termination: &mut Signal,
+) -> Result<Option<RunInput>> {
+    // A pipe's lines do not wait for each other.
+    let stream = agent.events_between_turns().filter(|_| print::can_ask());
+    let mut between = BetweenTurns::new(stream);
+    let mut next = std::pin::pin!(lines.next(termination));
+    loop {
+        tokio::select! {
+            biased;
+            input = &mut next => return input,
+            event = between.next() => between.show(&event, PROMPT)?,
+        }
+    }
+}
+
 /// The user's messages, line by line.
 struct InputLines<'a> {
     /// What is attached to the next message.
@@ -123,7 +144,7 @@ struct InputLines<'a> {
 
 impl InputLines<'_> {
     async fn next(&mut self, termination: &mut Signal) -> Result<Option<RunInput>> {
-        while let Some(text) = ask::next_line("> ", termination).await? {
+        while let Some(text) = ask::next_line(PROMPT, termination).await? {
             match text.trim() {
                 "" => {}
                 "/quit" => return Ok(None),

@@ -1,5 +1,8 @@
 //! Runs on our own servers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde::Serialize;
 use trilogue_sdk::client::{Client, ClientError, EventStream, ResponseBody, StreamItem};
 use trilogue_sdk::{RunId, ThreadId};
@@ -18,7 +21,12 @@ pub(crate) struct NativeAgent {
     server: RemoteServer,
     client: Client,
     target: Target,
+    last_event: LastEvent,
 }
+
+/// The number of the last event of the thread that a turn has read; 0 before the first turn. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+struct LastEvent(Arc<AtomicU64>);
 
 #[derive(Debug)]
 pub(crate) struct NativeRunReader {
@@ -26,6 +34,7 @@ pub(crate) struct NativeRunReader {
     run: String,
     thread: Option<String>,
     stream: EventStream,
+    last_event: LastEvent,
 }
 
 // === impl NativeAgent ===
@@ -57,7 +66,7 @@ impl RemoteAgent for NativeAgent {
         {
             target.thread = Some(listed);
         }
-        Ok(Self { server: server.clone(), client, target })
+        Ok(Self { server: server.clone(), client, target, last_event: LastEvent::default() })
     }
 
     async fn check(&self) -> Result {
@@ -71,7 +80,8 @@ impl RemoteAgent for NativeAgent {
         let new = RunCreate { id: Some(run.clone()), ..self.request(input) };
         let thread = new.thread_id.clone();
         let stream = client.stream_run(new).await?;
-        Ok(NativeRunReader { client, run, thread, stream })
+        let last_event = self.last_event.clone();
+        Ok(NativeRunReader { client, run, thread, stream, last_event })
     }
 
     async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)> {
@@ -81,6 +91,12 @@ impl RemoteAgent for NativeAgent {
 
     fn tail_command(&self, run: &str, globals: &Globals) -> Option<String> {
         Some(format!("trilogue tail {run} --follow{}", globals.url_option()))
+    }
+
+    fn events_between_turns(&self) -> Option<EventStream> {
+        let last = self.last_event.0.load(Ordering::Relaxed);
+        let thread = self.target.thread.as_ref().filter(|_| last > 0)?;
+        Some(self.client.thread_events(thread, Some(&last.to_string())))
     }
 
     fn noted_thread(&self, thread: &str) -> String {
@@ -94,6 +110,7 @@ impl RunReader for NativeRunReader {
     async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         Ok(self.stream.next().await?.map(|item| match item {
             StreamItem::Event { event, json, .. } => {
+                self.last_event.0.fetch_max(event.number, Ordering::Relaxed);
                 RunItem::Events { json: Some(json), events: vec![*event] }
             }
             StreamItem::Gap(gap) => RunItem::Gap { first: gap.first },

@@ -9,10 +9,12 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
 use crate::harness::{Home, Server, until};
 use crate::hosted::over_http;
+use crate::terminal::Screen;
 
-fn serve(home: &Home) -> Server {
+/// A server with an agent that is quiet after this time.
+fn serve(home: &Home, quiet: &str) -> Server {
     let config = format!(
-        "[store]\nurl = \"sqlite:{}\"\n\n[agents.worker]\nkind = \"agent-client\"\ncommand = [{:?}]\nbackground_quiet = \"1h\"\n",
+        "[store]\nurl = \"sqlite:{}\"\n\n[agents.worker]\nkind = \"agent-client\"\ncommand = [{:?}]\nbackground_quiet = {quiet:?}\n",
         home.work().join("store.db").display(),
         example("scripted_agent").to_str().unwrap(),
     );
@@ -48,7 +50,7 @@ fn newest_run(server: &Server, thread: &str) -> Value {
 #[test]
 fn a_report_after_the_answer_is_in_every_protocol_and_survives_a_crash() {
     let home = Home::new();
-    let server = serve(&home);
+    let server = serve(&home, "1h");
     let (file, thread) = (home.work().join("go"), uuid::Uuid::new_v4().to_string());
     let said = prompt(&file, "the build is green");
     server.run(&["run", "worker", &said, "--thread", &thread]).expect(0);
@@ -61,7 +63,7 @@ fn a_report_after_the_answer_is_in_every_protocol_and_survives_a_crash() {
     assert!(has(format!("/connect/threads/{thread}")));
     assert!(communication_has(&server, &thread, "the build is green"));
     server.stop(Signal::KILL);
-    let server = serve(&home);
+    let server = serve(&home, "1h");
     let run = newest_run(&server, &thread);
     assert_eq!((&run["status"], &run["started_by"]), (&json!("failed"), &json!("agent")));
     assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}");
@@ -84,4 +86,23 @@ fn a_report_after_the_answer_is_in_every_protocol_and_survives_a_crash() {
     // The next prompt continues behind it.
     server.run(&["run", "worker", "say:next", "--thread", &thread]).expect(0);
     assert_eq!(newest_run(&server, &thread)["status"], "completed");
+}
+
+#[test]
+fn a_chat_shows_what_the_agent_does_between_two_lines() {
+    let home = Home::new();
+    let server = serve(&home, "200ms");
+    let file = home.work().join("go");
+    let mut screen = Screen::of_columns(server.command(&["chat", "worker", "--plain"]), 2_000);
+    let content = json!({ "type": "text", "text": "the build is green" });
+    let chunk = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
+    screen.answer("> ", &format!("once:{}:{chunk}\r", file.display()));
+    // The next prompt: the turn has ended.
+    screen.wait_for("> ");
+    std::fs::write(&file, "").unwrap();
+    screen.wait_for("the build is");
+    screen.answer("> ", "say:next\r");
+    screen.wait_for("next");
+    screen.answer("> ", "/quit\r");
+    screen.end_well();
 }
