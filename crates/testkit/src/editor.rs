@@ -60,14 +60,19 @@ impl Editor {
 
     /// Launches an agent and initialises it. Its standard error goes to the test's.
     pub async fn launch(words: &[String], cwd: &Path) -> Self {
+        let files = json!({"readTextFile": false, "writeTextFile": false});
+        let capabilities = json!({"fs": files, "session": {"notices": {}, "compaction": {}}});
+        Self::launch_with(words, cwd, capabilities).await
+    }
+
+    /// Launches an agent and initialises it with these capabilities.
+    pub async fn launch_with(words: &[String], cwd: &Path, capabilities: Value) -> Self {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(cwd).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut editor =
             Self::from_streams(child.stdout.take().unwrap(), child.stdin.take().unwrap());
         editor.child = Some(child);
-        let files = json!({"readTextFile": false, "writeTextFile": false});
-        let capabilities = json!({"fs": files, "session": {"notices": {}, "compaction": {}}});
         editor.initialize(capabilities).await;
         editor
     }

@@ -25,7 +25,7 @@ fn has_result(content: &Value) -> bool {
 
 fn events(step: &Step, request: &Value) -> [Vec<NamedData>; 2] {
     let mut index = 0;
-    let mut before = vec![("message_start", json!({"message": message(&[], None, request)}))];
+    let mut before = vec![("message_start", json!({"message": message(&[], None, step, request)}))];
     if let Some(text) = &step.text {
         let deltas =
             pieces(text).into_iter().map(|piece| json!({"type": "text_delta", "text": piece}));
@@ -70,16 +70,16 @@ fn whole(step: &Step, request: &Value) -> Value {
         json!({"type": "tool_use", "id": call.id, "name": call.tool, "input": call.arguments})
     });
     let content: Vec<_> = text.chain(calls).collect();
-    message(&content, Some(reason(step)), request)
+    message(&content, Some(reason(step)), step, request)
 }
 
 fn reason(step: &Step) -> &'static str {
     if step.calls.is_empty() { "end_turn" } else { "tool_use" }
 }
 
-fn message(content: &[Value], stop: Option<&str>, request: &Value) -> Value {
+fn message(content: &[Value], stop: Option<&str>, step: &Step, request: &Value) -> Value {
     json!({
-        "id": "msg_1", "type": "message", "role": "assistant", "model": request["model"],
+        "id": format!("msg_{}", step.number), "type": "message", "role": "assistant", "model": request["model"],
         "content": content, "stop_reason": stop, "stop_sequence": null,
         "usage": {"input_tokens": 7, "output_tokens": 3},
     })

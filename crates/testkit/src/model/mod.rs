@@ -143,6 +143,7 @@ impl Shared {
             asked.len()
         };
         let mut step = step.unwrap_or_else(|| Step::text(USUAL_ANSWER));
+        step.number = number;
         for (index, call) in step.calls.iter_mut().enumerate() {
             call.id = format!("call_{number}_{index}");
         }

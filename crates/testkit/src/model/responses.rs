@@ -16,7 +16,14 @@ fn conversation(request: &Value) -> Conversation {
         }
         _ => Item::Other,
     });
-    Conversation { items: items.collect(), tools: names(&request["tools"], |tool| &tool["name"]) }
+    let mut tools = names(&request["tools"], |tool| &tool["name"]);
+    let groups = request["tools"].as_array().into_iter().flatten();
+    for group in groups.filter(|tool| tool["type"] == "namespace") {
+        let group_name = group["name"].as_str().unwrap_or_default();
+        let grouped = names(&group["tools"], |tool| &tool["name"]).into_iter();
+        tools.extend(grouped.map(|tool| format!("{group_name}/{tool}")));
+    }
+    Conversation { items: items.collect(), tools }
 }
 
 fn events(step: &Step, _request: &Value) -> [Vec<NamedData>; 2] {
@@ -62,13 +69,18 @@ const ID: &str = "resp_1";
 fn items(step: &Step) -> [Vec<Value>; 2] {
     let text = step.text.iter().map(|text| {
         let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
-        json!({"type": "message", "id": "msg_1", "role": "assistant", "content": content})
+        json!({"type": "message", "id": format!("msg_{}", step.number), "role": "assistant", "content": content})
     });
     let calls = step.calls.iter().map(|call| {
-        json!({
+        let mut item = json!({
             "type": "function_call", "id": format!("fc_{}", call.id), "call_id": call.id,
             "name": call.tool, "arguments": call.arguments.to_string(),
-        })
+        });
+        if let Some((group, tool)) = call.tool.split_once('/') {
+            item["namespace"] = json!(group);
+            item["name"] = json!(tool);
+        }
+        item
     });
     [text.collect(), calls.collect()]
 }

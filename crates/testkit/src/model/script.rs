@@ -9,6 +9,8 @@ pub struct Step {
     pub(super) calls: Vec<Call>,
     /// The gate before the end of the answer: the text is sent before it, and the calls after it.
     pub(super) gate: Option<String>,
+    /// The number of the request that it answers, for its ids.
+    pub(super) number: usize,
 }
 
 /// A call of a tool.
@@ -17,6 +19,8 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: Value,
+    /// Whether the agent takes the call without offering the tool.
+    pub(super) is_deferred: bool,
 }
 
 /// The answers to a user's message that contains these words, in order.
@@ -53,7 +57,7 @@ impl Step {
         Self { text: Some(text.to_owned()), ..Self::default() }
     }
 
-    /// Calls this tool.
+    /// Calls this tool. A name `GROUP/TOOL` is of a tool in a group.
     pub fn call(tool: &str, arguments: Value) -> Self {
         Self::default().and_call(tool, arguments)
     }
@@ -61,7 +65,22 @@ impl Step {
     /// Calls a further tool in the same answer.
     #[must_use]
     pub fn and_call(mut self, tool: &str, arguments: Value) -> Self {
-        self.calls.push(Call { id: String::new(), tool: tool.to_owned(), arguments });
+        let (id, tool) = (String::new(), tool.to_owned());
+        self.calls.push(Call { id, tool, arguments, is_deferred: false });
+        self
+    }
+
+    /// Calls the tools although the agent does not offer them: it has them, and names them only when the model looks for them.
+    #[must_use]
+    pub fn deferred(mut self) -> Self {
+        self.calls.iter_mut().for_each(|call| call.is_deferred = true);
+        self
+    }
+
+    /// Says this before the calls.
+    #[must_use]
+    pub fn with_text(mut self, text: &str) -> Self {
+        self.text = Some(text.to_owned());
         self
     }
 
@@ -91,7 +110,7 @@ impl Conversation {
         }
         let script = scripts.iter().find(|script| text.contains(&script.words))?;
         let step = script.steps.get(answers)?;
-        let is_offered = |call: &Call| self.tools.contains(&call.tool);
+        let is_offered = |call: &Call| call.is_deferred || self.tools.contains(&call.tool);
         // Requests without tools are not turns: agents also ask for titles and summaries.
         (!self.tools.is_empty() && step.calls.iter().all(is_offered)).then(|| step.clone())
     }
