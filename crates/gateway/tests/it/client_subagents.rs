@@ -511,6 +511,9 @@ async fn the_sub_agents_of_an_agents_program_reach_both_kinds_of_clients() {
     assert_eq!((parent, &question["params"]["sessionId"]), (&session, &json!(child)));
     let asked = plain.request("session/request_permission").await;
     assert_eq!(asked["params"]["sessionId"], *session);
+    // The client sees no sub-agent, but it sees who asks.
+    assert_eq!(asked["params"]["toolCall"]["title"], "Reader: Read a file");
+    assert_eq!(question["params"]["toolCall"]["title"], "Read a file");
     plain.choose(&asked, "yes").await;
     let withdrawn = editor.wait_for_notification("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);

@@ -18,6 +18,7 @@ use super::answer::{consent, is_consent};
 use super::block::{Extension, fenced};
 use super::permission_completion::as_sent;
 use super::prompt::blocks_of;
+use super::subagent_view::UNTITLED;
 use crate::choice::{Choice, list, one_choice};
 use crate::communication::{answer_of_parts, truth_property};
 use crate::shape::text_property;
@@ -64,6 +65,28 @@ pub fn client_question(
         }
     };
     asked.unwrap_or_else(|| ClientQuestion::Text(in_text(interrupt)))
+}
+
+/// Returns the question of a sub-agent for a client that shows no sub-agents: its text begins with the name of the one who asks.
+pub fn question_of_subagent(question: ClientQuestion, title: Option<&str>) -> ClientQuestion {
+    let name = title.unwrap_or(UNTITLED);
+    let named = |params: Vec<u8>, path: &[&str]| {
+        let Ok(text) = std::str::from_utf8(&params) else { return params };
+        let words = match splice::get_text(text, path) {
+            Some(words) if !words.is_empty() => format!("{name}: {words}"),
+            _ => name.to_owned(),
+        };
+        splice::set_text(text, path, &words).map_or(params, String::into_bytes)
+    };
+    match question {
+        ClientQuestion::Permission(params) => {
+            ClientQuestion::Permission(named(params, &["toolCall", "title"]))
+        }
+        ClientQuestion::Elicitation(params) => {
+            ClientQuestion::Elicitation(named(params, &["message"]))
+        }
+        ClientQuestion::Text(text) => ClientQuestion::Text(text),
+    }
 }
 
 /// Returns the original params of an interrupt, with the client's session. Its `requestId` belongs to the agent's side, and is left out.

@@ -38,7 +38,7 @@ pub(crate) use block::{is_invalid_base64, marks_invalid_base64};
 pub use card::card;
 pub use client_question::{
     ClientQuestion, answer_of_elicitation, answer_of_permission, answer_of_prompt, client_question,
-    is_offered_choice, tool_call_of,
+    is_offered_choice, question_of_subagent, tool_call_of,
 };
 pub use config::{config_options, for_client, set_config_option, takes_boolean_options};
 pub use error::{STDERR_INTRODUCTION, error_object, failure_of, session_error, with_explanation};

@@ -9,7 +9,7 @@ use trilogue_wire::agent_client::{
 };
 
 /// The title of a sub-agent without one.
-const UNTITLED: &str = "Sub-agent";
+pub(super) const UNTITLED: &str = "Sub-agent";
 
 /// Returns the state of a child whose run works.
 #[must_use]

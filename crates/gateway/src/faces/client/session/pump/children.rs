@@ -20,6 +20,7 @@ use super::super::super::connection::command::{
 };
 use super::folded::LastMessage;
 use super::{ClientSession, OutgoingLines, Pump, READ_BYTES};
+use crate::faces::common::thread_title::given_title;
 use crate::stream::log_reader::LogReader;
 
 /// How many sub-agents of an open session are followed at once, with those of sub-agents. Further ones stay tool calls.
@@ -451,8 +452,19 @@ impl Pump {
     }
 
     /// Returns how this client is asked.
-    pub(super) fn question_for_client(&self, interrupt: &Interrupt) -> mapping::ClientQuestion {
-        mapping::client_question(interrupt, self.session.asks_in.as_str(), &self.client)
+    pub(super) async fn question_for_client(
+        &self,
+        interrupt: &Interrupt,
+    ) -> mapping::ClientQuestion {
+        let asked_in = self.session.asks_in.as_str();
+        let question = mapping::client_question(interrupt, asked_in, &self.client);
+        if !self.is_folded() {
+            return question;
+        }
+        // The agent can have named it after its thread was created.
+        let thread = self.connection.thread(self.session.id()).await.ok();
+        let title = thread.as_ref().and_then(given_title);
+        mapping::question_of_subagent(question, title.as_deref())
     }
 
     /// Whether the client is asked this question. Not if a child that it follows asks it too, and not as text about a child, because a prompt cannot answer it there.

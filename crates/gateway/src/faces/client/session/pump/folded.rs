@@ -75,7 +75,7 @@ impl Pump {
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
                 let Some(key) = event.run.filter(|_| self.replay.is_none()) else { return Ok(()) };
                 let run = self.run_id(key, event).await?;
-                let asking = self.question_for_client(interrupt);
+                let asking = self.question_for_client(interrupt).await;
                 if self.asks(run.as_ref(), interrupt, &asking).await? {
                     self.ask(key, interrupt, asking, lines);
                 }

@@ -383,7 +383,7 @@ impl Pump {
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
                 // During a replay, do not ask: its end asks about the questions that are still open then.
                 if let Some(key) = event.run.filter(|_| self.replay.is_none()) {
-                    let asking = self.question_for_client(interrupt);
+                    let asking = self.question_for_client(interrupt).await;
                     if self.asks(run.as_ref(), interrupt, &asking).await? {
                         self.ask(key, interrupt, asking, lines);
                     }

@@ -265,7 +265,7 @@ impl Pump {
         lines: &mut OutgoingLines,
     ) -> Result<()> {
         for row in pending.into_iter().rev() {
-            let asking = self.question_for_client(&row.interrupt);
+            let asking = self.question_for_client(&row.interrupt).await;
             if !self.asks(Some(&row.run_id), &row.interrupt, &asking).await? {
                 continue;
             }
