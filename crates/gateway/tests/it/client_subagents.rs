@@ -542,6 +542,11 @@ async fn the_sub_agents_of_an_agents_program_reach_both_kinds_of_clients() {
         assert_eq!(call["content"], json!([{"type": "session", "sessionId": child}]));
     };
     whole(&editor);
+    // A copy of it is an ordinary session.
+    let params = json!({"sessionId": child, "cwd": folder.path(), "mcpServers": []});
+    let copy = editor.ok("session/fork", params).await["sessionId"].clone();
+    let answer = editor.prompt(copy.as_str().unwrap(), "say:from the copy").await;
+    assert_eq!(answer["stopReason"], "end_turn");
     let mut later = rig.editor_socket().with("scripted", able()).await;
     later.load_in(&session, folder.path()).await;
     whole(&later);
