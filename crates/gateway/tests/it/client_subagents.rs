@@ -436,6 +436,13 @@ async fn an_agents_own_sub_agent_is_a_session_or_one_tool_call() {
     assert_eq!(traced(&able, &it.session)[1], told[0]);
     let plain = it.rig.editor_socket().load_session("puppet", &it.session).await;
     assert_eq!(calls(&plain), expected);
+
+    // The tool call shows the beginning of a long message.
+    let long = "x".repeat(5_000);
+    it.driver.prompt(&it.child, &long).await;
+    let shown = |message: &Value| message.to_string().contains("xxxx");
+    let shown = it.plain.until(shown).await["params"]["update"]["content"][0]["content"].clone();
+    assert_eq!(shown["text"], format!("{}…", "x".repeat(4_096)));
 }
 
 #[tokio::test]
