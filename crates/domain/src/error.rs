@@ -139,6 +139,14 @@ codes! {
     NotFound = "not_found", NotFound;
     /// The route does not support the method.
     MethodNotAllowed = "method_not_allowed", Invalid;
+    /// The response would have no type that the client accepts.
+    NotAcceptable = "not_acceptable", Invalid;
+    /// The body has a type that the route does not read.
+    UnsupportedMediaType = "unsupported_media_type", Invalid;
+    /// The request must ask for another protocol on its connection.
+    UpgradeRequired = "upgrade_required", Invalid;
+    /// The server does not have the requested feature of the protocol.
+    NotImplemented = "not_implemented", Invalid;
     /// The agent does not exist.
     AgentNotFound = "agent_not_found", NotFound;
     /// The thread does not exist.

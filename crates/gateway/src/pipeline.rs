@@ -37,7 +37,7 @@ use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
 use crate::http::trace::{self, TRACEPARENT, Trace};
-use crate::http::{cors, receive};
+use crate::http::{cors, receive, upgrade};
 use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
 use trilogue_runtime::shares::{HeldShare, Shares};
@@ -320,12 +320,14 @@ impl Pipeline {
             }
         };
         let authority = head.uri.authority().cloned();
+        let can_upgrade = upgrade::is_possible(&head);
         let (principal, turn) = (caller.principal.clone(), RequestTurn::new(&self.turns));
         let request = Request {
             authenticator: Arc::clone(&self.authenticator),
             caller,
             authority,
             headers: head.headers,
+            can_upgrade,
             params: found.params,
             query,
             body,

@@ -1,23 +1,26 @@
 //! One connection: protocol settings, time limits, graceful end.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use http::{HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
 
 use super::activity::{ActiveRequest, Activity};
 use super::body::ReplyBody;
 use super::outgoing::{self, Outgoing};
 use super::receive::BodyBudget;
 use super::stall::Stall;
+use super::upgrade::{self, UpgradeHandler, UpgradedConnection};
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 
@@ -52,6 +55,13 @@ pub(crate) struct ConnectionServer {
 pub(crate) struct ServedResponse {
     pub(crate) response: Response<ReplyBody>,
     pub(crate) is_authenticated: bool,
+}
+
+/// A connection that carries another protocol after its current response.
+struct PendingUpgrade {
+    on_upgrade: OnUpgrade,
+    handler: UpgradeHandler,
+    _at_work: ActiveRequest,
 }
 
 pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
@@ -90,21 +100,69 @@ impl ConnectionServer {
     ) where
         A: Future<Output = ServedResponse> + Send + 'static,
     {
+        if let Some(upgrade) = self.serve_http(stream, activity, handle).await {
+            Box::pin(self.serve_upgraded(upgrade, activity)).await;
+        }
+    }
+
+    /// Serves a connection that carries another protocol now, until it ends, must give way, or the server stops.
+    async fn serve_upgraded(&self, upgrade: PendingUpgrade, activity: &Arc<Activity>) {
+        let PendingUpgrade { on_upgrade, handler, _at_work } = upgrade;
+        let stream = match on_upgrade.await {
+            Ok(stream) => TokioIo::new(stream),
+            Err(error) => return tracing::debug!(%error, "a connection broke"),
+        };
+        let stop = self.stop.child_token();
+        let mut serving = handler(UpgradedConnection { stream, stop: stop.clone() });
+        tokio::select! {
+            () = &mut serving => return,
+            () = activity.must_give_way() => self.meters.relieved_connections.increment(1),
+        }
+        stop.cancel();
+        drop(tokio::time::timeout(self.options.connection_grace, serving).await);
+    }
+
+    /// Returns the protocol that the connection carries after HTTP, if it changed.
+    async fn serve_http<A>(
+        &self,
+        stream: TcpStream,
+        activity: &Arc<Activity>,
+        handle: impl Fn(Request<Incoming>) -> A,
+    ) -> Option<PendingUpgrade>
+    where
+        A: Future<Output = ServedResponse> + Send + 'static,
+    {
         // Small writes here are whole events: Nagle's algorithm would only delay them, also if this fails.
         drop(stream.set_nodelay(true));
         let (idle, patience) = (self.options.head_timeout, self.options.write_timeout);
         let outgoing = Arc::new(Outgoing::new(&self.anonymous_budget));
         let io = TokioIo::new(Stall::new(stream, patience).with_activity(activity));
         let is_http2 = AtomicBool::new(false);
+        let upgraded = Arc::new(Mutex::new(None));
         let service = service_fn(|request| {
             let at_work = ActiveRequest::begin(activity);
             let (version, outgoing) = (request.version(), Arc::clone(&outgoing));
             is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
             let last_requests = self.last_requests.clone();
+            let on_upgrade = request.extensions().get::<OnUpgrade>().cloned();
+            let upgrade = on_upgrade.map(|it| (it, Arc::clone(activity), Arc::clone(&upgraded)));
             // Boxed, because the HTTP library moves this future several times for each request.
             let answering = Box::pin(handle(request));
             async move {
                 let ServedResponse { mut response, is_authenticated } = answering.await;
+                if let Some((on_upgrade, activity, upgraded)) = upgrade
+                    && let Some(handler) = upgrade::take(&mut response)
+                {
+                    // The connection stays at work when the response has been sent.
+                    let mut at_work = ActiveRequest::begin(&activity);
+                    if is_authenticated {
+                        at_work.mark_authenticated();
+                    } else {
+                        at_work.mark_anonymous();
+                    }
+                    let pending = PendingUpgrade { on_upgrade, handler, _at_work: at_work };
+                    *lock(&upgraded) = Some(pending);
+                }
                 if version != Version::HTTP_2 && last_requests.is_cancelled() {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(header::CONNECTION, close);
@@ -114,7 +172,7 @@ impl ConnectionServer {
                 Ok::<_, std::convert::Infallible>(response)
             }
         });
-        let mut connection = pin!(self.builder.serve_connection(io, service));
+        let mut connection = pin!(self.builder.serve_connection_with_upgrades(io, service));
         // Set once the connection accepts no more requests.
         let mut deadline: Option<Instant> = None;
         let mut has_said_goaway = false;
@@ -126,7 +184,7 @@ impl ConnectionServer {
                     if let Err(error) = ended {
                         tracing::debug!(error = %error, "a connection broke");
                     }
-                    return;
+                    return lock(&upgraded).take();
                 }
                 () = self.stop.cancelled(), if !is_ending => {}
                 () = self.last_requests.cancelled(), if !is_ending && !has_said_goaway => {
@@ -140,13 +198,13 @@ impl ConnectionServer {
                 () = activity.must_give_way(), if !is_ending => {
                     self.meters.relieved_connections.increment(1);
                     if activity.is_idle() && activity.was_never_used() {
-                        return;
+                        return None;
                     }
                 }
                 () = reached(deadline) => {
                     // Requests of callers with a token finish first.
                     if activity.can_end() {
-                        return;
+                        return None;
                     }
                     deadline = Some(Instant::now() + grace);
                     continue;
@@ -157,7 +215,7 @@ impl ConnectionServer {
                     let is_idle = activity.is_idle_for(idle);
                     // A peer that sends half a request line, or nothing, reaches no other time limit.
                     if is_idle && activity.was_never_used() {
-                        return;
+                        return None;
                     }
                     if is_ending || (stalled == 0 && !is_idle) {
                         continue;

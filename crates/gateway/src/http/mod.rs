@@ -16,3 +16,4 @@ pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod stall;
 pub(crate) mod trace;
+pub(crate) mod upgrade;

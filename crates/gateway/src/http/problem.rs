@@ -12,8 +12,13 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"trilogue
 const SOON: HeaderValue = HeaderValue::from_static("1");
 
 pub(crate) fn status(code: Code) -> StatusCode {
-    if code == Code::MethodNotAllowed {
-        return StatusCode::METHOD_NOT_ALLOWED;
+    match code {
+        Code::MethodNotAllowed => return StatusCode::METHOD_NOT_ALLOWED,
+        Code::NotAcceptable => return StatusCode::NOT_ACCEPTABLE,
+        Code::UnsupportedMediaType => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Code::UpgradeRequired => return StatusCode::UPGRADE_REQUIRED,
+        Code::NotImplemented => return StatusCode::NOT_IMPLEMENTED,
+        _ => {}
     }
     match code.class() {
         Class::Invalid => StatusCode::BAD_REQUEST,

@@ -13,6 +13,7 @@ use trilogue_domain::error::Result;
 
 use super::body::ReplyBody;
 use super::receive::{BodyBudget, hold_response};
+use super::upgrade::{self, UpgradeHandler};
 
 /// The pending interrupt that an answer did not match.
 pub(crate) const INTERRUPT_ID: HeaderName = HeaderName::from_static("interrupt-id");
@@ -121,6 +122,13 @@ impl Reply {
 
     pub fn no_content() -> Self {
         Self::new(StatusCode::NO_CONTENT, ReplyBody::Whole(None))
+    }
+
+    /// Returns a response after which this handler serves the connection, with another protocol.
+    pub(crate) fn switch_protocol(handler: UpgradeHandler) -> Self {
+        let mut reply = Self::new(StatusCode::SWITCHING_PROTOCOLS, ReplyBody::Whole(None));
+        upgrade::put(&mut reply.0, handler);
+        reply
     }
 
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {

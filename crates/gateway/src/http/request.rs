@@ -34,6 +34,8 @@ pub struct Request {
     /// The host in the request's address, if it names one.
     pub(crate) authority: Option<Authority>,
     pub headers: HeaderMap,
+    /// Whether the response can change the protocol of the connection.
+    pub(crate) can_upgrade: bool,
     pub(crate) params: Vec<(&'static str, String)>,
     pub(crate) query: Vec<(String, String)>,
     pub body: Bytes,
