@@ -25,3 +25,13 @@ pub(crate) async fn while_admitted<T>(
         }
     }
 }
+
+/// Completes soon after the caller's token was revoked or has expired.
+pub(crate) async fn until_revoked(authenticator: &Authenticator, caller: &Caller) {
+    if !caller.is_known() {
+        return std::future::pending().await;
+    }
+    while authenticator.still_admits(caller).await {
+        tokio::time::sleep(authenticator.recheck).await;
+    }
+}

@@ -111,6 +111,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "copy_thread",
             "hand_over_thread",
             "list_callback_keys",
+            "client_open",
             "communication_create_run",
             "communication_cancel_run",
             "connect_create_configuration",
@@ -209,6 +210,7 @@ const GUARDS: &[(Guard, &[&str])] = &[
             "connect_delete_thread",
             "connect_patch_configuration",
             "connect_delete_configuration",
+            "client_open",
         ],
     ),
     (
@@ -356,7 +358,8 @@ async fn every_route_that_outlives_a_session_needs_a_new_sign_in() {
         let reply = client.send(method.clone(), path, &headers, Bytes::new()).await.unwrap();
         let told = String::from_utf8_lossy(&reply.body);
         let is_refused = told.contains("this needs a sign-in of the last");
-        let is_page_route = !path.starts_with("/connect") && !path.starts_with("/communication");
+        let is_page_route =
+            !["/connect", "/communication", "/client"].iter().any(|it| path.starts_with(it));
         // A thread that is not found may be another principal's.
         let expected = route.guard() == Guard::NewSignIn || operation == "erase_thread";
         assert_eq!(is_refused, expected && is_page_route, "{operation}: {told}");

@@ -18,6 +18,8 @@ use crate::json::record::record;
 pub const VERSION: u32 = 1;
 /// The maximum length of the first line, in bytes.
 pub const MAX_HELLO_BYTES: usize = 1024 * 1024;
+/// The subprotocol of a WebSocket that carries this protocol, one line in each text frame. Without it, a WebSocket carries only messages, in the way of the official SDKs.
+pub const SUBPROTOCOL: &str = "trilogue.local";
 /// The request with which a numbered connection continues a session of an earlier connection. Its params are [`AttachParams`], its result is `{}`.
 pub const ATTACH_METHOD: &str = "_trilogue/attach";
 

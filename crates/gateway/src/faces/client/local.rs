@@ -1,4 +1,4 @@
-//! Connections of programs on the same machine: the first line of each states its purpose.
+//! Connections of programs on the same machine, and of `trilogue connect` on others: the first line of each states its purpose.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,16 +8,19 @@ use bytes::BytesMut;
 use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Principal};
+use trilogue_domain::{AgentName, Code, Error};
+use trilogue_wire::jsonrpc::Decoder;
 use trilogue_wire::native::ConnectedClient;
 use trilogue_wire::native::local::{
     AgentTarget, Hello, HelloAccepted, HelloReply, MAX_HELLO_BYTES, VERSION,
 };
 
 use super::connection::ClientConnection;
+use super::connection::origin::ClientOrigin;
 use super::serve::serve;
 use super::state::State;
 use super::wire::socket::{LocalReader, LocalWriter, split_local};
+use super::wire::transport::{LineReader, LineWriter};
 use crate::face::{LocalConnection, LocalFace};
 use crate::http::problem;
 use crate::http::stall::Stall;
@@ -58,14 +61,18 @@ impl LocalFace for State {
             let line = tokio::time::timeout(within, line).await.map_err(|_| {
                 Error::new(Code::InvalidRequest, "the first line did not come in time")
             })??;
-            self.accept(&line, principal, peer).await
+            self.accept(&line, ClientOrigin::Local { principal, pid: peer }).await
         };
         match hello.await {
             Ok((connection, welcome)) => {
                 if write(&mut writer, &welcome).await.is_err() {
                     return;
                 }
-                Box::pin(serve(Arc::new(connection), reader, writer, &received, &stop)).await;
+                let mut decoder = Decoder::new(self.options.max_line_bytes);
+                decoder.push(&received);
+                let (mut source, sink) = (LineReader(reader), LineWriter::new(writer));
+                let connection = Arc::new(connection);
+                Box::pin(serve(&connection, &mut source, sink, decoder, &stop)).await;
             }
             Err(error) => {
                 let refused = HelloReply::from_problem(&problem::describe(&error, None));
@@ -78,11 +85,10 @@ impl LocalFace for State {
 
 impl State {
     /// Reads the program's first line. Returns its connection, and the response.
-    async fn accept(
+    pub(super) async fn accept(
         self: &Arc<Self>,
         line: &[u8],
-        principal: Arc<Principal>,
-        pid: Option<u32>,
+        origin: ClientOrigin,
     ) -> Result<(ClientConnection, HelloReply)> {
         let hello: Hello = serde_json::from_slice(line).map_err(|error| {
             Error::new(Code::InvalidRequest, format!("the first line does not fit: {error}"))
@@ -101,20 +107,16 @@ impl State {
             AgentTarget::Wrap(command) => (self.wrap()?.wrap(command).await?, None),
         };
         self.runtime.agent(&agent)?;
-        let mut connection = ClientConnection::new(Arc::clone(self), principal, agent.clone());
+        // A folder of another machine says nothing about this one.
+        let folder = folder.filter(|_| origin.is_local());
+        let mut connection = ClientConnection::new(Arc::clone(self), origin, agent.clone());
         connection.numbered = hello.numbered;
         connection.folder = folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
         if let Some(folder) = &connection.folder {
             self.opened_folders.add(&connection.principal, folder);
         }
         connection.client = hello.client.filter(|_| hello.numbered);
-        connection.listing = Some(self.connected_clients.add(ConnectedClient {
-            agent: agent.as_str().to_owned(),
-            cwd: connection.folder.as_ref().map(|folder| folder.display().to_string()),
-            pid,
-            since: self.clock.now().to_string(),
-            ..ConnectedClient::default()
-        }));
+        self.list(&mut connection);
         let welcome = HelloReply::Open(HelloAccepted {
             trilogue: VERSION,
             agent: agent.as_str().to_owned(),
@@ -124,6 +126,17 @@ impl State {
             max_sent: Some(self.options.max_sent_bytes),
         });
         Ok((connection, welcome))
+    }
+
+    /// Adds a connection to the list of connected clients, until it is dropped.
+    pub(super) fn list(&self, connection: &mut ClientConnection) {
+        connection.listing = Some(self.connected_clients.add(ConnectedClient {
+            agent: connection.agent.as_str().to_owned(),
+            cwd: connection.folder.as_ref().map(|folder| folder.display().to_string()),
+            pid: connection.origin.pid(),
+            since: self.clock.now().to_string(),
+            ..ConnectedClient::default()
+        }));
     }
 }
 

@@ -1,15 +1,16 @@
-//! The Agent Client Protocol, on streams of lines.
+//! The Agent Client Protocol, on streams of lines and over the network.
 //!
 //! A session is a thread. A client receives a session only from the thread's log, through one pump per open session.
 //! Responses to the client's own requests go into the same outbox.
 //!
 //! Module map. Each of the first five uses only those above it in this list:
-//! - `wire`: lines, the outbox, the local socket.
+//! - `wire`: lines, the outbox, the interface of transports, the local socket.
 //! - `connection`: one client's requests in flight, its session queues, its open sessions, its pending replies.
 //! - `asking`: requests to the client, for interrupts and for agents.
 //! - `session`: the pump that renders a log as lines.
 //! - `methods`: the methods of the protocol.
 //! - `local`, `serve`: accept a program's connection; read its lines and dispatch each message.
+//! - `network`: the routes of the face, and the transports behind them. Each serves a connection with `serve`.
 //! - `state`, `ask_registry`, `open_sessions`: what all connections share and count together.
 //! - `options`, `thread_metadata`, `event_form`, `wrap`: settings, metadata keys, events for other faces, `trilogue wrap`.
 //!
@@ -24,6 +25,7 @@ mod connection;
 pub(crate) mod event_form;
 mod local;
 mod methods;
+mod network;
 mod open_sessions;
 mod options;
 mod serve;
@@ -33,26 +35,30 @@ mod thread_metadata;
 mod wire;
 mod wrap;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use trilogue_domain::Error;
+use async_trait::async_trait;
+use trilogue_domain::{AgentName, Error};
 
 pub use options::{ClientOptions, MessageIdFormat, UserMessageId, WhenBusy};
 pub use wire::socket::{LocalReader, LocalWriter, split_local};
 pub use wrap::{Wrap, WrapCommand};
 
 use self::state::State;
-use crate::face::{Face, LocalFace, MountPoint, Protocol, Services, protocol_name};
+use crate::face::{Face, LocalFace, MountPoint, Protocol, Services, UnknownCaller, protocol_name};
 use crate::http::problem;
 use crate::http::reply::Reply;
-use crate::route::{Endpoint, Operation};
+use crate::route::{self, Endpoint, Operation, bind};
 
-/// The Agent Client Protocol, as programs on this machine reach it.
+/// The Agent Client Protocol.
 #[derive(Clone, Debug, Default)]
 pub struct ClientProtocol {
     options: ClientOptions,
     /// Registers the commands of `trilogue wrap`.
     wrap: Option<Arc<dyn Wrap>>,
+    /// The agent whose endpoint is the mount's own path too.
+    agent: Option<AgentName>,
 }
 
 // === impl ClientProtocol ===
@@ -60,8 +66,14 @@ pub struct ClientProtocol {
 impl ClientProtocol {
     pub const NAME: &'static str = protocol_name::CLIENT;
 
+    /// The protocol for programs on this machine.
     pub fn new(options: ClientOptions, wrap: Arc<dyn Wrap>) -> Self {
-        Self { options, wrap: Some(wrap) }
+        Self { options, wrap: Some(wrap), agent: None }
+    }
+
+    /// The protocol for clients over the network. They reach this agent at the mount's own path too, if there is one.
+    pub fn for_network(options: ClientOptions, agent: Option<AgentName>) -> Self {
+        Self { options, wrap: None, agent }
     }
 }
 
@@ -71,7 +83,7 @@ impl Protocol for ClientProtocol {
     }
 
     fn operations(&self) -> Vec<Operation> {
-        Vec::new()
+        route::operations(network::ROUTES)
     }
 
     fn open(&self, services: &Services, _: MountPoint) -> Arc<dyn Face> {
@@ -81,9 +93,22 @@ impl Protocol for ClientProtocol {
 
 // === impl State ===
 
+#[async_trait]
 impl Face for State {
     fn endpoints(self: Arc<Self>) -> Vec<Endpoint> {
-        Vec::new()
+        bind(network::ROUTES, &self)
+    }
+
+    fn normalize_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        match &self.agent {
+            Some(agent) if path.is_empty() || path == "/" => Cow::Owned(format!("/{agent}")),
+            _ => Cow::Borrowed(path),
+        }
+    }
+
+    async fn requested_agent(&self, caller: UnknownCaller<'_>) -> Option<AgentName> {
+        let (_, agent) = caller.params.iter().find(|(name, _)| *name == "agent")?;
+        AgentName::parse(agent).ok()
     }
 
     fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply {

@@ -31,6 +31,12 @@ pub struct ClientOptions {
     pub max_connections: usize,
     /// How long a program may take to send its first line.
     pub hello_timeout: Duration,
+    /// The most clients that are connected over the network at once.
+    pub max_network_connections: usize,
+    /// How often a WebSocket client gets a ping.
+    pub ping_interval: Duration,
+    /// How long a WebSocket client may take to show, after a ping, that it is there.
+    pub pong_timeout: Duration,
 }
 
 /// When responses to prompts have `userMessageId`.
@@ -85,6 +91,9 @@ impl Default for ClientOptions {
             max_sessions: 256,
             max_connections: 256,
             hello_timeout: Duration::from_secs(10),
+            max_network_connections: 4_096,
+            ping_interval: Duration::from_secs(20),
+            pong_timeout: Duration::from_secs(30),
         }
     }
 }

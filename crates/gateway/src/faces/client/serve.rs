@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::Json;
 use trilogue_runtime::CallError;
@@ -20,41 +19,35 @@ use super::connection::pending::{PendingQuestion, PendingReply};
 use super::methods::backlog::Backlog;
 use super::methods::dispatch;
 use super::methods::request::IncomingRequest;
+use super::wire::transport::{LineSink, MessageSource};
 
-/// How much one read takes from the connection, in bytes.
-const READ_BYTES: usize = 64 * 1024;
-
-/// Serves a client until it disconnects or the server stops. `received` contains the bytes that were already read.
-pub(super) async fn serve<R, W>(
-    connection: Arc<ClientConnection>,
-    mut reader: R,
-    writer: W,
-    received: &[u8],
+/// Serves a client until it disconnects or the server stops. `decoder` contains the bytes that were already read. Returns the sink.
+pub(super) async fn serve<S: LineSink + 'static>(
+    connection: &Arc<ClientConnection>,
+    source: &mut impl MessageSource,
+    mut sink: S,
+    mut decoder: Decoder,
     stop: &CancellationToken,
-) where
-    R: AsyncRead + Unpin + Send,
-    W: AsyncWrite + Unpin + Send + 'static,
-{
-    let writing = {
-        let connection = Arc::clone(&connection);
+) -> Option<S> {
+    let mut sending = {
+        let connection = Arc::clone(connection);
         tokio::spawn(async move {
-            let written = connection.outbox.write_to(writer, &connection.closed).await;
-            if let Err(error) = written {
+            let sent = connection.outbox.send_to(&mut sink, &connection.closed).await;
+            if let Err(error) = sent {
                 tracing::debug!(%error, "a client reads nothing any more");
             }
             connection.closed.cancel();
+            sink
         })
     };
-    let mut decoder = Decoder::new(connection.options().max_line_bytes);
-    decoder.push(received);
     let stopped = tokio::select! {
-        () = read(&connection, &mut reader, &mut decoder) => false,
+        () = read(connection, source, &mut decoder) => false,
         () = connection.closed.cancelled() => false,
         () = stop.cancelled() => true,
     };
     let questions = connection.pending.close();
     if !stopped {
-        leave(&connection, &questions).await;
+        leave(connection, &questions).await;
     }
     // Their tickets count this client among those that can answer.
     drop(questions);
@@ -68,14 +61,19 @@ pub(super) async fn serve<R, W>(
     }
     connection.outbox.close();
     // After this time the connection is closed, even if the client has not read all lines.
-    drop(tokio::time::timeout(connection.state.connection_grace / 2, writing).await);
+    let sent = tokio::time::timeout(connection.state.connection_grace / 2, &mut sending).await;
     connection.closed.cancel();
+    let sink = match sent {
+        Ok(sink) => sink.ok(),
+        Err(_) => sending.await.ok(),
+    };
     connection.queues.clear();
     let counts = decoder.counts();
     tracing::debug!(
         agent = %connection.agent, lines = counts.lines, noise = counts.noise, oversize = counts.oversize,
         "client disconnected"
     );
+    sink
 }
 
 /// Removes the client from the questions that it was asked.
@@ -89,9 +87,9 @@ async fn leave(connection: &ClientConnection, questions: &[Arc<PendingQuestion>]
 }
 
 /// Reads until the client disconnects.
-async fn read<R: AsyncRead + Unpin>(
+async fn read(
     connection: &Arc<ClientConnection>,
-    reader: &mut R,
+    source: &mut impl MessageSource,
     decoder: &mut Decoder,
 ) {
     let mut backlog = Backlog::default();
@@ -99,15 +97,14 @@ async fn read<R: AsyncRead + Unpin>(
         while let Some(frame) = decoder.next() {
             take_frame(connection, &mut backlog, frame).await;
         }
-        let buffer = decoder.buffer_for(READ_BYTES);
-        let read = tokio::select! {
+        let received = tokio::select! {
             () = connection.requests.has_room.notified(), if !backlog.is_empty() => None,
-            read = reader.read_buf(buffer) => Some(read),
+            received = source.receive(decoder) => Some(received),
         };
-        match read {
+        match received {
             None => backlog.admit(connection).await,
-            Some(Ok(0)) => break,
-            Some(Ok(_)) => {}
+            Some(Ok(false)) => break,
+            Some(Ok(true)) => {}
             Some(Err(error)) => {
                 tracing::debug!(%error, "a client's connection failed");
                 break;

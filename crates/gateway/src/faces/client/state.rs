@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Counter;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{AgentName, Code, Error};
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
 
@@ -16,6 +17,7 @@ use super::ask_registry::AskRegistry;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::wrap::Wrap;
+use crate::access::authenticator::Authenticator;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::opened_folders::OpenedFolders;
@@ -27,6 +29,8 @@ use crate::http::node_client::NodeClient;
 pub(crate) struct State {
     pub(super) options: ClientOptions,
     wrap: Option<Arc<dyn Wrap>>,
+    /// The agent whose endpoint is the mount's own path too.
+    pub(super) agent: Option<AgentName>,
     /// How long connections have to end when the server stops.
     pub(super) connection_grace: Duration,
     /// How long a client may accept no bytes.
@@ -44,6 +48,9 @@ pub(crate) struct State {
     pub(super) life: String,
     pub(super) panics: Counter,
     pub(super) repeated_ids: Counter,
+    pub(super) authenticator: Arc<Authenticator>,
+    /// Permits for clients over the network.
+    pub(super) network_room: Arc<Semaphore>,
     lifecycle: Arc<Lifecycle>,
     /// Cancelled when streams of sessions end.
     pub(super) streams_end: CancellationToken,
@@ -57,6 +64,7 @@ impl State {
         Self {
             options: protocol.options.clone(),
             wrap: protocol.wrap.clone(),
+            agent: protocol.agent.clone(),
             connection_grace: options.connection_grace,
             write_timeout: options.write_timeout,
             runtime: ports.runtime.clone(),
@@ -70,6 +78,8 @@ impl State {
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),
+            authenticator: Arc::clone(&services.authenticator),
+            network_room: Arc::new(Semaphore::new(protocol.options.max_network_connections)),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),
         }
@@ -77,7 +87,10 @@ impl State {
 
     /// Returns the port that wraps commands. Errors: `invalid_request` if the server has no such port.
     pub(super) fn wrap(&self) -> Result<&dyn Wrap> {
-        let refused = || Error::new(Code::InvalidRequest, "this server wraps no commands");
+        let refused = || {
+            Error::new(Code::InvalidRequest, "this server wraps no commands")
+                .hint("over the network a client reaches the server's agents; its own commands run on its own machine")
+        };
         self.wrap.as_deref().ok_or_else(refused)
     }
 

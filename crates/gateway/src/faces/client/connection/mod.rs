@@ -4,6 +4,7 @@ pub(crate) mod cancels;
 pub(crate) mod children;
 pub(crate) mod command;
 mod elsewhere;
+pub(crate) mod origin;
 pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod requests;
@@ -29,6 +30,7 @@ use trilogue_wire::jsonrpc::Id;
 use trilogue_wire::native::local::Control;
 
 use self::children::AnnouncedChildren;
+use self::origin::ClientOrigin;
 use self::pending::PendingReplies;
 use self::queue::SessionQueues;
 use self::requests::OpenRequests;
@@ -45,6 +47,8 @@ const MAX_FOREIGN_CANCELS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) state: Arc<State>,
+    /// Where the client is, and what it may do.
+    pub(crate) origin: ClientOrigin,
     pub(crate) principal: Arc<Principal>,
     pub(crate) agent: AgentName,
     /// Whether the other end is our proxy, which reads control lines and sends extras.
@@ -90,12 +94,13 @@ pub(crate) struct Handshake {
 // === impl ClientConnection ===
 
 impl ClientConnection {
-    pub(crate) fn new(state: Arc<State>, principal: Arc<Principal>, agent: AgentName) -> Self {
+    pub(crate) fn new(state: Arc<State>, origin: ClientOrigin, agent: AgentName) -> Self {
         let options = &state.options;
         let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
         Self {
             outbox: Outbox::new(options.max_outbox_messages, options.max_outbox_bytes),
-            principal,
+            principal: Arc::clone(origin.principal()),
+            origin,
             agent,
             numbered: false,
             folder: None,

@@ -4,14 +4,13 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::lock;
 
-/// Batches are joined until one write has this many bytes.
-const WRITE_BYTES: usize = 64 * 1024;
+use super::transport::LineSink;
+
 /// The longest time that a lazy batch waits for the next batch.
 const LINGER: Duration = Duration::from_millis(50);
 
@@ -136,18 +135,17 @@ impl Outbox {
         self.taken.notify_waiters();
     }
 
-    /// Writes batches until the outbox is closed or writing fails.
-    pub(crate) async fn write_to<W: AsyncWrite + Unpin>(
+    /// Sends batches until the outbox is closed or sending fails.
+    pub(crate) async fn send_to(
         &self,
-        mut to: W,
+        sink: &mut impl LineSink,
         dropped: &CancellationToken,
     ) -> std::io::Result<()> {
-        let mut joined = Vec::new();
         let mut timer = pin!(sleep(LINGER));
         let mut is_timed = false;
         loop {
             let batches = match self.next() {
-                WriterStep::End => return to.flush().await,
+                WriterStep::End => return Ok(()),
                 WriterStep::Write(batches) => batches,
                 next => {
                     if matches!(next, WriterStep::StartTimer) {
@@ -160,15 +158,14 @@ impl Outbox {
                             is_timed = false;
                             self.timer_fired();
                         }
+                        kept = sink.keep_alive() => kept?,
                         () = dropped.cancelled() => return Ok(()),
                     }
                     continue;
                 }
             };
-            let writing = write_all(&mut to, &batches, &mut joined);
             tokio::select! {
-                // A dropped write can leave half a line, so nothing is written after it.
-                written = writing => written?,
+                sent = sink.send(batches) => sent?,
                 () = dropped.cancelled() => return Ok(()),
             }
         }
@@ -204,35 +201,22 @@ impl Outbox {
     }
 }
 
-/// Writes large batches directly, and joins small ones.
-async fn write_all<W: AsyncWrite + Unpin>(
-    to: &mut W,
-    batches: &[Batch],
-    joined: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    for (index, batch) in batches.iter().enumerate() {
-        let is_last = index + 1 == batches.len();
-        if joined.is_empty() && (is_last || batch.lines.len() >= WRITE_BYTES) {
-            to.write_all(&batch.lines).await?;
-            continue;
-        }
-        joined.extend_from_slice(&batch.lines);
-        if is_last || joined.len() >= WRITE_BYTES {
-            to.write_all(joined).await?;
-            joined.clear();
-        }
-    }
-    to.flush().await
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWrite};
     use tokio::time::timeout;
 
+    use super::super::transport::LineWriter;
     use super::*;
+
+    async fn send_to(
+        outbox: &Outbox,
+        stream: impl AsyncWrite + Unpin + Send,
+    ) -> std::io::Result<()> {
+        outbox.send_to(&mut LineWriter::new(stream), &CancellationToken::new()).await
+    }
 
     fn batch(text: &str) -> Batch {
         Batch { lines: text.as_bytes().to_vec(), messages: 1 }
@@ -247,7 +231,7 @@ mod tests {
         outbox.close();
         outbox.push(batch("late\n")).await;
         let mut out = Vec::new();
-        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        send_to(&outbox, &mut out).await.unwrap();
         assert_eq!(out, b"one\ntwo\nthree\n");
     }
 
@@ -264,7 +248,7 @@ mod tests {
         let (mut ours, theirs) = tokio::io::duplex(64);
         let writer = {
             let outbox = Arc::clone(&outbox);
-            tokio::spawn(async move { outbox.write_to(theirs, &CancellationToken::new()).await })
+            tokio::spawn(async move { send_to(&outbox, theirs).await })
         };
         let mut read = [0; 8];
         tokio::time::timeout(Duration::from_secs(10), ours.read_exact(&mut read))
@@ -284,7 +268,7 @@ mod tests {
         let (mut ours, theirs) = tokio::io::duplex(64);
         let writer = {
             let outbox = Arc::clone(&outbox);
-            tokio::spawn(async move { outbox.write_to(theirs, &CancellationToken::new()).await })
+            tokio::spawn(async move { send_to(&outbox, theirs).await })
         };
         let mut read = [0; 16];
         for _ in 0..3 {
@@ -318,7 +302,7 @@ mod tests {
         assert!(!second.is_finished());
         outbox.close();
         let mut out = Vec::new();
-        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        send_to(&outbox, &mut out).await.unwrap();
         second.await.unwrap();
         assert_eq!(out, b"one\n");
     }
@@ -329,7 +313,7 @@ mod tests {
         outbox.push(batch("much too large\n")).await;
         outbox.close();
         let mut out = Vec::new();
-        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        send_to(&outbox, &mut out).await.unwrap();
         assert_eq!(out, b"much too large\n");
     }
 }

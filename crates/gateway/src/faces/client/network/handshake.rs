@@ -1,0 +1,86 @@
+//! The handshake that begins a WebSocket (RFC 6455, section 4.2).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_wire::native::local::SUBPROTOCOL;
+
+use super::ClientCall;
+
+/// The version of the WebSocket protocol that the server speaks.
+pub(super) const VERSION: &str = "13";
+/// The length of the client's key, in bytes.
+const KEY_BYTES: usize = 16;
+/// The text that makes the server's answer to the key, from the RFC.
+const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// What a client's request for a WebSocket contains.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    /// The server's answer to the client's key.
+    pub(super) accept: String,
+    /// Whether the client speaks the protocol of the local socket.
+    pub(super) is_local_protocol: bool,
+}
+
+// === impl Handshake ===
+
+impl Handshake {
+    /// # Errors
+    /// `upgrade_required` if the request asks for no WebSocket or another version; `not_implemented` if its connection cannot become one; `invalid_request` for an invalid key.
+    pub(super) fn read(call: &ClientCall) -> Result<Self> {
+        let headers = &call.headers;
+        if !has_token(headers, &header::UPGRADE, "websocket") {
+            return Err(Error::new(Code::UpgradeRequired, "this request asks for no WebSocket")
+                .hint("send 'Connection: Upgrade' and 'Upgrade: websocket'"));
+        }
+        if !call.can_upgrade || !has_token(headers, &header::CONNECTION, "upgrade") {
+            let message = "a WebSocket begins with a request of HTTP/1.1 and 'Connection: Upgrade'";
+            return Err(Error::new(Code::NotImplemented, message)
+                .hint("let a proxy pass HTTP/1.1 with both headers on"));
+        }
+        if call.header(&header::SEC_WEBSOCKET_VERSION) != Some(VERSION) {
+            let message = "the server speaks version 13 of the WebSocket protocol only";
+            return Err(
+                Error::new(Code::UpgradeRequired, message).hint("send 'Sec-WebSocket-Version: 13'")
+            );
+        }
+        let key = call.header(&header::SEC_WEBSOCKET_KEY).map(str::trim).unwrap_or_default();
+        if !STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES) {
+            let message = "the header 'Sec-WebSocket-Key' is missing or invalid";
+            return Err(
+                Error::new(Code::InvalidRequest, message).hint("send 16 random bytes in base64")
+            );
+        }
+        Ok(Self {
+            accept: accept_of(key),
+            is_local_protocol: has_token(headers, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL),
+        })
+    }
+}
+
+/// Returns the answer to a client's key.
+fn accept_of(key: &str) -> String {
+    let mut hash = sha1_smol::Sha1::new();
+    hash.update(key.as_bytes());
+    hash.update(KEY_SUFFIX.as_bytes());
+    STANDARD.encode(hash.digest().bytes())
+}
+
+/// Whether a header that contains a list has this entry.
+fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|entry| entry.trim().eq_ignore_ascii_case(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_key_is_that_of_the_rfc() {
+        assert_eq!(accept_of("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+}

@@ -1,0 +1,380 @@
+//! A client on a WebSocket: one message in each text frame, both ways.
+//!
+//! Without a subprotocol these are the protocol's messages, as the official SDKs send them. With [`SUBPROTOCOL`] they are the lines of the
+//! local socket: the first frame of each side is the handshake, and control lines are frames of their own.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use http::{HeaderName, HeaderValue, header};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use memchr::{memchr, memchr2_iter};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, Code, Error};
+use trilogue_wire::jsonrpc::{Decoder, Frame};
+use trilogue_wire::native::local::{HelloReply, MAX_HELLO_BYTES, SUBPROTOCOL};
+use uuid::Uuid;
+
+use super::super::connection::ClientConnection;
+use super::super::connection::origin::ClientOrigin;
+use super::super::options::ClientOptions;
+use super::super::serve::serve;
+use super::super::state::State;
+use super::super::wire::outbox::Batch;
+use super::super::wire::transport::{LineSink, MessageSource};
+use super::ClientCall;
+use super::handshake::Handshake;
+use super::liveness::Liveness;
+use crate::access::admission::until_revoked;
+use crate::access::authenticator::Caller;
+use crate::http::problem;
+use crate::http::reply::Reply;
+use crate::http::upgrade::UpgradedConnection;
+
+/// The id of a connection in the network transports of the protocol.
+pub(super) const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
+/// The initial read buffer of a connection, in bytes. Larger frames get larger buffers while they arrive.
+const READ_BUFFER_BYTES: usize = 4 * 1024;
+/// Frames are joined until one write has this many bytes.
+const WRITE_BUFFER_BYTES: usize = 32 * 1024;
+/// The most pings and pongs of a client in [`CONTROL_WINDOW`]: each ping costs a reply.
+const MAX_CONTROL_FRAMES: usize = 200;
+const CONTROL_WINDOW: Duration = Duration::from_secs(1);
+/// How long a closed connection waits for the client's end of it, so that the client receives the close frame.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+/// The buffer for bytes that arrive after the close frame, which are dropped.
+const DRAIN_BYTES: usize = 8 * 1024;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// The reading half.
+struct FrameSource {
+    stream: SplitStream<Socket>,
+    liveness: Arc<Liveness>,
+    /// The end of the window in which control frames are counted, and their number in it.
+    control_window: (Instant, usize),
+    /// Why the server closes the connection, once the client has given a reason.
+    close: Option<CloseReason>,
+}
+
+/// The writing half.
+struct FrameSink {
+    sink: SplitSink<Socket, Message>,
+    liveness: Arc<Liveness>,
+    ping_interval: Duration,
+    next_ping: Instant,
+}
+
+/// A close code, and the text beside it.
+type CloseReason = (CloseCode, &'static str);
+
+/// Returns the response that makes the connection a WebSocket.
+pub(super) fn accept(
+    call: &ClientCall,
+    agent: AgentName,
+    handshake: &Handshake,
+    permit: OwnedSemaphorePermit,
+) -> Reply {
+    let (state, caller) = (Arc::clone(&call.state), call.caller.clone());
+    let is_local_protocol = handshake.is_local_protocol;
+    let reply = Reply::switch_protocol(Box::new(move |upgraded| {
+        Box::pin(async move {
+            serve_socket(state, caller, agent, is_local_protocol, upgraded).await;
+            drop(permit);
+        })
+    }));
+    let reply = reply
+        .header(header::CONNECTION, HeaderValue::from_static("Upgrade"))
+        .header(header::UPGRADE, HeaderValue::from_static("websocket"))
+        .header_text(header::SEC_WEBSOCKET_ACCEPT, &handshake.accept)
+        .header_text(CONNECTION_ID, &Uuid::new_v4().to_string());
+    match is_local_protocol {
+        true => reply.header(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL)),
+        false => reply,
+    }
+}
+
+/// Serves a client until it disconnects, its token no longer works, or the server stops.
+async fn serve_socket(
+    state: Arc<State>,
+    caller: Caller,
+    agent: AgentName,
+    is_local_protocol: bool,
+    upgraded: UpgradedConnection,
+) {
+    let UpgradedConnection { stream, stop } = upgraded;
+    let options = &state.options;
+    let socket =
+        WebSocketStream::from_raw_socket(stream, Role::Server, Some(config(options))).await;
+    let (mut source, mut sink) = split(socket, options);
+    let mut decoder = Decoder::new(options.max_line_bytes);
+    let connection = match is_local_protocol {
+        true => hello(&state, &caller, &agent, (&mut source, &mut sink), &mut decoder).await,
+        false => {
+            let origin = ClientOrigin::Network(caller.clone());
+            let mut connection = ClientConnection::new(Arc::clone(&state), origin, agent);
+            state.list(&mut connection);
+            Some(connection)
+        }
+    };
+    let Some(connection) = connection else {
+        let reason = source.close.unwrap_or((CloseCode::Policy, "the handshake was refused"));
+        return close(source, sink, reason).await;
+    };
+    let connection = Arc::new(connection);
+    let is_revoked = AtomicBool::new(false);
+    let revocation = async {
+        until_revoked(&state.authenticator, &caller).await;
+        is_revoked.store(true, Ordering::Relaxed);
+        connection.closed.cancel();
+    };
+    let serving = async {
+        let serving = serve(&connection, &mut source, sink, decoder, &stop);
+        tokio::pin!(serving);
+        tokio::select! {
+            sink = &mut serving => sink,
+            () = revocation => serving.await,
+        }
+    };
+    let Some(sink) = serving.await else { return };
+    let reason = match source.close {
+        Some(reason) => reason,
+        None if is_revoked.into_inner() => {
+            (CloseCode::Policy, "the token was revoked or has expired")
+        }
+        None if stop.is_cancelled() => (CloseCode::Away, "the server ends the connection"),
+        None => (CloseCode::Normal, ""),
+    };
+    close(source, sink, reason).await;
+}
+
+fn config(options: &ClientOptions) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_message_size(Some(options.max_line_bytes))
+        .max_frame_size(Some(options.max_line_bytes))
+}
+
+fn split(socket: Socket, options: &ClientOptions) -> (FrameSource, FrameSink) {
+    let (sink, stream) = socket.split();
+    let liveness = Arc::new(Liveness::begin(options.pong_timeout));
+    let now = Instant::now();
+    let source = FrameSource {
+        stream,
+        liveness: Arc::clone(&liveness),
+        control_window: (now, 0),
+        close: None,
+    };
+    let ping_interval = options.ping_interval;
+    (source, FrameSink { sink, liveness, ping_interval, next_ping: now + ping_interval })
+}
+
+/// Reads the first frame of the local socket's protocol and responds to it. Returns `None` if the client is refused.
+async fn hello(
+    state: &Arc<State>,
+    caller: &Caller,
+    agent: &AgentName,
+    (source, sink): (&mut FrameSource, &mut FrameSink),
+    decoder: &mut Decoder,
+) -> Option<ClientConnection> {
+    let accepted = async {
+        let line = timeout(state.options.hello_timeout, first_line(source, decoder)).await;
+        let line = line.map_err(|_| {
+            Error::new(Code::InvalidRequest, "the first frame did not come in time")
+        })??;
+        let origin = ClientOrigin::Network(caller.clone());
+        let (connection, reply) = state.accept(&line, origin).await?;
+        if connection.agent != *agent {
+            let message = format!("the first frame names the agent '{}'", connection.agent);
+            return Err(Error::new(Code::InvalidRequest, message)
+                .hint(format!("name '{agent}', the agent of the address")));
+        }
+        Ok((connection, reply))
+    };
+    let (connection, reply) = match accepted.await {
+        Ok((connection, reply)) => (Some(connection), reply),
+        Err(error) => (None, HelloReply::from_problem(&problem::describe(&error, None))),
+    };
+    let lines = serde_json::to_vec(&reply).unwrap_or_default();
+    sink.send(vec![Batch { lines, messages: 1 }]).await.ok()?;
+    connection
+}
+
+async fn first_line(source: &mut FrameSource, decoder: &mut Decoder) -> Result<Bytes> {
+    let broken = |what: &str| Error::new(Code::InvalidRequest, format!("the first frame {what}"));
+    loop {
+        match decoder.next() {
+            Some(Frame::Line(line)) if line.len() <= MAX_HELLO_BYTES => return Ok(line),
+            Some(Frame::Line(_) | Frame::Oversize(_)) => return Err(broken("is too long")),
+            Some(Frame::Noise(_)) => return Err(broken("is no JSON object")),
+            None => {}
+        }
+        match source.receive(decoder).await {
+            Ok(true) => {}
+            Ok(false) => return Err(broken("is missing")),
+            Err(error) => return Err(broken(&format!("cannot be read: {error}"))),
+        }
+    }
+}
+
+/// Sends the close frame, and reads until the client has ended the connection: otherwise the system could drop the frame.
+async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseReason) {
+    let closing = async {
+        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        // The client may have closed the connection, or be gone.
+        drop(sink.sink.send(Message::Close(Some(frame))).await);
+        let Ok(mut socket) = source.stream.reunite(sink.sink) else { return };
+        let stream = socket.get_mut();
+        let mut rest = [0; DRAIN_BYTES];
+        if stream.shutdown().await.is_ok() {
+            while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+        }
+    };
+    drop(timeout(CLOSE_WAIT, Box::pin(closing)).await);
+}
+
+// === impl FrameSource ===
+
+impl MessageSource for FrameSource {
+    async fn receive(&mut self, decoder: &mut Decoder) -> io::Result<bool> {
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = self.stream.next() => next,
+                () = self.liveness.expired() => {
+                    return Ok(self.end(CloseCode::Policy, "no answer to a ping"));
+                }
+            };
+            self.liveness.on_received();
+            match next {
+                Some(Ok(Message::Text(text))) => {
+                    push_line(decoder, text.as_bytes());
+                    return Ok(true);
+                }
+                Some(Ok(Message::Binary(_))) => {
+                    return Ok(self.end(CloseCode::Unsupported, "messages are text frames"));
+                }
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
+                    if self.has_too_many_control_frames() {
+                        return Ok(self.end(CloseCode::Policy, "too many pings"));
+                    }
+                }
+                Some(Ok(Message::Close(_))) | None => return Ok(false),
+                Some(Err(error)) => return self.on_error(error),
+            }
+        }
+    }
+}
+
+impl FrameSource {
+    /// Ends the connection for this reason. Returns `false`: nothing more arrives.
+    fn end(&mut self, code: CloseCode, reason: &'static str) -> bool {
+        self.close = Some((code, reason));
+        false
+    }
+
+    fn has_too_many_control_frames(&mut self) -> bool {
+        let now = Instant::now();
+        let (end, count) = &mut self.control_window;
+        if now >= *end {
+            (*end, *count) = (now + CONTROL_WINDOW, 0);
+        }
+        *count += 1;
+        *count > MAX_CONTROL_FRAMES
+    }
+
+    fn on_error(&mut self, error: tungstenite::Error) -> io::Result<bool> {
+        match error {
+            tungstenite::Error::Capacity(_) => {
+                Ok(self.end(CloseCode::Size, "the message is longer than `client.max_line`"))
+            }
+            tungstenite::Error::Utf8(_) => {
+                Ok(self.end(CloseCode::Invalid, "the text is not UTF-8"))
+            }
+            tungstenite::Error::Protocol(
+                tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
+            ) => Ok(false),
+            tungstenite::Error::Protocol(error) => {
+                tracing::debug!(%error, "a client broke the WebSocket protocol");
+                Ok(self.end(CloseCode::Protocol, "the frame breaks the WebSocket protocol"))
+            }
+            tungstenite::Error::Io(error) => Err(error),
+            error => Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// Adds a frame as one line. A message may contain line breaks between its JSON tokens.
+fn push_line(decoder: &mut Decoder, text: &[u8]) {
+    let mut rest = 0;
+    for at in memchr2_iter(b'\n', b'\r', text) {
+        decoder.push(text.get(rest..at).unwrap_or_default());
+        decoder.push(b" ");
+        rest = at + 1;
+    }
+    decoder.push(text.get(rest..).unwrap_or_default());
+    decoder.push(b"\n");
+}
+
+// === impl FrameSink ===
+
+impl LineSink for FrameSink {
+    async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
+        let is_due = Instant::now() >= self.next_ping;
+        if is_due {
+            self.feed(Message::Ping(Bytes::new())).await?;
+        }
+        for batch in batches {
+            let mut lines = Bytes::from(batch.lines);
+            while !lines.is_empty() {
+                let end = memchr(b'\n', &lines).unwrap_or(lines.len());
+                let line = lines.split_to(end);
+                drop(lines.split_to(lines.len().min(1)));
+                let text = Utf8Bytes::try_from(line).map_err(io::Error::other)?;
+                self.feed(Message::Text(text)).await?;
+            }
+        }
+        self.flush().await?;
+        if is_due {
+            self.on_ping_sent();
+        }
+        Ok(())
+    }
+
+    async fn keep_alive(&mut self) -> io::Result<()> {
+        sleep_until(self.next_ping).await;
+        self.feed(Message::Ping(Bytes::new())).await?;
+        self.flush().await?;
+        self.on_ping_sent();
+        Ok(())
+    }
+}
+
+impl FrameSink {
+    fn on_ping_sent(&mut self) {
+        self.next_ping = Instant::now() + self.ping_interval;
+        self.liveness.on_ping_sent();
+    }
+
+    async fn feed(&mut self, message: Message) -> io::Result<()> {
+        self.sink.feed(message).await.map_err(io::Error::other)
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush().await.map_err(io::Error::other)
+    }
+}

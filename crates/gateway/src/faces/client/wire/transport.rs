@@ -1,0 +1,78 @@
+//! What carries a client's messages: the interface of transports, and streams of lines.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use trilogue_wire::jsonrpc::Decoder;
+
+use super::outbox::Batch;
+
+/// How much one read takes from a stream, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+/// Batches are joined until one write has this many bytes.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// The source of a client's messages.
+pub(crate) trait MessageSource: Send {
+    /// Adds what arrives next to the decoder. Returns `false` if nothing more can arrive. A call can be dropped without a loss.
+    fn receive(&mut self, decoder: &mut Decoder) -> impl Future<Output = io::Result<bool>> + Send;
+}
+
+/// The destination of a client's lines.
+pub(crate) trait LineSink: Send {
+    /// Sends these batches. A dropped call can leave half a line, so nothing is sent after it.
+    fn send(&mut self, batches: Vec<Batch>) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Completes after it has sent what shows that the connection works. Never, if the transport needs no such message. A call can be dropped.
+    fn keep_alive(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        std::future::pending()
+    }
+}
+
+/// Reads lines from a stream.
+#[derive(Debug)]
+pub(crate) struct LineReader<R>(pub(crate) R);
+
+/// Writes lines to a stream.
+#[derive(Debug)]
+pub(crate) struct LineWriter<W> {
+    stream: W,
+    /// The buffer in which small batches are joined.
+    joined: Vec<u8>,
+}
+
+// === impl LineReader ===
+
+impl<R: AsyncRead + Unpin + Send> MessageSource for LineReader<R> {
+    async fn receive(&mut self, decoder: &mut Decoder) -> io::Result<bool> {
+        Ok(self.0.read_buf(decoder.buffer_for(READ_BYTES)).await? > 0)
+    }
+}
+
+// === impl LineWriter ===
+
+impl<W> LineWriter<W> {
+    pub(crate) const fn new(stream: W) -> Self {
+        Self { stream, joined: Vec::new() }
+    }
+}
+
+impl<W: AsyncWrite + Unpin + Send> LineSink for LineWriter<W> {
+    /// Writes large batches directly, and joins small ones.
+    async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
+        let Self { stream, joined } = self;
+        for (index, batch) in batches.iter().enumerate() {
+            let is_last = index + 1 == batches.len();
+            if joined.is_empty() && (is_last || batch.lines.len() >= WRITE_BYTES) {
+                stream.write_all(&batch.lines).await?;
+                continue;
+            }
+            joined.extend_from_slice(&batch.lines);
+            if is_last || joined.len() >= WRITE_BYTES {
+                stream.write_all(joined).await?;
+                joined.clear();
+            }
+        }
+        stream.flush().await
+    }
+}
