@@ -11,11 +11,11 @@ use crate::access::origin_guard::AllowedOrigin;
 
 const ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, x-api-key, content-type, idempotency-key, interrupt-id, last-event-id, traceparent",
+    "authorization, x-api-key, content-type, idempotency-key, interrupt-id, last-event-id, traceparent, acp-connection-id, acp-session-id",
 );
 /// The headers that a page can read in addition to the default ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, trilogue-next, www-authenticate",
+    "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, trilogue-next, www-authenticate, acp-connection-id",
 );
 /// How long a browser can cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

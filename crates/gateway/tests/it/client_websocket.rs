@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -131,6 +131,8 @@ async fn a_numbered_client_continues_after_its_websocket_broke() {
     let mut first = websocket::numbered(&rig, "me").await;
     let session = first.session().await;
     first.prompt(&session, "hello").await;
+    // The control line follows the response.
+    first.ok("session/list", json!({})).await;
     let reached = position(&first, &session);
     drop(first);
     let mut second = websocket::numbered(&rig, "me").await;
@@ -175,8 +177,8 @@ async fn a_request_that_cannot_become_a_websocket_gets_its_status() {
         exchange(&mut stream, &request).await.status
     };
     for (path, changes, expected) in [
-        (PUPPET, vec![("upgrade", "")], 426),
-        (PUPPET, vec![("upgrade", "h2c")], 426),
+        (PUPPET, vec![("upgrade", "")], 400),
+        (PUPPET, vec![("upgrade", "h2c"), ("accept", "text/html")], 406),
         (PUPPET, vec![("sec-websocket-version", "8")], 426),
         (PUPPET, vec![("sec-websocket-version", "")], 426),
         (PUPPET, vec![("connection", "keep-alive")], 501),
@@ -330,14 +332,18 @@ async fn a_client_that_reads_nothing_is_disconnected_and_slows_nobody() {
     let options = Options { write_timeout: Duration::from_millis(300), ..Options::default() };
     let setup = Setup { options, mounts: Some(mounts(client)), ..Setup::default() };
     let rig = Rig::of(setup).await;
-    let (_, mut slow) = open(&rig, &[]).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    let mut stream = socket.connect(rig.address).await.unwrap();
+    assert_eq!(exchange(&mut stream, &upgrade(PUPPET, &[])).await.status, 101);
+    let mut slow = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
     slow.send(Message::text(initialize(0))).await.unwrap();
     message(&mut slow).await;
     let new = json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}});
     slow.send(Message::text(new.to_string())).await.unwrap();
     let session = message(&mut slow).await["result"]["sessionId"].clone();
     let prompt = json!([{"type": "text", "text": "large"}]);
-    for id in 2..40 {
+    for id in 2..120 {
         let params = json!({"sessionId": session, "prompt": prompt});
         let ask = json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params});
         if slow.send(Message::text(ask.to_string())).await.is_err() {

@@ -15,6 +15,7 @@ mod client_cancelling;
 mod client_editor;
 mod client_history;
 mod client_hosted;
+mod client_http;
 mod client_ids;
 mod client_large;
 mod client_letter;

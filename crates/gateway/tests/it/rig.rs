@@ -144,6 +144,11 @@ impl Rig {
     }
 
     pub(crate) async fn of(setup: Setup) -> Self {
+        // The parts of a server are large, and tests start several.
+        Box::pin(Self::assemble(setup)).await
+    }
+
+    async fn assemble(setup: Setup) -> Self {
         let is_shared = setup.shared_store.is_some();
         let (store, folder): (Arc<dyn Store>, _) = if let Some(store) = setup.shared_store {
             (store, None)

@@ -112,6 +112,8 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "hand_over_thread",
             "list_callback_keys",
             "client_open",
+            "client_send",
+            "client_close",
             "communication_create_run",
             "communication_cancel_run",
             "connect_create_configuration",
@@ -211,6 +213,8 @@ const GUARDS: &[(Guard, &[&str])] = &[
             "connect_patch_configuration",
             "connect_delete_configuration",
             "client_open",
+            "client_send",
+            "client_close",
         ],
     ),
     (

@@ -6,7 +6,7 @@ use trilogue_gateway as gateway;
 
 use super::quantity::{Size, Span};
 
-/// Clients of the Agent Client Protocol: editors that start `trilogue connect` or `trilogue wrap`.
+/// Clients of the Agent Client Protocol: editors that start `trilogue connect` or `trilogue wrap`, and clients over the network.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Client {
@@ -30,10 +30,18 @@ pub struct Client {
     pub max_requests: usize,
     /// The maximum number of open sessions of one client.
     pub max_sessions: usize,
-    /// The maximum number of clients. Each uses two file descriptors.
+    /// The maximum number of clients on the local socket. Each uses two file descriptors.
     pub max_connections: usize,
     /// How long a program that connects may take for its handshake.
     pub hello_timeout: Span,
+    /// The maximum number of clients over the network. A WebSocket is also one of `server.limits.max_connections`, and uses one file descriptor.
+    pub max_network_connections: usize,
+    /// How often the server sends a ping to a client on a WebSocket.
+    pub ping_interval: Span,
+    /// How long a client on a WebSocket may send nothing after a ping. Then the server ends the connection.
+    pub pong_timeout: Span,
+    /// How long a connection over HTTP lasts without a request and without a stream. Messages for it, such as responses, wait that long.
+    pub idle_timeout: Span,
 }
 
 /// When a result of a prompt has the id of the message.
@@ -91,6 +99,10 @@ impl Default for Client {
             max_sessions: options.max_sessions,
             max_connections: options.max_connections,
             hello_timeout: Span(options.hello_timeout),
+            max_network_connections: options.max_network_connections,
+            ping_interval: Span(options.ping_interval),
+            pong_timeout: Span(options.pong_timeout),
+            idle_timeout: Span(options.idle_timeout),
         }
     }
 }
@@ -124,6 +136,10 @@ impl Client {
             max_sessions: self.max_sessions,
             max_connections: self.max_connections,
             hello_timeout: self.hello_timeout.0,
+            max_network_connections: self.max_network_connections,
+            ping_interval: self.ping_interval.0,
+            pong_timeout: self.pong_timeout.0,
+            idle_timeout: self.idle_timeout.0,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{AgentName, Code, Error};
 use trilogue_gateway as gateway;
 
 use super::Options;
@@ -15,7 +15,7 @@ use super::Options;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
-    /// `communication` (Agent Communication Protocol) or `connect` (Agent Connect Protocol).
+    /// `communication` (Agent Communication Protocol), `connect` (Agent Connect Protocol) or `client` (Agent Client Protocol).
     pub protocol: Protocol,
     /// The prefix of the protocol's paths, such as `/communication`, or `/` for none. Not set: `/` and the protocol's name.
     #[serde(default)]
@@ -29,7 +29,10 @@ pub struct Mount {
     /// `connect` only: the body of an error. `object` has code, number, description and details. `string` is the description alone, as in version 0.2.3 of the OpenAPI document.
     #[serde(default)]
     pub error_body: ErrorBody,
-    /// Refuse an answer to a permission request without its interrupt id. Clients that share a token then cannot answer each other's questions by mistake.
+    /// `client` only: the agent that clients reach at the prefix itself, for clients that append nothing to an address such as `/acp`. They reach the other agents at the prefix, `/` and the agent's name.
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// `communication` and `connect` only: refuse an answer to a permission request without its interrupt id. Clients that share a token then cannot answer each other's questions by mistake.
     #[serde(default)]
     pub require_interrupt_id: bool,
     /// Whether the server serves this entry. If a protocol has entries and none is enabled, the server does not serve it.
@@ -45,6 +48,8 @@ pub enum Protocol {
     Communication,
     /// The Agent Connect Protocol.
     Connect,
+    /// The Agent Client Protocol.
+    Client,
 }
 
 /// The body of an error.
@@ -65,7 +70,7 @@ fn default_true() -> bool {
 // === impl Protocol ===
 
 impl Protocol {
-    const ALL: [Self; 2] = [Self::Communication, Self::Connect];
+    const ALL: [Self; 3] = [Self::Communication, Self::Connect, Self::Client];
 
     /// Its name in configuration and on the command line.
     #[must_use]
@@ -73,6 +78,7 @@ impl Protocol {
         match self {
             Self::Communication => gateway::CommunicationOptions::NAME,
             Self::Connect => gateway::ConnectOptions::NAME,
+            Self::Client => gateway::ClientProtocol::NAME,
         }
     }
 }
@@ -108,6 +114,7 @@ impl Mount {
             strict: false,
             as_documented: false,
             error_body: ErrorBody::Object,
+            agent: None,
             require_interrupt_id: false,
             enabled: true,
         }
@@ -115,30 +122,32 @@ impl Mount {
 
     /// Refuses settings of another protocol.
     fn check(&self) -> Result<()> {
-        let of_connect = [
-            (self.as_documented, "as_documented"),
-            (self.error_body != ErrorBody::Object, "error_body"),
+        let settings = [
+            (self.strict, "strict", &[Protocol::Communication][..]),
+            (self.as_documented, "as_documented", &[Protocol::Connect]),
+            (self.error_body != ErrorBody::Object, "error_body", &[Protocol::Connect]),
+            (self.agent.is_some(), "agent", &[Protocol::Client]),
+            (
+                self.require_interrupt_id,
+                "require_interrupt_id",
+                &[Protocol::Communication, Protocol::Connect],
+            ),
         ];
-        let strict = [(self.strict, "strict")];
-        let (foreign, other): (&[(bool, &str)], _) = match self.protocol {
-            Protocol::Communication => (&of_connect, "connect"),
-            Protocol::Connect => (&strict, "communication"),
-        };
-        match foreign.iter().find(|(is_set, _)| *is_set) {
-            None => Ok(()),
-            Some((_, key)) => Err(Error::new(
-                Code::InvalidRequest,
-                format!(
-                    "the mount {self} has the setting `{key}`, which is for protocol = \"{other}\""
-                ),
-            )
-            .hint("remove it from this entry of [[mounts]]")),
-        }
+        let foreign =
+            settings.iter().find(|(is_set, _, of)| *is_set && !of.contains(&self.protocol));
+        let Some((_, key, of)) = foreign else { return Ok(()) };
+        let of: Vec<_> = of.iter().map(|protocol| format!("\"{protocol}\"")).collect();
+        let message = format!(
+            "the mount {self} has the setting `{key}`, which is for protocol = {}",
+            of.join(" or ")
+        );
+        Err(Error::new(Code::InvalidRequest, message)
+            .hint("remove it from this entry of [[mounts]]"))
     }
 
     /// # Errors
     /// `invalid_request` if the prefix cannot begin a path, or if a setting belongs to another protocol.
-    fn to_gateway(&self) -> Result<gateway::Mount> {
+    fn to_gateway(&self, client: &gateway::ClientOptions) -> Result<gateway::Mount> {
         self.check()?;
         let prefix = self.prefix.clone().unwrap_or_else(|| format!("/{}", self.protocol));
         let require_interrupt_id = self.require_interrupt_id;
@@ -158,6 +167,11 @@ impl Mount {
                     require_interrupt_id,
                 };
                 gateway::Mount::new(options, &prefix)
+            }
+            Protocol::Client => {
+                let agent = self.agent.as_deref().map(AgentName::parse).transpose()?;
+                let protocol = gateway::ClientProtocol::for_network(client.clone(), agent);
+                gateway::Mount::new(protocol, &prefix)
             }
         }
     }
@@ -183,7 +197,7 @@ impl FromStr for Mount {
             .hint("write PROTOCOL=PREFIX, such as communication=/"));
         };
         let mount = Self { prefix: Some(prefix.to_owned()), ..Self::of(name.parse()?) };
-        mount.to_gateway().map(|_| mount)
+        mount.to_gateway(&gateway::ClientOptions::default()).map(|_| mount)
     }
 }
 
@@ -214,6 +228,7 @@ impl Options {
                     || first.is_some_and(|it| it.require_interrupt_id),
                 as_documented: mount.as_documented || first.is_some_and(|it| it.as_documented),
                 error_body: first.map_or(mount.error_body, |it| it.error_body),
+                agent: mount.agent.clone().or_else(|| first?.agent.clone()),
                 ..mount.clone()
             }
         }));
@@ -248,14 +263,17 @@ impl Options {
         let defaults = Protocol::ALL.into_iter().filter(unnamed).map(Mount::of);
         let named = self.mounts.iter().filter(|mount| mount.enabled).cloned();
         let mounts: Vec<_> = named.chain(defaults).collect();
-        gateway::check_mounts(&to_gateway(&mounts)?)?;
+        gateway::check_mounts(&to_gateway(&mounts, &self.client.to_options())?)?;
         Ok(mounts)
     }
 }
 
 /// The mounts as the gateway takes them.
-pub(crate) fn to_gateway(mounts: &[Mount]) -> Result<Vec<gateway::Mount>> {
-    mounts.iter().map(Mount::to_gateway).collect()
+pub(crate) fn to_gateway(
+    mounts: &[Mount],
+    client: &gateway::ClientOptions,
+) -> Result<Vec<gateway::Mount>> {
+    mounts.iter().map(|mount| mount.to_gateway(client)).collect()
 }
 
 #[cfg(test)]
@@ -280,20 +298,24 @@ mod tests {
     #[test]
     fn a_protocol_is_mounted_by_its_name_unless_it_is_listed() {
         let connect = "connect=/connect false";
-        assert_eq!(mount_lines(&options("")), ["communication=/communication false", connect]);
+        let client = "client=/client false";
+        assert_eq!(
+            mount_lines(&options("")),
+            ["communication=/communication false", connect, client]
+        );
         assert_eq!(
             mount_lines(&options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n")),
-            ["communication=/communication true", connect]
+            ["communication=/communication true", connect, client]
         );
         assert_eq!(
             mount_lines(&options(
                 "[[mounts]]\nprotocol = \"communication\"\nprefix = \"/\"\n[[mounts]]\nprotocol = \"communication\"\nprefix = \"/acp/v0\"\nstrict = true\n"
             )),
-            ["communication=/ false", "communication=/acp/v0 true", connect]
+            ["communication=/ false", "communication=/acp/v0 true", connect, client]
         );
         assert_eq!(
             mount_lines(&options("[[mounts]]\nprotocol = \"communication\"\nenabled = false\n")),
-            [connect]
+            [connect, client]
         );
     }
 
@@ -315,7 +337,7 @@ mod tests {
         let connect =
             "[[mounts]]\nprotocol = \"connect\"\nas_documented = true\nerror_body = \"string\"\n";
         let mounts = options(connect).mounts_in_force().unwrap();
-        let served = to_gateway(&mounts).unwrap();
+        let served = to_gateway(&mounts, &gateway::ClientOptions::default()).unwrap();
         let options = gateway::ConnectOptions {
             as_documented: true,
             error_body: gateway::ErrorBody::String,
@@ -327,6 +349,11 @@ mod tests {
         assert!(
             refusal_text(&connect.replace("connect", "communication")).contains("`as_documented`")
         );
+        let client = "[[mounts]]\nprotocol = \"client\"\nprefix = \"/acp\"\nagent = \"echo\"\n";
+        let mounts = self::options(client).mounts_in_force().unwrap();
+        let served = to_gateway(&mounts, &gateway::ClientOptions::default()).unwrap();
+        assert!(format!("{:?}", served[0].protocol()).contains("echo"));
+        assert!(refusal_text(&client.replace("\"client\"", "\"connect\"")).contains("`agent`"));
         let strict = "[[mounts]]\nprotocol = \"connect\"\nstrict = true\n";
         assert_eq!(
             refusal_text(strict),
@@ -343,7 +370,7 @@ mod tests {
             assert!(options.mounts.iter().all(|mount| mount.strict));
             assert!(mount_lines(options).contains(&"connect=/connect false".to_owned()));
         }
-        assert_eq!(mount_lines(&two), ["connect=/connect false"]);
+        assert_eq!(mount_lines(&two), ["connect=/connect false", "client=/client false"]);
     }
 
     #[test]
@@ -354,7 +381,7 @@ mod tests {
             let mounts = options.mounts_in_force().unwrap();
             let documented = mounts.iter().filter(|it| it.as_documented).map(|it| it.protocol);
             assert_eq!(documented.collect::<Vec<_>>(), [Protocol::Connect], "{text}");
-            assert_eq!(mounts.len(), 2, "{text}");
+            assert_eq!(mounts.len(), 3, "{text}");
         }
     }
 
@@ -362,9 +389,15 @@ mod tests {
     fn the_command_line_moves_a_protocol_and_keeps_its_strictness() {
         let mut options = options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n");
         options.mount_instead(&["communication=/".parse().unwrap()]);
-        assert_eq!(mount_lines(&options), ["communication=/ true", "connect=/connect false"]);
+        assert_eq!(
+            mount_lines(&options),
+            ["communication=/ true", "connect=/connect false", "client=/client false"]
+        );
         options.mount_instead(&["connect=/acp".parse().unwrap()]);
-        assert_eq!(mount_lines(&options), ["communication=/ true", "connect=/acp false"]);
+        assert_eq!(
+            mount_lines(&options),
+            ["communication=/ true", "connect=/acp false", "client=/client false"]
+        );
         for (bad, why) in [
             ("communication", "invalid mount 'communication'"),
             ("communicaton=/", "unknown protocol 'communicaton'"),

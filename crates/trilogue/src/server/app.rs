@@ -264,7 +264,7 @@ impl App {
         let announcement = Announcement::start(runtime.clone(), Arc::clone(&store) as _);
         let refresh_tasks = RefreshTasks::start(schedules, &runtime, &mounts);
         let inspector = options.inspector.path(&mounts);
-        let mounts = config::to_gateway(&mounts)?;
+        let mounts = config::to_gateway(&mounts, &client_options(options))?;
         let callback_secrets = callback_secrets(options, state.as_deref().ok())?;
         let usual = options.server.to_options(owner.clone(), config::overrides(options));
         let gateway = trilogue_gateway::Options {

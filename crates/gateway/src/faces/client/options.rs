@@ -37,6 +37,8 @@ pub struct ClientOptions {
     pub ping_interval: Duration,
     /// How long a WebSocket client may take to show, after a ping, that it is there.
     pub pong_timeout: Duration,
+    /// How long a connection over HTTP lasts without a request and without a stream.
+    pub idle_timeout: Duration,
 }
 
 /// When responses to prompts have `userMessageId`.
@@ -94,6 +96,7 @@ impl Default for ClientOptions {
             max_network_connections: 4_096,
             ping_interval: Duration::from_secs(20),
             pong_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(5 * 60),
         }
     }
 }

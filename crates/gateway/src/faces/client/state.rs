@@ -10,10 +10,12 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
 use trilogue_domain::{AgentName, Code, Error};
 use trilogue_runtime::Runtime;
+use trilogue_runtime::shares::{Shares, default_share};
 use trilogue_store::Read;
 
 use super::ClientProtocol;
 use super::ask_registry::AskRegistry;
+use super::network::HttpConnections;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::wrap::Wrap;
@@ -23,6 +25,7 @@ use crate::core::lifecycle::Lifecycle;
 use crate::core::opened_folders::OpenedFolders;
 use crate::face::Services;
 use crate::http::node_client::NodeClient;
+use crate::stream::Streams;
 
 /// The state that all connections of this face share: the ports that it needs, and the counts over all connections.
 #[derive(Debug)]
@@ -51,6 +54,10 @@ pub(crate) struct State {
     pub(super) authenticator: Arc<Authenticator>,
     /// Permits for clients over the network.
     pub(super) network_room: Arc<Semaphore>,
+    /// The clients of each principal among them.
+    pub(super) network_shares: Arc<Shares>,
+    pub(super) http_connections: HttpConnections,
+    pub(super) streams: Arc<Streams>,
     lifecycle: Arc<Lifecycle>,
     /// Cancelled when streams of sessions end.
     pub(super) streams_end: CancellationToken,
@@ -80,6 +87,9 @@ impl State {
             repeated_ids: meters.repeated_ids.clone(),
             authenticator: Arc::clone(&services.authenticator),
             network_room: Arc::new(Semaphore::new(protocol.options.max_network_connections)),
+            network_shares: Shares::new(default_share(protocol.options.max_network_connections)),
+            http_connections: HttpConnections::default(),
+            streams: Arc::clone(&services.streams),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),
         }

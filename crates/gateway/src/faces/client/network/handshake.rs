@@ -28,14 +28,15 @@ pub(super) struct Handshake {
 // === impl Handshake ===
 
 impl Handshake {
+    /// Whether a request asks for a WebSocket.
+    pub(super) fn is_requested(call: &ClientCall) -> bool {
+        has_token(&call.headers, &header::UPGRADE, "websocket")
+    }
+
     /// # Errors
-    /// `upgrade_required` if the request asks for no WebSocket or another version; `not_implemented` if its connection cannot become one; `invalid_request` for an invalid key.
+    /// `upgrade_required` for another version of the protocol; `not_implemented` if its connection cannot become one; `invalid_request` for an invalid key.
     pub(super) fn read(call: &ClientCall) -> Result<Self> {
         let headers = &call.headers;
-        if !has_token(headers, &header::UPGRADE, "websocket") {
-            return Err(Error::new(Code::UpgradeRequired, "this request asks for no WebSocket")
-                .hint("send 'Connection: Upgrade' and 'Upgrade: websocket'"));
-        }
         if !call.can_upgrade || !has_token(headers, &header::CONNECTION, "upgrade") {
             let message = "a WebSocket begins with a request of HTTP/1.1 and 'Connection: Upgrade'";
             return Err(Error::new(Code::NotImplemented, message)

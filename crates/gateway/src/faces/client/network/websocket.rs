@@ -11,12 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use memchr::{memchr, memchr2_iter};
+use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -34,18 +33,16 @@ use super::super::options::ClientOptions;
 use super::super::serve::serve;
 use super::super::state::State;
 use super::super::wire::outbox::Batch;
-use super::super::wire::transport::{LineSink, MessageSource};
-use super::ClientCall;
+use super::super::wire::transport::{LineSink, MessageSource, push_message};
 use super::handshake::Handshake;
 use super::liveness::Liveness;
+use super::{Admission, CONNECTION_ID, ClientCall};
 use crate::access::admission::until_revoked;
 use crate::access::authenticator::Caller;
 use crate::http::problem;
 use crate::http::reply::Reply;
 use crate::http::upgrade::UpgradedConnection;
 
-/// The id of a connection in the network transports of the protocol.
-pub(super) const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
 /// The initial read buffer of a connection, in bytes. Larger frames get larger buffers while they arrive.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// Frames are joined until one write has this many bytes.
@@ -86,14 +83,14 @@ pub(super) fn accept(
     call: &ClientCall,
     agent: AgentName,
     handshake: &Handshake,
-    permit: OwnedSemaphorePermit,
+    admission: Admission,
 ) -> Reply {
     let (state, caller) = (Arc::clone(&call.state), call.caller.clone());
     let is_local_protocol = handshake.is_local_protocol;
     let reply = Reply::switch_protocol(Box::new(move |upgraded| {
         Box::pin(async move {
             serve_socket(state, caller, agent, is_local_protocol, upgraded).await;
-            drop(permit);
+            drop(admission);
         })
     }));
     let reply = reply
@@ -235,8 +232,10 @@ async fn first_line(source: &mut FrameSource, decoder: &mut Decoder) -> Result<B
 async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseReason) {
     let closing = async {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
-        // The client may have closed the connection, or be gone.
-        drop(sink.sink.send(Message::Close(Some(frame))).await);
+        if sink.sink.send(Message::Close(Some(frame))).await.is_err() {
+            // The client has closed the connection, or is gone: at most the reply to its close frame is left to send.
+            drop(sink.sink.close().await);
+        }
         let Ok(mut socket) = source.stream.reunite(sink.sink) else { return };
         let stream = socket.get_mut();
         let mut rest = [0; DRAIN_BYTES];
@@ -262,7 +261,7 @@ impl MessageSource for FrameSource {
             self.liveness.on_received();
             match next {
                 Some(Ok(Message::Text(text))) => {
-                    push_line(decoder, text.as_bytes());
+                    push_message(decoder, text.as_bytes());
                     return Ok(true);
                 }
                 Some(Ok(Message::Binary(_))) => {
@@ -316,18 +315,6 @@ impl FrameSource {
             error => Err(io::Error::other(error)),
         }
     }
-}
-
-/// Adds a frame as one line. A message may contain line breaks between its JSON tokens.
-fn push_line(decoder: &mut Decoder, text: &[u8]) {
-    let mut rest = 0;
-    for at in memchr2_iter(b'\n', b'\r', text) {
-        decoder.push(text.get(rest..at).unwrap_or_default());
-        decoder.push(b" ");
-        rest = at + 1;
-    }
-    decoder.push(text.get(rest..).unwrap_or_default());
-    decoder.push(b"\n");
 }
 
 // === impl FrameSink ===

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use memchr::memchr2_iter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use trilogue_wire::jsonrpc::Decoder;
 
@@ -39,6 +40,18 @@ pub(crate) struct LineWriter<W> {
     stream: W,
     /// The buffer in which small batches are joined.
     joined: Vec<u8>,
+}
+
+/// Adds a whole message as one line. It may contain line breaks between its JSON tokens.
+pub(crate) fn push_message(decoder: &mut Decoder, message: &[u8]) {
+    let mut rest = 0;
+    for at in memchr2_iter(b'\n', b'\r', message) {
+        decoder.push(message.get(rest..at).unwrap_or_default());
+        decoder.push(b" ");
+        rest = at + 1;
+    }
+    decoder.push(message.get(rest..).unwrap_or_default());
+    decoder.push(b"\n");
 }
 
 // === impl LineReader ===

@@ -1,0 +1,281 @@
+//! A client's connection over HTTP, which many requests share.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use memchr::memchr;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, Code, Error, ThreadId, lock};
+use trilogue_wire::jsonrpc::{Decoder, Id};
+use uuid::Uuid;
+
+use super::super::Admission;
+use super::mailbox::Taken;
+use super::routing::{MailboxLimits, Routing, StreamKey};
+use crate::access::authenticator::Caller;
+use crate::faces::client::connection::ClientConnection;
+use crate::faces::client::connection::origin::ClientOrigin;
+use crate::faces::client::serve::serve;
+use crate::faces::client::state::State;
+use crate::faces::client::wire::outbox::Batch;
+use crate::faces::client::wire::transport::{LineSink, MessageSource, push_message};
+
+/// The most messages of one connection that were accepted and not read yet. Further requests wait.
+const MAX_UNREAD_MESSAGES: usize = 16;
+
+/// The connections of a face over HTTP, by their ids.
+#[derive(Debug, Default)]
+pub(in crate::faces::client) struct HttpConnections(Mutex<HashMap<String, Arc<HttpConnection>>>);
+
+/// A client's connection over HTTP.
+#[derive(Debug)]
+pub(super) struct HttpConnection {
+    pub(super) id: String,
+    agent: AgentName,
+    /// The caller that opened the connection.
+    caller: Caller,
+    messages: mpsc::Sender<Bytes>,
+    routing: Mutex<Routing>,
+    limits: MailboxLimits,
+    /// Notified when messages were taken from a stream.
+    taken: Notify,
+    last_used: Mutex<Instant>,
+    /// Ends the connection.
+    closed: CancellationToken,
+}
+
+/// Receives the messages of a connection's requests.
+struct PostedMessages(mpsc::Receiver<Bytes>);
+
+/// Puts the lines of the face into the streams of a connection.
+struct StreamSink(Arc<HttpConnection>);
+
+// === impl HttpConnections ===
+
+impl HttpConnections {
+    /// Returns a connection of this caller to this agent.
+    /// Errors: `not_found`, also for connections of others.
+    pub(super) fn find(
+        &self,
+        id: &str,
+        caller: &Caller,
+        agent: &AgentName,
+    ) -> Result<Arc<HttpConnection>> {
+        let found = lock(&self.0).get(id).cloned();
+        // Rights belong to the connection, so a caller with other rights is another one.
+        let is_own = |it: &Arc<HttpConnection>| {
+            it.agent == *agent && it.caller.principal == caller.principal && !it.is_closed()
+        };
+        found.filter(is_own).ok_or_else(|| {
+            Error::new(Code::NotFound, "the connection is not known, or has ended")
+                .hint("begin another one with 'initialize', and load the sessions again")
+        })
+    }
+}
+
+// === impl HttpConnection ===
+
+impl HttpConnection {
+    /// Begins a connection. It ends with its last use, when it is closed, or when the server stops.
+    pub(super) fn begin(
+        state: &Arc<State>,
+        caller: &Caller,
+        agent: AgentName,
+        admission: Admission,
+    ) -> Arc<Self> {
+        let origin = ClientOrigin::Network(caller.clone());
+        let mut client = ClientConnection::new(Arc::clone(state), origin, agent.clone());
+        state.list(&mut client);
+        let (sender, receiver) = mpsc::channel(MAX_UNREAD_MESSAGES);
+        let options = &state.options;
+        let connection = Arc::new(Self {
+            id: Uuid::new_v4().to_string(),
+            agent,
+            caller: caller.clone(),
+            messages: sender,
+            routing: Mutex::default(),
+            limits: MailboxLimits {
+                messages: options.max_outbox_messages,
+                bytes: options.max_outbox_bytes,
+            },
+            taken: Notify::new(),
+            last_used: Mutex::new(Instant::now()),
+            closed: client.closed.clone(),
+        });
+        lock(&state.http_connections.0).insert(connection.id.clone(), Arc::clone(&connection));
+        let (state, serving) = (Arc::clone(state), Arc::clone(&connection));
+        tokio::spawn(async move {
+            serving.serve(&state, client, receiver).await;
+            lock(&state.http_connections.0).remove(&serving.id);
+            drop(admission);
+        });
+        connection
+    }
+
+    async fn serve(
+        self: &Arc<Self>,
+        state: &State,
+        client: ClientConnection,
+        messages: mpsc::Receiver<Bytes>,
+    ) {
+        let client = Arc::new(client);
+        let decoder = Decoder::new(state.options.max_line_bytes);
+        let (mut source, sink) = (PostedMessages(messages), StreamSink(Arc::clone(self)));
+        let serving = serve(&client, &mut source, sink, decoder, &state.streams_end);
+        let serving = async {
+            tokio::pin!(serving);
+            tokio::select! {
+                _ = &mut serving => {}
+                () = self.unused_for(state.options.idle_timeout) => {
+                    tracing::debug!(agent = %self.agent, "a connection was not used any more");
+                    self.close();
+                    serving.await;
+                }
+            }
+        };
+        Box::pin(serving).await;
+        self.routing().close();
+        self.closed.cancel();
+    }
+
+    /// Passes a message on to the face. Waits while it has not read the ones before.
+    /// Errors: `not_found` if the connection has ended.
+    pub(super) async fn post(&self, message: Bytes) -> Result<()> {
+        self.touch();
+        self.messages.send(message).await.map_err(|_| ended())
+    }
+
+    /// Records a request of the client.
+    /// Errors: `overloaded`.
+    pub(super) fn on_request(&self, id: &Id<'_>, session: Option<ThreadId>) -> Result<()> {
+        self.routing().on_request(id, session)
+    }
+
+    /// Returns what receives the response to the first request.
+    pub(super) fn expect_first_response(&self) -> oneshot::Receiver<Bytes> {
+        let (sender, receiver) = oneshot::channel();
+        self.routing().initialize = Some(sender);
+        receiver
+    }
+
+    /// Opens a stream. Returns the number of its reader.
+    /// Errors: those of the routing; `not_found` if the connection has ended.
+    pub(super) fn attach(&self, stream: &StreamKey, after: Option<u64>) -> Result<u64> {
+        self.touch();
+        let mut routing = self.routing();
+        if routing.is_closed {
+            return Err(ended());
+        }
+        routing.attach(stream, after)
+    }
+
+    pub(super) fn detach(&self, stream: &StreamKey, reader: u64) {
+        self.touch();
+        self.routing().detach(stream, reader);
+    }
+
+    /// Takes what waits in a stream. `None` at its end. Otherwise returns what to wait for if nothing was there.
+    pub(super) fn take(
+        &self,
+        stream: &StreamKey,
+        reader: u64,
+    ) -> Option<Result<Bytes, Arc<Notify>>> {
+        let mut routing = self.routing();
+        let is_closed = routing.is_closed;
+        let mailbox = routing.mailbox(stream)?;
+        match mailbox.take(reader) {
+            Taken::Events(events) => {
+                drop(routing);
+                self.taken.notify_one();
+                Some(Ok(events))
+            }
+            Taken::Nothing if !is_closed => Some(Err(Arc::clone(&mailbox.changed))),
+            Taken::Nothing | Taken::Replaced => None,
+        }
+    }
+
+    /// Ends the connection as if the client had disconnected.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    pub(super) fn touch(&self) {
+        *lock(&self.last_used) = Instant::now();
+    }
+
+    /// Completes when the connection had no request and no stream for this long.
+    async fn unused_for(&self, grace: Duration) {
+        loop {
+            if self.routing().has_readers() {
+                self.touch();
+            }
+            let end = *lock(&self.last_used) + grace;
+            if Instant::now() >= end {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+
+    fn routing(&self) -> MutexGuard<'_, Routing> {
+        lock(&self.routing)
+    }
+}
+
+fn ended() -> Error {
+    Error::new(Code::NotFound, "the connection has ended")
+        .hint("begin another one with 'initialize', and load the sessions again")
+}
+
+// === impl PostedMessages ===
+
+impl MessageSource for PostedMessages {
+    async fn receive(&mut self, decoder: &mut Decoder) -> io::Result<bool> {
+        let Some(message) = self.0.recv().await else { return Ok(false) };
+        push_message(decoder, &message);
+        Ok(true)
+    }
+}
+
+// === impl StreamSink ===
+
+impl LineSink for StreamSink {
+    async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
+        for batch in batches {
+            let mut lines = Bytes::from(batch.lines);
+            while !lines.is_empty() {
+                let end = memchr(b'\n', &lines).unwrap_or(lines.len());
+                let line = lines.split_to(end);
+                drop(lines.split_to(lines.len().min(1)));
+                self.push(line).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StreamSink {
+    /// Waits until the line's stream has room for it.
+    async fn push(&self, line: Bytes) {
+        let mut line = line;
+        loop {
+            // A permit stays if a reader takes messages between the check and the wait.
+            let full = self.0.routing().push(line, self.0.limits);
+            match full {
+                None => return,
+                Some(rest) => line = rest,
+            }
+            self.0.taken.notified().await;
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The messages of one stream: those that wait for a reader, and the last ones before them, for a reader that continues.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_wire::sse;
+
+/// The most messages of a stream that are kept after they were sent.
+const MAX_KEPT_MESSAGES: usize = 1_024;
+/// The most bytes of them. The last message is kept whatever its size.
+const MAX_KEPT_BYTES: usize = 1024 * 1024;
+/// Events are joined until a piece of a response has this many bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The messages of one stream, numbered from 1.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    messages: VecDeque<Bytes>,
+    /// How many messages were removed from the front.
+    removed: u64,
+    /// The number of the last message that a reader has taken.
+    sent: u64,
+    /// The size of the messages that a reader has taken, and of those that wait.
+    sent_bytes: usize,
+    waiting_bytes: usize,
+    /// The number of the current reader, if there is one.
+    reader: Option<u64>,
+    /// Whether the session is known from more than a stream for it.
+    pub(super) is_confirmed: bool,
+    /// Notified when a message was added, or when the reader must end.
+    pub(super) changed: Arc<Notify>,
+}
+
+/// What the reader of a mailbox gets.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// Events, and the number of the last one.
+    Events(Bytes),
+    /// No message waits.
+    Nothing,
+    /// Another reader has taken this one's place.
+    Replaced,
+}
+
+// === impl Mailbox ===
+
+impl Mailbox {
+    pub(super) fn for_session(is_confirmed: bool) -> Self {
+        Self { is_confirmed, ..Self::default() }
+    }
+
+    fn last(&self) -> u64 {
+        self.removed + self.messages.len() as u64
+    }
+
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let count = self.last() - self.sent;
+        (usize::try_from(count).unwrap_or(usize::MAX), self.waiting_bytes)
+    }
+
+    pub(super) const fn has_reader(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    pub(super) fn push(&mut self, message: Bytes) {
+        self.waiting_bytes += message.len();
+        self.messages.push_back(message);
+        self.changed.notify_one();
+    }
+
+    /// Lets this reader continue after the message with number `after`, or after the last message that was sent.
+    /// Errors: `already_exists` if the stream has a reader and the new one does not continue; `invalid_cursor` if messages after `after` are gone.
+    pub(super) fn attach(&mut self, reader: u64, after: Option<u64>) -> Result<()> {
+        let after = match after {
+            None if self.reader.is_some() => {
+                return Err(Error::new(Code::AlreadyExists, "this stream is open already")
+                    .hint("end the other request first, or continue with 'Last-Event-ID'"));
+            }
+            None => self.sent,
+            Some(after) if (self.removed..=self.last()).contains(&after) => after,
+            Some(after) => {
+                let message = format!("the messages after {after} are not there any more");
+                return Err(Error::new(Code::InvalidCursor, message)
+                    .hint("open the stream without 'Last-Event-ID', and load the session"));
+            }
+        };
+        // What the last reader may not have received waits again.
+        self.sent = after;
+        let sent = usize::try_from(after - self.removed).unwrap_or(usize::MAX);
+        self.sent_bytes = self.messages.iter().take(sent).map(Bytes::len).sum();
+        self.waiting_bytes = self.messages.iter().skip(sent).map(Bytes::len).sum();
+        self.reader = Some(reader);
+        // The reader that is replaced has to end, and must not take the notifications of the new one.
+        std::mem::take(&mut self.changed).notify_one();
+        Ok(())
+    }
+
+    pub(super) fn detach(&mut self, reader: u64) {
+        self.reader.take_if(|current| *current == reader);
+    }
+
+    /// Takes the messages that wait, as events.
+    pub(super) fn take(&mut self, reader: u64) -> Taken {
+        if self.reader != Some(reader) {
+            return Taken::Replaced;
+        }
+        let mut events = Vec::new();
+        while events.len() < PIECE_BYTES {
+            let index = usize::try_from(self.sent - self.removed).unwrap_or(usize::MAX);
+            let Some(message) = self.messages.get(index) else { break };
+            self.sent += 1;
+            self.sent_bytes += message.len();
+            self.waiting_bytes -= message.len();
+            sse::encode(&mut events, Some(&self.sent.to_string()), None, message);
+        }
+        self.trim();
+        if events.is_empty() { Taken::Nothing } else { Taken::Events(events.into()) }
+    }
+
+    /// Removes sent messages above the limits.
+    fn trim(&mut self) {
+        loop {
+            let kept = self.sent - self.removed;
+            let is_above = kept > MAX_KEPT_MESSAGES as u64 || self.sent_bytes > MAX_KEPT_BYTES;
+            if kept <= 1 || !is_above {
+                return;
+            }
+            let Some(message) = self.messages.pop_front() else { return };
+            self.removed += 1;
+            self.sent_bytes -= message.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(taken: Taken) -> String {
+        match taken {
+            Taken::Events(events) => String::from_utf8(events.to_vec()).unwrap(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reader_continues_without_a_gap_or_a_duplicate() {
+        let mut mailbox = Mailbox::default();
+        for message in ["a", "b", "c"] {
+            mailbox.push(Bytes::from(message));
+        }
+        mailbox.attach(1, None).unwrap();
+        assert_eq!(text(mailbox.take(1)), "id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\ndata: c\n\n");
+        assert_eq!(text(mailbox.take(1)), "Nothing");
+        assert_eq!(mailbox.attach(2, None).unwrap_err().code(), Code::AlreadyExists);
+        // A reader that continues replaces one whose connection may be broken.
+        mailbox.attach(2, Some(1)).unwrap();
+        assert_eq!(text(mailbox.take(1)), "Replaced");
+        assert_eq!(mailbox.waiting(), (2, 2));
+        mailbox.push(Bytes::from("d"));
+        assert_eq!(text(mailbox.take(2)), "id: 2\ndata: b\n\nid: 3\ndata: c\n\nid: 4\ndata: d\n\n");
+        mailbox.detach(1);
+        assert!(mailbox.has_reader());
+        mailbox.detach(2);
+        assert!(!mailbox.has_reader());
+        mailbox.attach(3, None).unwrap();
+        assert_eq!(text(mailbox.take(3)), "Nothing");
+        assert_eq!(mailbox.attach(4, Some(5)).unwrap_err().code(), Code::InvalidCursor);
+    }
+
+    #[test]
+    fn sent_messages_have_their_limits_and_waiting_ones_are_kept() {
+        let mut mailbox = Mailbox::default();
+        mailbox.attach(1, None).unwrap();
+        let large = Bytes::from(vec![b'x'; MAX_KEPT_BYTES / 4]);
+        for _ in 0..8 {
+            mailbox.push(large.clone());
+        }
+        assert_eq!(mailbox.waiting().0, 8);
+        while matches!(mailbox.take(1), Taken::Events(_)) {}
+        assert_eq!((mailbox.messages.len(), mailbox.waiting()), (4, (0, 0)));
+        assert_eq!(mailbox.attach(2, Some(3)).unwrap_err().code(), Code::InvalidCursor);
+        mailbox.attach(2, Some(4)).unwrap();
+        assert_eq!(mailbox.waiting().0, 4);
+        for _ in 0..2 * MAX_KEPT_MESSAGES {
+            mailbox.push(Bytes::from("y"));
+        }
+        while matches!(mailbox.take(2), Taken::Events(_)) {}
+        assert_eq!(mailbox.messages.len(), MAX_KEPT_MESSAGES);
+        mailbox.push(Bytes::from(vec![b'x'; 2 * MAX_KEPT_BYTES]));
+        while matches!(mailbox.take(2), Taken::Events(_)) {}
+        assert_eq!(mailbox.messages.len(), 1);
+    }
+}
