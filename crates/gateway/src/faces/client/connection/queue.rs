@@ -75,6 +75,11 @@ impl SessionQueues {
         W: Future<Output = ()> + Send + 'static,
     {
         let mut queue = lock(&to.queue);
+        if self.closed.is_cancelled() {
+            // Nothing would take it out of the queue again.
+            drop(queue);
+            return;
+        }
         queue.work.push_back(Box::pin(work));
         if std::mem::replace(&mut queue.is_running, true) {
             return;
@@ -84,8 +89,11 @@ impl SessionQueues {
         self.tasks.spawn(async move {
             tokio::select! {
                 () = queues.closed.cancelled() => {}
-                () = queues.run(&to) => {}
+                () = queues.run(&to) => return,
             }
+            // The work holds its queue and its connection: left here, it would keep both forever.
+            let left = std::mem::take(&mut lock(&to.queue).work);
+            drop(left);
         });
     }
 
