@@ -138,8 +138,7 @@ pub(crate) fn hold_response(
     if bytes.len() <= FREE_BYTES {
         return Ok(bytes);
     }
-    let mut held = HeldBytes::new(budget);
-    held.principal = Some(principal.clone());
+    let mut held = HeldBytes::of(budget, principal);
     match held.grow(bytes.len()) {
         Ok(()) => Ok(Bytes::from_owner(CountedPiece { bytes, _held: held })),
         Err(spent) => {
@@ -215,6 +214,13 @@ impl BodyBudget {
 impl HeldBytes {
     pub(crate) fn new(budget: &Arc<BodyBudget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0, principal: None, share: None }
+    }
+
+    /// Holds nothing yet, and counts for this principal.
+    pub(crate) fn of(budget: &Arc<BodyBudget>, principal: &Principal) -> Self {
+        let mut held = Self::new(budget);
+        held.principal = Some(principal.clone());
+        held
     }
 
     /// Holds the bytes that the JSON of a body takes as a tree of values. Errors: `json_too_complex`; `overloaded` if the budget

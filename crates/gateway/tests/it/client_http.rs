@@ -239,7 +239,7 @@ async fn a_second_stream_is_refused_unless_it_continues() {
     let _second = client.stream(None, Some(0)).await;
     end(&mut first).await;
     assert!(client.refusal(None, None).await.contains("409"));
-    // Streams of sessions that nobody has asked for.
+    // Streams of sessions without a request.
     let mut streams = Vec::new();
     for session in 0..16 {
         streams.push(client.stream(Some(&format!("s{session}")), None).await);

@@ -401,3 +401,26 @@ async fn the_connections_of_a_face_and_of_a_principal_are_limited() {
     until("the place to be free", LIMIT, free).await.unwrap();
     drop((second, third));
 }
+
+#[tokio::test]
+async fn parts_of_messages_count_among_the_bodies_of_requests() {
+    let options =
+        Options { max_body_bytes: 32 * 1024, max_bodies_bytes: 128 * 1024, ..Options::default() };
+    let rig = Rig::with(options).await;
+    let (head, mut stream) = open_raw(&rig, &[]).await;
+    let mut part = vec![0x81, 0xff];
+    part.extend(1_048_576_u64.to_be_bytes());
+    part.extend(vec![0; 4 + 256 * 1024]);
+    // The server may close the connection before it has read everything.
+    drop(stream.write_all(&part).await);
+    let mut socket =
+        WebSocketStream::from_partially_read(stream, head.rest, Role::Client, None).await;
+    assert_eq!(close_code(&mut socket).await, 1013);
+    // Whole messages count no more.
+    let (_, mut socket) = open(&rig, &[]).await;
+    for id in 1..=10 {
+        let text = initialize(id) + &" ".repeat(40 * 1024);
+        socket.send(Message::text(text)).await.unwrap();
+        assert_eq!(message(&mut socket).await["id"], id);
+    }
+}

@@ -37,7 +37,7 @@ const READABLE: [(&str, &str); 3] = [
     ("access-control-allow-origin", APP),
     (
         "access-control-expose-headers",
-        "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, trilogue-next, www-authenticate",
+        "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, trilogue-next, www-authenticate, acp-connection-id",
     ),
     ("vary", "Origin"),
 ];
@@ -76,7 +76,7 @@ async fn a_preflight_is_told_the_methods_of_its_route_without_a_token() {
         expected.extend(pairs(&[
             (
                 "access-control-allow-headers",
-                "authorization, x-api-key, content-type, idempotency-key, interrupt-id, last-event-id, traceparent",
+                "authorization, x-api-key, content-type, idempotency-key, interrupt-id, last-event-id, traceparent, acp-connection-id, acp-session-id",
             ),
             ("access-control-allow-methods", methods),
             ("access-control-max-age", "600"),

@@ -38,7 +38,6 @@ mod wrap;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use trilogue_domain::{AgentName, Error};
 
 pub use options::{ClientOptions, MessageIdFormat, UserMessageId, WhenBusy};
@@ -46,7 +45,7 @@ pub use wire::socket::{LocalReader, LocalWriter, split_local};
 pub use wrap::{Wrap, WrapCommand};
 
 use self::state::State;
-use crate::face::{Face, LocalFace, MountPoint, Protocol, Services, UnknownCaller, protocol_name};
+use crate::face::{Face, LocalFace, MountPoint, Protocol, Services, protocol_name};
 use crate::http::problem;
 use crate::http::reply::Reply;
 use crate::route::{self, Endpoint, Operation, bind};
@@ -93,7 +92,6 @@ impl Protocol for ClientProtocol {
 
 // === impl State ===
 
-#[async_trait]
 impl Face for State {
     fn endpoints(self: Arc<Self>) -> Vec<Endpoint> {
         bind(network::ROUTES, &self)
@@ -104,11 +102,6 @@ impl Face for State {
             Some(agent) if path.is_empty() || path == "/" => Cow::Owned(format!("/{agent}")),
             _ => Cow::Borrowed(path),
         }
-    }
-
-    async fn requested_agent(&self, caller: UnknownCaller<'_>) -> Option<AgentName> {
-        let (_, agent) = caller.params.iter().find(|(name, _)| *name == "agent")?;
-        AgentName::parse(agent).ok()
     }
 
     fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply {

@@ -25,6 +25,7 @@ use crate::core::lifecycle::Lifecycle;
 use crate::core::opened_folders::OpenedFolders;
 use crate::face::Services;
 use crate::http::node_client::NodeClient;
+use crate::http::receive::BodyBudget;
 use crate::stream::Streams;
 
 /// The state that all connections of this face share: the ports that it needs, and the counts over all connections.
@@ -58,6 +59,8 @@ pub(crate) struct State {
     pub(super) network_shares: Arc<Shares>,
     pub(super) http_connections: HttpConnections,
     pub(super) streams: Arc<Streams>,
+    /// The budget of what clients of the network send.
+    pub(super) body_budget: Arc<BodyBudget>,
     lifecycle: Arc<Lifecycle>,
     /// Cancelled when streams of sessions end.
     pub(super) streams_end: CancellationToken,
@@ -90,6 +93,7 @@ impl State {
             network_shares: Shares::new(default_share(protocol.options.max_network_connections)),
             http_connections: HttpConnections::default(),
             streams: Arc::clone(&services.streams),
+            body_budget: Arc::clone(&services.body_budget),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),
         }

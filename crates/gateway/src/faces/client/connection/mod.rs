@@ -44,6 +44,9 @@ use crate::core::not_found::no_thread;
 /// How many sessions a client may be cancelling at once without having them open. Further cancellations are dropped.
 const MAX_FOREIGN_CANCELS: usize = 16;
 
+/// The open requests of a program on this machine may hold this many lines of the greatest length together. Those of a client of the network hold one.
+const MAX_LOCAL_REQUEST_LINES: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) state: Arc<State>,
@@ -97,6 +100,8 @@ impl ClientConnection {
     pub(crate) fn new(state: Arc<State>, origin: ClientOrigin, agent: AgentName) -> Self {
         let options = &state.options;
         let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let lines = if origin.is_local() { MAX_LOCAL_REQUEST_LINES } else { 1 };
+        let max_request_bytes = options.max_line_bytes.saturating_mul(lines);
         Self {
             outbox: Outbox::new(options.max_outbox_messages, options.max_outbox_bytes),
             principal: Arc::clone(origin.principal()),
@@ -109,7 +114,7 @@ impl ClientConnection {
             queues: SessionQueues::new(tasks.clone(), closed.clone(), state.panics.clone()),
             children: AnnouncedChildren::default(),
             notifications: Arc::new(Semaphore::new(options.max_requests)),
-            requests: OpenRequests::new(options.max_requests, options.max_line_bytes),
+            requests: OpenRequests::new(options.max_requests, max_request_bytes),
             handshake: Mutex::default(),
             listing: None,
             foreign_cancels: Arc::new(Semaphore::new(MAX_FOREIGN_CANCELS)),

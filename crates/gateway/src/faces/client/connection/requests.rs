@@ -10,9 +10,6 @@ use trilogue_wire::jsonrpc::Id;
 
 use super::queue::SessionQueue;
 
-/// The open requests may hold this many lines of the greatest length together.
-const MAX_REQUEST_LINES: usize = 8;
-
 #[derive(Debug)]
 pub(crate) struct OpenRequests {
     table: Mutex<RequestTable>,
@@ -51,13 +48,9 @@ struct RequestTable {
 // === impl OpenRequests ===
 
 impl OpenRequests {
-    pub(crate) fn new(max_requests: usize, max_line_bytes: usize) -> Self {
-        Self {
-            table: Mutex::default(),
-            max_requests,
-            max_bytes: MAX_REQUEST_LINES.saturating_mul(max_line_bytes),
-            has_room: Notify::new(),
-        }
+    /// Admits requests whose lines have at most this many bytes together.
+    pub(crate) fn new(max_requests: usize, max_bytes: usize) -> Self {
+        Self { table: Mutex::default(), max_requests, max_bytes, has_room: Notify::new() }
     }
 
     /// Admits a request whose line has this many bytes.

@@ -12,7 +12,7 @@ const NONE: u64 = 0;
 #[derive(Debug)]
 pub(super) struct Liveness {
     began: Instant,
-    /// Milliseconds after `began` at which the first unanswered ping was sent; [`NONE`] if there is none.
+    /// Milliseconds after `began` at which the first unanswered ping was sent, or [`NONE`].
     pinged_ms: AtomicU64,
     timeout: Duration,
 }

@@ -1,5 +1,6 @@
 //! Clients over the network: the routes of the face, and the transports behind them.
 
+mod counted;
 mod handshake;
 mod http;
 mod liveness;
@@ -34,7 +35,7 @@ const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
 const MESSAGE: ResponseContent = ResponseContent::Other("application/json");
 
 const BASE: ClientRoute = ClientRoute::base(|call| Box::pin(async move { http::stream(&call) }))
-    .access(Access::Agent(Right::Run))
+    .access(Access::Right(Right::Run))
     // A client decides in its user's name: it answers the questions of agents.
     .for_people()
     .path(ENDPOINT);

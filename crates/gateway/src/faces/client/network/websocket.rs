@@ -34,6 +34,7 @@ use super::super::serve::serve;
 use super::super::state::State;
 use super::super::wire::outbox::Batch;
 use super::super::wire::transport::{LineSink, MessageSource, push_message};
+use super::counted::{ArrivingBytes, CountedStream};
 use super::handshake::Handshake;
 use super::liveness::Liveness;
 use super::{Admission, CONNECTION_ID, ClientCall};
@@ -55,11 +56,12 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// The buffer for bytes that arrive after the close frame, which are dropped.
 const DRAIN_BYTES: usize = 8 * 1024;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<CountedStream<TokioIo<Upgraded>>>;
 
 /// The reading half.
 struct FrameSource {
     stream: SplitStream<Socket>,
+    arriving: Arc<ArrivingBytes>,
     liveness: Arc<Liveness>,
     /// The end of the window in which control frames are counted, and their number in it.
     control_window: (Instant, usize),
@@ -114,9 +116,11 @@ async fn serve_socket(
 ) {
     let UpgradedConnection { stream, stop } = upgraded;
     let options = &state.options;
+    let arriving = ArrivingBytes::new(&state.body_budget, &caller.principal);
+    let stream = CountedStream { stream, arriving: Arc::clone(&arriving) };
     let socket =
         WebSocketStream::from_raw_socket(stream, Role::Server, Some(config(options))).await;
-    let (mut source, mut sink) = split(socket, options);
+    let (mut source, mut sink) = split(socket, arriving, options);
     let mut decoder = Decoder::new(options.max_line_bytes);
     let connection = match is_local_protocol {
         true => hello(&state, &caller, &agent, (&mut source, &mut sink), &mut decoder).await,
@@ -166,12 +170,17 @@ fn config(options: &ClientOptions) -> WebSocketConfig {
         .max_frame_size(Some(options.max_line_bytes))
 }
 
-fn split(socket: Socket, options: &ClientOptions) -> (FrameSource, FrameSink) {
+fn split(
+    socket: Socket,
+    arriving: Arc<ArrivingBytes>,
+    options: &ClientOptions,
+) -> (FrameSource, FrameSink) {
     let (sink, stream) = socket.split();
     let liveness = Arc::new(Liveness::begin(options.pong_timeout));
     let now = Instant::now();
     let source = FrameSource {
         stream,
+        arriving,
         liveness: Arc::clone(&liveness),
         control_window: (now, 0),
         close: None,
@@ -237,7 +246,7 @@ async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseRe
             drop(sink.sink.close().await);
         }
         let Ok(mut socket) = source.stream.reunite(sink.sink) else { return };
-        let stream = socket.get_mut();
+        let stream = &mut socket.get_mut().stream;
         let mut rest = [0; DRAIN_BYTES];
         if stream.shutdown().await.is_ok() {
             while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
@@ -262,6 +271,7 @@ impl MessageSource for FrameSource {
             match next {
                 Some(Ok(Message::Text(text))) => {
                     push_message(decoder, text.as_bytes());
+                    self.arriving.release();
                     return Ok(true);
                 }
                 Some(Ok(Message::Binary(_))) => {
@@ -310,6 +320,9 @@ impl FrameSource {
             tungstenite::Error::Protocol(error) => {
                 tracing::debug!(%error, "a client broke the WebSocket protocol");
                 Ok(self.end(CloseCode::Protocol, "the frame breaks the WebSocket protocol"))
+            }
+            tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                Ok(self.end(CloseCode::Again, "too many bytes of messages are on their way"))
             }
             tungstenite::Error::Io(error) => Err(error),
             error => Err(io::Error::other(error)),

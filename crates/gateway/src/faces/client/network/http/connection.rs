@@ -26,8 +26,8 @@ use crate::faces::client::state::State;
 use crate::faces::client::wire::outbox::Batch;
 use crate::faces::client::wire::transport::{LineSink, MessageSource, push_message};
 
-/// The most messages of one connection that were accepted and not read yet. Further requests wait.
-const MAX_UNREAD_MESSAGES: usize = 16;
+/// The most messages of one connection that were accepted and not read yet. The requests of further ones wait, and their bodies count meanwhile.
+const MAX_UNREAD_MESSAGES: usize = 1;
 
 /// The connections of a face over HTTP, by their ids.
 #[derive(Debug, Default)]
@@ -148,7 +148,7 @@ impl HttpConnection {
     /// Errors: `not_found` if the connection has ended.
     pub(super) async fn post(&self, message: Bytes) -> Result<()> {
         self.touch();
-        self.messages.send(message).await.map_err(|_| ended())
+        self.messages.send(message).await.map_err(|_| connection_ended_error())
     }
 
     /// Records a request of the client.
@@ -170,7 +170,7 @@ impl HttpConnection {
         self.touch();
         let mut routing = self.routing();
         if routing.is_closed {
-            return Err(ended());
+            return Err(connection_ended_error());
         }
         routing.attach(stream, after)
     }
@@ -232,7 +232,7 @@ impl HttpConnection {
     }
 }
 
-fn ended() -> Error {
+fn connection_ended_error() -> Error {
     Error::new(Code::NotFound, "the connection has ended")
         .hint("begin another one with 'initialize', and load the sessions again")
 }

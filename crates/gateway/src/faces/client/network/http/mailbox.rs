@@ -11,8 +11,8 @@ use trilogue_wire::sse;
 
 /// The most messages of a stream that are kept after they were sent.
 const MAX_KEPT_MESSAGES: usize = 1_024;
-/// The most bytes of them. The last message is kept whatever its size.
-const MAX_KEPT_BYTES: usize = 1024 * 1024;
+/// The most bytes of them. The last message is kept even if it is larger.
+const MAX_KEPT_BYTES: usize = 256 * 1024;
 /// Events are joined until a piece of a response has this many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -57,7 +57,8 @@ impl Mailbox {
         self.removed + self.messages.len() as u64
     }
 
-    pub(super) fn waiting(&self) -> (usize, usize) {
+    /// Returns how many messages wait for a reader, and their bytes.
+    pub(super) fn waiting_size(&self) -> (usize, usize) {
         let count = self.last() - self.sent;
         (usize::try_from(count).unwrap_or(usize::MAX), self.waiting_bytes)
     }
@@ -160,7 +161,7 @@ mod tests {
         // A reader that continues replaces one whose connection may be broken.
         mailbox.attach(2, Some(1)).unwrap();
         assert_eq!(text(mailbox.take(1)), "Replaced");
-        assert_eq!(mailbox.waiting(), (2, 2));
+        assert_eq!(mailbox.waiting_size(), (2, 2));
         mailbox.push(Bytes::from("d"));
         assert_eq!(text(mailbox.take(2)), "id: 2\ndata: b\n\nid: 3\ndata: c\n\nid: 4\ndata: d\n\n");
         mailbox.detach(1);
@@ -180,12 +181,12 @@ mod tests {
         for _ in 0..8 {
             mailbox.push(large.clone());
         }
-        assert_eq!(mailbox.waiting().0, 8);
+        assert_eq!(mailbox.waiting_size().0, 8);
         while matches!(mailbox.take(1), Taken::Events(_)) {}
-        assert_eq!((mailbox.messages.len(), mailbox.waiting()), (4, (0, 0)));
+        assert_eq!((mailbox.messages.len(), mailbox.waiting_size()), (4, (0, 0)));
         assert_eq!(mailbox.attach(2, Some(3)).unwrap_err().code(), Code::InvalidCursor);
         mailbox.attach(2, Some(4)).unwrap();
-        assert_eq!(mailbox.waiting().0, 4);
+        assert_eq!(mailbox.waiting_size().0, 4);
         for _ in 0..2 * MAX_KEPT_MESSAGES {
             mailbox.push(Bytes::from("y"));
         }

@@ -37,7 +37,7 @@ struct PostedMessage {
     session: Option<ThreadId>,
 }
 
-/// Ends a connection whose first request was given up, because nobody knows its id.
+/// Ends a connection whose first request was given up, because the client does not know its id.
 struct CloseUnlessOpen(Option<Arc<HttpConnection>>);
 
 /// Takes one message.
@@ -186,7 +186,7 @@ impl PostedMessage {
     /// `not_implemented` for a batch, `invalid_json` or `invalid_request` for another body that is not a message.
     fn read(body: &Bytes) -> Result<Self> {
         let params = |params: Option<&serde_json::value::RawValue>| session_in(params?.get());
-        match parse(body).map_err(|invalid| refused(&invalid))? {
+        match parse(body).map_err(|invalid| to_error(&invalid))? {
             Incoming::Request(request) => Ok(Self {
                 request: Some((request.id.into_owned(), request.method.into_owned())),
                 session: params(request.params),
@@ -199,7 +199,7 @@ impl PostedMessage {
     }
 }
 
-fn refused(invalid: &Invalid<'_>) -> Error {
+fn to_error(invalid: &Invalid<'_>) -> Error {
     let code = match invalid.reason {
         Reason::Batch => Code::NotImplemented,
         Reason::Blank | Reason::NotUtf8 | Reason::NotJson => Code::InvalidJson,

@@ -20,7 +20,7 @@ const MAX_OPEN_REQUESTS: usize = 4_096;
 /// The most streams of one connection for sessions that it does not know yet.
 const MAX_UNKNOWN_SESSIONS: usize = 16;
 /// The most sessions of one connection that had a stream of their own.
-const MAX_SESSION_STREAMS: usize = 1_024;
+const MAX_SESSION_STREAMS: usize = 256;
 
 /// One stream of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ struct Pin {
     requests: usize,
 }
 
-/// How much may wait in one stream.
+/// How many messages may wait in one stream, and how many bytes in all streams of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MailboxLimits {
     pub(super) messages: usize,
@@ -95,11 +95,12 @@ impl Routing {
             drop(initialize.send(line));
             return None;
         }
-        let mailbox = self.mailbox(&stream)?;
-        let (messages, bytes) = mailbox.waiting();
-        let is_full =
-            messages >= limits.messages || bytes.saturating_add(line.len()) > limits.bytes;
-        if is_full && messages > 0 {
+        let waiting = |mailbox: &Mailbox| mailbox.waiting_size().1;
+        let all = self.sessions.values().chain([&self.connection]).map(waiting).sum::<usize>();
+        let (messages, _) = self.mailbox(&stream)?.waiting_size();
+        // A line above the limit goes when nothing else waits.
+        let is_too_much = all > 0 && all.saturating_add(line.len()) > limits.bytes;
+        if messages >= limits.messages.max(1) || is_too_much {
             return Some(line);
         }
         if let Some(Some(session)) = response.and_then(|id| self.requests.remove(&id)) {
@@ -195,7 +196,7 @@ impl Routing {
         if let StreamKey::Session(session) = stream
             && !mailbox.is_confirmed
             && !mailbox.has_reader()
-            && mailbox.waiting().0 == 0
+            && mailbox.waiting_size().0 == 0
         {
             self.sessions.remove(session);
         }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(routing.push(Bytes::copy_from_slice(line.as_bytes()), LIMITS), None);
     }
 
-    fn taken(routing: &mut Routing, stream: &StreamKey, reader: u64) -> usize {
+    fn take_count(routing: &mut Routing, stream: &StreamKey, reader: u64) -> usize {
         match routing.mailbox(stream).unwrap().take(reader) {
             Taken::Events(events) => {
                 String::from_utf8(events.to_vec()).unwrap().matches("data: ").count()
@@ -251,21 +252,21 @@ mod tests {
         let mut routing = Routing::default();
         let whole = routing.attach(&StreamKey::Connection, None).unwrap();
         push(&mut routing, UPDATE);
-        assert_eq!(taken(&mut routing, &StreamKey::Connection, whole), 1);
+        assert_eq!(take_count(&mut routing, &StreamKey::Connection, whole), 1);
         routing.on_request(&Id::number(1), Some(session.clone())).unwrap();
         // The client opens the stream in the middle of a replay.
         let own = routing.attach(&stream, None).unwrap();
         push(&mut routing, UPDATE);
         push(&mut routing, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-        assert_eq!(taken(&mut routing, &StreamKey::Connection, whole), 2);
+        assert_eq!(take_count(&mut routing, &StreamKey::Connection, whole), 2);
         push(&mut routing, UPDATE);
-        assert_eq!(taken(&mut routing, &stream, own), 1);
+        assert_eq!(take_count(&mut routing, &stream, own), 1);
         routing.on_request(&Id::number(2), Some(session)).unwrap();
         routing.on_request(&Id::number(3), None).unwrap();
         push(&mut routing, r#"{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"x"}}"#);
         push(&mut routing, r#"{"jsonrpc":"2.0","id":3,"result":{}}"#);
-        assert_eq!(taken(&mut routing, &stream, own), 1);
-        assert_eq!(taken(&mut routing, &StreamKey::Connection, whole), 1);
+        assert_eq!(take_count(&mut routing, &stream, own), 1);
+        assert_eq!(take_count(&mut routing, &StreamKey::Connection, whole), 1);
         assert!(routing.requests.is_empty() && routing.pins.is_empty());
     }
 
