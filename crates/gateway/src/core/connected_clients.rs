@@ -1,4 +1,4 @@
-//! The programs on this machine that are connected now.
+//! The clients of the Agent Client Protocol that are connected now.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -25,7 +25,7 @@ record! {
         agent_differences: Vec<AgentDifference> = default unless "Vec::is_empty",
         /// The number of open HTTP connections.
         connections: u64,
-        /// The editors and other programs on this machine that are connected through the server's local socket.
+        /// The clients of the Agent Client Protocol that are connected: editors and other programs on the local socket, and clients over the network.
         clients: Vec<ConnectedClient> = default,
         /// The number of open event streams.
         streams: u64,
@@ -71,7 +71,7 @@ record! {
         node: String,
     }
 
-    /// A program on this machine that is connected through the server's local socket, such as an editor.
+    /// A client of the Agent Client Protocol that is connected, such as an editor.
     pub struct ConnectedClient: Default {
         /// The agent of the connection.
         agent: String,
@@ -81,7 +81,7 @@ record! {
         version?: String,
         /// The client's working directory, if it is known.
         cwd?: String,
-        /// The id of the process that holds the connection, such as the process of `trilogue connect`.
+        /// The id of the process that holds the connection, such as the process of `trilogue connect`. Clients over the network have none.
         pid?: u32,
         /// When the client connected.
         since: String,

@@ -239,6 +239,8 @@ async fn first_line(source: &mut FrameSource, decoder: &mut Decoder) -> Result<B
 
 /// Sends the close frame, and reads until the client has ended the connection: otherwise the system could drop the frame.
 async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseReason) {
+    // What arrives from now on is dropped.
+    source.arriving.release();
     let closing = async {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
         if sink.sink.send(Message::Close(Some(frame))).await.is_err() {
