@@ -137,7 +137,11 @@ impl PartsRuntime {
             when_holding: WhenHolding::Strategy,
             ..RunRequest::new(
                 AgentName::parse("parts")?,
-                ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),
+                ThreadChoice::Ensure(NewThread {
+                    id: Some(thread.clone()),
+                    metadata: None,
+                    ..NewThread::default()
+                }),
                 Input::Value(Json::from_value(&input)),
             )
         })

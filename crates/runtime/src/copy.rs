@@ -151,7 +151,7 @@ impl Runtime {
     }
 
     async fn copy(&self, by: &Principal, of: CopyChunk, new: NewThread) -> Result<ThreadRow> {
-        check_editor_metadata(by, new.metadata.as_ref())?;
+        check_editor_metadata(by, new.metadata.as_ref(), new.has_checked_settings)?;
         self.check_own_name(by, &new).await?;
         let new = NewThread {
             // The copy is an ordinary thread: no agent has started it.

@@ -240,7 +240,7 @@ impl Runtime {
     /// Creates a thread; fails with `already_exists`, or if the store fails.
     pub async fn create_thread(&self, by: &Principal, new: NewThread) -> Result<ThreadRow> {
         self.check_open()?;
-        check_editor_metadata(by, new.metadata.as_ref())?;
+        check_editor_metadata(by, new.metadata.as_ref(), new.has_checked_settings)?;
         self.check_own_name(by, &new).await?;
         let row = self.new_thread_row(by, &new, false)?;
         self.services().store.check_takes(row.key).await?;

@@ -120,7 +120,7 @@ impl Runtime {
     ) -> Result<Option<ThreadRow>> {
         let Replacement { given, state } = replacement.clone();
         self.check_seen(&by.scope(), &given.entries, 0).await?;
-        let new = NewThread { id: Some(id.clone()), metadata: None };
+        let new = NewThread { id: Some(id.clone()), metadata: None, ..NewThread::default() };
         let mut row = self.new_thread_row(by, &new, false)?;
         let mut events = vec![Body::Thread(ThreadEvent::Created {
             thread: row.id.clone(),

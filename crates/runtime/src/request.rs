@@ -74,12 +74,16 @@ pub struct NewThread {
     pub id: Option<ThreadId>,
     /// Metadata; an object.
     pub metadata: Option<Json>,
+    /// Whether the caller's right to its editor's settings and folders in the metadata was checked before. Otherwise they need the right `server`.
+    pub has_checked_settings: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct ThreadPatch {
     /// Members to merge into the metadata; `null` removes one.
     pub metadata: Option<Json>,
+    /// As [`NewThread::has_checked_settings`].
+    pub has_checked_settings: bool,
     /// The new state, as a new checkpoint.
     pub values: Option<Json>,
     /// The checkpoint that the new one follows; `None` for the head.

@@ -59,7 +59,11 @@ impl Runtime {
             rights: std::iter::empty().collect(),
             own: true,
         };
-        let thread = NewThread { id: Some(new.thread.clone()), metadata: Some(metadata.clone()) };
+        let thread = NewThread {
+            id: Some(new.thread.clone()),
+            metadata: Some(metadata.clone()),
+            ..NewThread::default()
+        };
         let row = self.new_thread_row(&by, &thread, false)?;
         // Not an alias of its owner: the id is the server's own.
         let row = ThreadRow { id: new.thread.clone(), ..row };

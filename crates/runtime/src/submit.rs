@@ -341,7 +341,7 @@ impl Runtime {
                 {
                     return Ok(TargetThread::Stored(Box::new(row)));
                 }
-                check_editor_metadata(by, thread.metadata.as_ref())?;
+                check_editor_metadata(by, thread.metadata.as_ref(), thread.has_checked_settings)?;
                 let row = self.new_thread_row(by, thread, false)?;
                 Ok(TargetThread::New(Box::new(row), thread.id.is_some()))
             }
@@ -552,14 +552,19 @@ pub fn editor_member(metadata: &Json) -> Option<&'static str> {
     EDITOR_MEMBERS.into_iter().find(|member| metadata.get(*member).is_some())
 }
 
-/// Checks that only who runs the server writes the members for editors.
-pub(crate) fn check_editor_metadata(by: &Principal, metadata: Option<&Json>) -> Result<()> {
+/// Checks that only who runs the server writes the members for editors, unless the face has checked them.
+pub(crate) fn check_editor_metadata(
+    by: &Principal,
+    metadata: Option<&Json>,
+    has_checked_settings: bool,
+) -> Result<()> {
     if metadata.is_some_and(|metadata| metadata.to_value().get(SUBAGENT_MEMBER).is_some()) {
         let message =
             format!("only an agent sets the member '{SUBAGENT_MEMBER}' of a thread's metadata");
         return Err(Error::new(Code::Forbidden, message).hint("leave it out"));
     }
-    let metadata = metadata.filter(|_| by.require(Right::Server).is_err());
+    let is_free = has_checked_settings || by.require(Right::Server).is_ok();
+    let metadata = metadata.filter(|_| !is_free);
     let Some(member) = metadata.and_then(editor_member) else { return Ok(()) };
     let message = format!("the member '{member}' of a thread's metadata is for its editor");
     Err(Error::new(Code::Forbidden, message)

@@ -86,7 +86,7 @@ impl Runtime {
         patch: ThreadPatch,
     ) -> Result<ThreadRow> {
         self.check_open()?;
-        check_editor_metadata(by, patch.metadata.as_ref())?;
+        check_editor_metadata(by, patch.metadata.as_ref(), patch.has_checked_settings)?;
         let scope = by.scope();
         let thread = self.thread_row(&scope, id).await?;
         let from = match &patch.from {

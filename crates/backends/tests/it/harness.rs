@@ -50,7 +50,8 @@ impl Harness {
     }
 
     pub(crate) fn run(&self, agent: &str, input: Input) -> RunRequest {
-        let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
+        let thread =
+            NewThread { id: Some(self.thread.clone()), metadata: None, ..NewThread::default() };
         new_run(agent, ThreadChoice::Ensure(thread), input)
     }
 

@@ -80,7 +80,11 @@ impl Scene {
     /// Runs a puppet command on a new thread, and returns the question that it asks.
     async fn ask(&self, command: &str) -> InterruptId {
         let thread = ThreadId::generate();
-        let to = ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None });
+        let to = ThreadChoice::Ensure(NewThread {
+            id: Some(thread.clone()),
+            metadata: None,
+            ..NewThread::default()
+        });
         let new = new_run("puppet", to, Input::Messages(vec![user_message(command)]));
         self.ports.runtime.submit(&self.by, new).await.unwrap();
         let filter = InterruptFilter { run: None, pending: true, thread: Some(thread) };

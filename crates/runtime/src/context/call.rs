@@ -126,7 +126,11 @@ async fn accept(
     }));
     let thread = match request.thread {
         Some(id) => ThreadChoice::Existing(id),
-        None => ThreadChoice::Ensure(NewThread { id: None, metadata: Some(metadata) }),
+        None => ThreadChoice::Ensure(NewThread {
+            id: None,
+            metadata: Some(metadata),
+            ..NewThread::default()
+        }),
     };
     let by = Principal {
         tenant: shared.scope.tenant.clone(),

@@ -201,6 +201,7 @@ async fn two_that_ensure_one_thread_share_it() {
             ThreadChoice::Ensure(NewThread {
                 id: Some(ThreadId::parse("shared").unwrap()),
                 metadata: None,
+                ..NewThread::default()
             })
         };
         let (one, two) = tokio::join!(server.run("say:1", ensure()), server.run("say:2", ensure()));

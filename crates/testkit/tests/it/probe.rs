@@ -53,7 +53,8 @@ impl Fixture {
     }
 
     async fn say(&self, text: &str) -> RunRow {
-        let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
+        let thread =
+            NewThread { id: Some(self.thread.clone()), metadata: None, ..NewThread::default() };
         let input = Input::Messages(vec![user_message(text)]);
         let new = new_run("probe", ThreadChoice::Ensure(thread), input);
         let new = RunRequest { when_holding: WhenHolding::Strategy, ..new };

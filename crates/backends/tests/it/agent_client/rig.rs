@@ -124,7 +124,8 @@ impl Rig {
         let agent = AgentClient::new(card, launch, Arc::clone(&children), Arc::new(rules)).unwrap();
         let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(agent.clone())];
         let harness = Harness::start(agents, Arc::new(OriginalReader), options).await;
-        let thread = NewThread { id: Some(harness.thread.clone()), metadata: None };
+        let thread =
+            NewThread { id: Some(harness.thread.clone()), metadata: None, ..NewThread::default() };
         harness.runtime.create_thread(&harness.by, thread).await.unwrap();
         Self { harness, agent, children, folder }
     }

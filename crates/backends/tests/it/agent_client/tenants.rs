@@ -19,7 +19,7 @@ fn stranger(rig: &Rig) -> Principal {
 /// Creates the thread `t1` of the rig's current principal.
 async fn make(rig: &Rig) -> ThreadId {
     let id = ThreadId::parse("t1").unwrap();
-    let new = NewThread { id: Some(id), metadata: None };
+    let new = NewThread { id: Some(id), metadata: None, ..NewThread::default() };
     rig.runtime.create_thread(&rig.by, new).await.unwrap().id
 }
 

@@ -134,7 +134,11 @@ async fn thread(
     match call.state.read.named_thread(&call.scope(), &id).await? {
         Some(row) if row.ephemeral => Err(no_thread(text)),
         Some(_) => Ok(ThreadChoice::Existing(id)),
-        None if creates => Ok(ThreadChoice::Ensure(NewThread { id: Some(id), metadata: None })),
+        None if creates => Ok(ThreadChoice::Ensure(NewThread {
+            id: Some(id),
+            metadata: None,
+            ..NewThread::default()
+        })),
         None => Err(no_thread(text)),
     }
 }

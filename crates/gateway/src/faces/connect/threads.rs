@@ -64,7 +64,7 @@ async fn create(call: ConnectCall) -> Result<Reply> {
     let body: wire::ThreadCreate = request::body_or_empty(&call)?;
     let id = body.thread_id.as_deref().map(ThreadId::parse).transpose()?;
     let known = id.clone();
-    let new = NewThread { id, metadata: request::metadata(body.metadata)? };
+    let new = NewThread { id, metadata: request::metadata(body.metadata)?, ..NewThread::default() };
     let has_settings = call.check_thread_metadata(new.metadata.as_ref()).await?;
     let row = match call.state.runtime.create_thread(call.principal(), new).await {
         Ok(row) => {
@@ -131,7 +131,9 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     }
     let if_idle = values.is_some() || from.is_some();
     let from = from.map(|row| row.id);
-    let patch = ThreadPatch { metadata, values, from, if_idle, only_where_set: true };
+    let only_where_set = true;
+    let patch =
+        ThreadPatch { metadata, values, from, if_idle, only_where_set, ..ThreadPatch::default() };
     let row = call.state.runtime.patch_thread(call.principal(), &row.id, patch).await?;
     call.audit_editor_settings(has_settings, &row.id);
     whole(&call, &row).await

@@ -118,6 +118,7 @@ fn new_run(call: &NativeCall, body: RunCreate) -> Result<RunRequest> {
         (id, true) => ThreadChoice::Ensure(NewThread {
             id: id.map(ThreadId::parse).transpose()?,
             metadata: thread_metadata,
+            ..NewThread::default()
         }),
     };
     Ok(RunRequest {

@@ -70,6 +70,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
     let new = NewThread {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
+        ..NewThread::default()
     };
     let has_settings = call.check_thread_metadata(new.metadata.as_ref()).await?;
     let row = call.state.runtime.create_thread(call.principal(), new).await?;
@@ -135,6 +136,7 @@ async fn copy(call: NativeCall) -> Result<Reply> {
     let new = NewThread {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
+        ..NewThread::default()
     };
     let has_settings = call.check_thread_metadata(new.metadata.as_ref()).await?;
     let (runtime, by) = (&call.state.runtime, call.principal());

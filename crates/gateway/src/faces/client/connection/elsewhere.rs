@@ -80,7 +80,11 @@ impl ClientConnection {
     pub(crate) async fn patch_metadata(&self, thread: &ThreadId, metadata: Json) -> Result<()> {
         let by = &self.principal;
         let here = || {
-            let patch = ThreadPatch { metadata: Some(metadata.clone()), ..ThreadPatch::default() };
+            let patch = ThreadPatch {
+                metadata: Some(metadata.clone()),
+                has_checked_settings: true,
+                ..ThreadPatch::default()
+            };
             self.runtime().patch_thread(by, thread, patch)
         };
         let there = |nodes: Arc<NodeClient>, node: OtherNode| {

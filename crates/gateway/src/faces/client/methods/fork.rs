@@ -75,7 +75,7 @@ async fn copy(
     metadata.retain(|_, value| !value.is_null());
     let metadata = Some(Json::from_value(&Value::Object(metadata)));
     let (runtime, by) = (connection.runtime(), &connection.principal);
-    let new = NewThread { id: id.clone(), metadata };
+    let new = NewThread { id: id.clone(), metadata, has_checked_settings: true };
     let copied = match until {
         None => runtime.copy_thread(by, &row.id, new).await,
         Some(number) => runtime.copy_thread_until_event(by, &row.id, number, new).await,

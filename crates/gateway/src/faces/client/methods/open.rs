@@ -139,7 +139,7 @@ async fn create_thread(
     metadata.retain(|_, value| !value.is_null());
     metadata.insert(AGENT.to_owned(), connection.agent.as_str().into());
     let metadata = Some(Json::from_value(&Value::Object(metadata)));
-    let new = NewThread { id: id.clone(), metadata };
+    let new = NewThread { id: id.clone(), metadata, has_checked_settings: true };
     match (connection.runtime().create_thread(&connection.principal, new).await, id) {
         (Ok(row), _) => Ok((row, true)),
         (Err(error), Some(id)) if error.code() == Code::AlreadyExists => {
