@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Json, Principal, ThreadKey};
+use trilogue_domain::{Json, Principal, RequestSource, ThreadKey};
 
 use trilogue_domain::lock;
 
@@ -27,6 +27,9 @@ pub trait Client: Send + Sync + fmt::Debug {
 
     /// Returns the principal in whose name the client acts.
     fn principal(&self) -> &Principal;
+
+    /// Where its requests come from: it decides which folders it may choose.
+    fn source(&self) -> RequestSource;
 
     /// Returns the absolute path of the client's working directory, if it is known before a session opens. A hint only.
     fn folder(&self) -> Option<&Path> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
-use trilogue_domain::{Json, Principal, ThreadId};
+use trilogue_domain::{Json, Principal, RequestSource, ThreadId};
 use trilogue_runtime::{AttachGuard, CONTROLLER_GONE, CallError, Client, ClientProfile, Submitted};
 
 use crate::fixture::{TestServer, alice, scope, until};
@@ -53,6 +53,10 @@ impl Client for Editor {
 
     fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    fn source(&self) -> RequestSource {
+        RequestSource::LocalSocket
     }
 
     async fn call(&self, method: &str, _params: Json) -> Result<Json, CallError> {

@@ -406,8 +406,7 @@ impl<'a> Requester<'a> {
         Self {
             principal: PrincipalKey::of_client(client.as_ref()),
             profile: Some(client.profile()),
-            // Only the local socket carries clients.
-            source: RequestSource::LocalSocket,
+            source: client.source(),
             client: Some(client),
             auth: AuthMode::AsChosen,
         }

@@ -13,7 +13,8 @@ use trilogue_backends::child::Children;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::{
-    AgentName, Answer, Body, Error, Input, Json, Message, Principal, ThreadId, Transcript,
+    AgentName, Answer, Body, Error, Input, Json, Message, Principal, RequestSource, ThreadId,
+    Transcript,
 };
 use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_runtime::{
@@ -290,6 +291,10 @@ impl Client for Caller {
 
     fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    fn source(&self) -> RequestSource {
+        RequestSource::LocalSocket
     }
 
     fn folder(&self) -> Option<&Path> {

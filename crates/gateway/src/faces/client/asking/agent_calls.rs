@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use trilogue_domain::{Json, Principal, ThreadId};
+use trilogue_domain::{Json, Principal, RequestSource, ThreadId};
 use trilogue_mapping::native::json;
 use trilogue_runtime::{CallError, Client, ClientProfile};
 use trilogue_wire::agent_client::{ClientCapabilities, Gate, Side, method, splice};
@@ -128,6 +128,11 @@ impl Client for AgentCalls {
 
     fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    fn source(&self) -> RequestSource {
+        // Only the local socket carries clients.
+        RequestSource::LocalSocket
     }
 
     fn folder(&self) -> Option<&Path> {
