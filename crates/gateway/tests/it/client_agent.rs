@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use trilogue_domain::event::{Body, MessageEvent, Original};
 use trilogue_domain::{
-    AgentCard, AgentName, Failure, InterruptId, Json, Message, MessageId, Role, ThreadId,
+    AgentCard, AgentName, Code, Error, Failure, InterruptId, Json, Message, MessageId,
+    RequestSource, Role, ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{
-    Backend, CallError, Client, Ending, Input, RunContext, Sessions, ThreadContext, Turn,
+    Backend, CallError, Client, Ending, Input, RunCaller, RunContext, Sessions, ThreadContext, Turn,
 };
 use trilogue_wire::agent_client::{
     CreateElicitationRequest, RequestPermissionRequest, Rules, read,
@@ -211,6 +212,15 @@ impl Backend for Hosted {
         Some(self)
     }
 
+    /// Refuses folders below `/elsewhere` to callers over the network.
+    async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json, Error> {
+        let is_elsewhere = config.as_str().contains("/elsewhere");
+        if is_elsewhere && caller.source == RequestSource::Network {
+            return Err(Error::new(Code::Forbidden, "`agents.hosted.roots` does not allow it"));
+        }
+        Ok(config)
+    }
+
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
         let Turn::Start { input: Input::Messages(messages) } = turn else {
             return Err(lost("no messages"));
@@ -377,10 +387,12 @@ impl Sessions for Hosted {
     async fn open(
         &self,
         thread: &ThreadContext,
-        _: &Arc<dyn Client>,
+        caller: &Arc<dyn Client>,
         params: Json,
     ) -> Result<Json, CallError> {
         self.record_call("open", Some(thread.thread()), &params);
+        let opener = json!({"source": caller.source().as_str(), "folder": caller.folder()});
+        self.record_call("opener", Some(thread.thread()), &Json::from_value(&opener));
         if params.as_str().contains("/slow") {
             let _given_up = GivenUp(self);
             std::future::pending::<()>().await;

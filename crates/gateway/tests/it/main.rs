@@ -21,6 +21,7 @@ mod client_large;
 mod client_letter;
 mod client_local;
 mod client_malformed;
+mod client_network;
 mod client_plans;
 mod client_questions;
 mod client_queued;

@@ -32,6 +32,9 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
     (
         Some(Right::Read),
         &[
+            "client_open",
+            "client_send",
+            "client_close",
             "get_caller",
             "watch_changes",
             "get_event_forms",
@@ -111,9 +114,6 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "copy_thread",
             "hand_over_thread",
             "list_callback_keys",
-            "client_open",
-            "client_send",
-            "client_close",
             "communication_create_run",
             "communication_cancel_run",
             "connect_create_configuration",

@@ -42,6 +42,8 @@ pub struct Client {
     pub pong_timeout: Span,
     /// How long a connection over HTTP lasts without a request and without a stream. Messages for it, such as responses, wait that long.
     pub idle_timeout: Span,
+    /// Whether a client over the network may make an agent start programs on the server's machine: servers of the Model Context Protocol with a `command`, and members of a request that only the agent understands, such as `_meta`, with which some agents start programs. Otherwise the server refuses such servers, and leaves such members out. Programs of the server's user on the same machine always may.
+    pub network_programs: bool,
 }
 
 /// When a result of a prompt has the id of the message.
@@ -103,6 +105,7 @@ impl Default for Client {
             ping_interval: Span(options.ping_interval),
             pong_timeout: Span(options.pong_timeout),
             idle_timeout: Span(options.idle_timeout),
+            network_programs: options.network_programs,
         }
     }
 }
@@ -140,6 +143,7 @@ impl Client {
             ping_interval: self.ping_interval.0,
             pong_timeout: self.pong_timeout.0,
             idle_timeout: self.idle_timeout.0,
+            network_programs: self.network_programs,
         }
     }
 }

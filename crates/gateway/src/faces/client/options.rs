@@ -39,6 +39,8 @@ pub struct ClientOptions {
     pub pong_timeout: Duration,
     /// How long a connection over HTTP lasts without a request and without a stream.
     pub idle_timeout: Duration,
+    /// Whether clients over the network may have agents start programs on this machine: tool servers with a command, and members of the opening that only the agent understands.
+    pub network_programs: bool,
 }
 
 /// When responses to prompts have `userMessageId`.
@@ -97,6 +99,7 @@ impl Default for ClientOptions {
             ping_interval: Duration::from_secs(20),
             pong_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(5 * 60),
+            network_programs: false,
         }
     }
 }

@@ -20,6 +20,7 @@ use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::wrap::Wrap;
 use crate::access::authenticator::Authenticator;
+use crate::core::audit::RefusalLimits;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::opened_folders::OpenedFolders;
@@ -48,6 +49,7 @@ pub(crate) struct State {
     pub(super) asks: AskRegistry,
     pub(super) connected_clients: ConnectedClients,
     pub(super) opened_folders: OpenedFolders,
+    pub(super) refusals: Arc<RefusalLimits>,
     /// Identifies this start of the server.
     pub(super) life: String,
     pub(super) panics: Counter,
@@ -85,6 +87,7 @@ impl State {
             asks: AskRegistry::clone(&services.common_state()),
             connected_clients: ConnectedClients::clone(&services.common_state()),
             opened_folders: OpenedFolders::clone(&services.common_state()),
+            refusals: services.common_state(),
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),

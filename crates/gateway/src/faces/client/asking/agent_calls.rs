@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use trilogue_domain::{Json, Principal, RequestSource, ThreadId};
+use trilogue_domain::{Json, Principal, RequestSource, Right, ThreadId};
 use trilogue_mapping::native::json;
 use trilogue_runtime::{CallError, Client, ClientProfile};
 use trilogue_wire::agent_client::{ClientCapabilities, Gate, Side, method, splice};
@@ -37,6 +37,7 @@ pub(crate) struct AgentCalls {
     /// The client's own request that the agent's call is about.
     request: Option<Id<'static>>,
     principal: Arc<Principal>,
+    source: RequestSource,
     profile: ClientProfile,
     capabilities: ClientCapabilities,
 }
@@ -55,6 +56,7 @@ impl AgentCalls {
             folder: None,
             request: None,
             principal: Arc::clone(&connection.principal),
+            source: connection.origin.source(),
             profile: handshake.profile.clone(),
             capabilities: handshake.client.clone(),
         }
@@ -76,11 +78,21 @@ impl AgentCalls {
         capabilities: ClientCapabilities,
     ) -> Arc<dyn Client> {
         let request = REQUEST.try_with(Id::clone).ok();
-        let folder = connection.folder.clone();
-        let principal = Arc::clone(&connection.principal);
+        // A client elsewhere has its folder there.
+        let folder = connection.folder.clone().filter(|_| connection.origin.is_local());
+        let (principal, source) = (Arc::clone(&connection.principal), connection.origin.source());
         let connection = Arc::downgrade(connection);
         let session = None;
-        Arc::new(Self { connection, session, folder, request, principal, profile, capabilities })
+        Arc::new(Self {
+            connection,
+            session,
+            folder,
+            request,
+            principal,
+            source,
+            profile,
+            capabilities,
+        })
     }
 
     /// Returns the parameters with our session id or the client's request id instead of the agent's.
@@ -131,8 +143,7 @@ impl Client for AgentCalls {
     }
 
     fn source(&self) -> RequestSource {
-        // Only the local socket carries clients.
-        RequestSource::LocalSocket
+        self.source
     }
 
     fn folder(&self) -> Option<&Path> {
@@ -143,7 +154,10 @@ impl Client for AgentCalls {
         let connection = self.connection.upgrade().ok_or_else(CallError::not_connected)?;
         // Before the handshake the server reads nothing from the client, so it cannot reply.
         let is_ready = connection.handshake().is_some();
-        if self.lacks_form(method, &params) || method == "elicitation/create" && !is_ready {
+        let is_question = method == "elicitation/create";
+        if self.lacks_form(method, &params)
+            || is_question && (!is_ready || !connection.may(Right::Answer))
+        {
             return Ok(Json::from_value(&serde_json::json!({ "action": "cancel" })));
         }
         if !is_ready || !self.accepts(method) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Principal, RunKey, StartedBy};
+use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Right, RunKey, StartedBy};
 use trilogue_mapping::agent_client::{self as mapping, ClientQuestion};
 use trilogue_runtime::Backend;
 use trilogue_store::rows::InterruptRow;
@@ -28,7 +28,7 @@ pub(crate) enum AskOutcome {
     Text,
 }
 
-/// Asks the client about an interrupt of this run, unless it is being asked already.
+/// Asks the client about an interrupt of this run, unless it is being asked already or lacks the right to answer.
 pub(crate) fn ask(
     connection: &ClientConnection,
     session: &ClientSession,
@@ -37,6 +37,9 @@ pub(crate) fn ask(
     asking: ClientQuestion,
     lines: &mut OutgoingLines,
 ) -> AskOutcome {
+    if !connection.may(Right::Answer) {
+        return AskOutcome::Request;
+    }
     let ticket = || connection.state.asks.join(session.thread.key, &interrupt.id);
     let (form, method, params) = match asking {
         ClientQuestion::Permission(params) => {
@@ -273,13 +276,13 @@ async fn send_answer(
 /// Writes the audit line, unless another node owns the thread: that node writes it.
 fn audit_local(connection: &ClientConnection, row: Option<InterruptRow>) {
     if let Some(row) = row {
-        audit_answer(&connection.principal, &row);
+        audit_answer(connection, &row);
     }
 }
 
-/// Writes an audit line of an answer over a connection, which has no token.
-pub(crate) fn audit_answer(by: &Principal, row: &InterruptRow) {
-    let actor = AuditActor::new(by, None);
+/// Writes an audit line of the client's answer.
+pub(crate) fn audit_answer(connection: &ClientConnection, row: &InterruptRow) {
+    let actor = AuditActor::new(&connection.principal, connection.origin.token());
     let subject = row.interrupt.id.as_str();
     audit(AuditEvent::QuestionAnswered, Some(actor), subject, &answer_detail(row));
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
-use trilogue_domain::{AgentName, Principal, ThreadId};
+use trilogue_domain::{AgentName, Principal, Right, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Backend, ClientProfile, Runtime};
 use trilogue_store::Read;
@@ -145,6 +145,16 @@ impl ClientConnection {
             MessageIdFormat::Any => mapping::IdFormat::Any,
             MessageIdFormat::Uuid => mapping::IdFormat::Uuid,
         }
+    }
+
+    /// Whether the client has this right. Without `run` it observes; without `answer` it is asked nothing.
+    pub(crate) fn may(&self, right: Right) -> bool {
+        self.principal.require(right).is_ok()
+    }
+
+    /// Returns the folders of this machine that the client may choose although it is elsewhere.
+    pub(crate) fn opened_folders(&self) -> Vec<PathBuf> {
+        self.origin.folders(&self.state.opened_folders)
     }
 
     /// Returns the agent's backend. Errors: `agent_not_found`.

@@ -1,10 +1,12 @@
 //! Where a client is, and what it may do.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use trilogue_domain::Principal;
+use trilogue_domain::{Principal, RequestSource, TokenId};
 
 use crate::access::authenticator::Caller;
+use crate::core::opened_folders::OpenedFolders;
 
 /// Where a client is.
 #[derive(Clone, Debug)]
@@ -37,6 +39,30 @@ impl ClientOrigin {
         match self {
             Self::Local { pid, .. } => *pid,
             Self::Network(_) => None,
+        }
+    }
+
+    /// Returns the source of the client's requests. It decides which folders of this machine they may name.
+    pub(crate) const fn source(&self) -> RequestSource {
+        match self {
+            Self::Local { .. } => RequestSource::LocalSocket,
+            Self::Network(_) => RequestSource::Network,
+        }
+    }
+
+    /// Returns the client's token, if it needed one.
+    pub(crate) const fn token(&self) -> Option<&TokenId> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Network(caller) => caller.token.as_ref(),
+        }
+    }
+
+    /// Returns the folders of this machine that the client may name in addition to the roots of its agent. A local client needs none of them.
+    pub(crate) fn folders(&self, opened: &OpenedFolders) -> Vec<PathBuf> {
+        match self {
+            Self::Local { .. } => Vec::new(),
+            Self::Network(caller) => opened.of(&caller.principal),
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
-use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope, ThreadId};
+use trilogue_domain::{Interrupt, Json, MessageId, Outcome, Right, RunId, RunKey, Scope, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{ActivePresence, AttachGuard};
 use trilogue_store::Read;
@@ -18,6 +18,7 @@ use trilogue_wire::jsonrpc::Id;
 use super::super::ask_registry::AskTicket;
 use super::super::open_sessions::OpenSessionGuard;
 use super::super::wire::lines::MethodResult;
+use super::ClientConnection;
 use super::cancels::CancelMark;
 use super::command::PumpCommand;
 use crate::core::log_ref::LogRef;
@@ -31,7 +32,7 @@ pub(crate) struct ClientSession {
     commands: mpsc::Sender<PumpCommand>,
     /// Stops the pump.
     pub(crate) stop: CancellationToken,
-    /// Absent in the session of a sub-agent: its agent's calls go to the client of the parent's session.
+    /// Absent in the session of a sub-agent: its agent's calls go to the client of the parent's session. Also absent for a client that only observes.
     attached: Option<AttachGuard>,
     /// The session in which its questions are asked: its own, or that of an ancestor if the client shows no sub-agents.
     pub(crate) asks_in: ThreadId,
@@ -39,8 +40,16 @@ pub(crate) struct ClientSession {
     pub(crate) settled: Notify,
     /// Whether the pump knows where to begin.
     has_begun: AtomicBool,
-    presence: ActivePresence,
-    _guard: OpenSessionGuard,
+    presence: SessionPresence,
+}
+
+/// What a client counts for while it has a session open.
+#[derive(Debug)]
+pub(crate) struct SessionPresence {
+    /// Present if it can answer questions.
+    answering: Option<ActivePresence>,
+    /// Present if it can prompt.
+    _open: Option<OpenSessionGuard>,
 }
 
 #[derive(Debug, Default)]
@@ -98,8 +107,7 @@ impl ClientSession {
         thread: ThreadRow,
         commands: mpsc::Sender<PumpCommand>,
         attached: Option<AttachGuard>,
-        presence: ActivePresence,
-        guard: OpenSessionGuard,
+        presence: SessionPresence,
     ) -> Self {
         Self {
             asks_in: thread.id.clone(),
@@ -111,7 +119,6 @@ impl ClientSession {
             settled: Notify::new(),
             has_begun: AtomicBool::new(false),
             presence,
-            _guard: guard,
         }
     }
 
@@ -121,7 +128,9 @@ impl ClientSession {
 
     /// Marks the client as active: it can still answer.
     pub(crate) fn touch(&self) {
-        self.presence.touch();
+        if let Some(answering) = &self.presence.answering {
+            answering.touch();
+        }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -159,6 +168,19 @@ impl ClientSession {
 /// Returns the scope for rows of a thread that a lookup found: the whole tenant.
 pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
     Scope::of_tenant(&thread.tenant)
+}
+
+// === impl SessionPresence ===
+
+impl SessionPresence {
+    pub(crate) fn of(connection: &ClientConnection, thread: &ThreadRow) -> Self {
+        let answering = || connection.runtime().active(thread.key);
+        let open = || connection.state.open_sessions.open(thread.key);
+        Self {
+            answering: connection.may(Right::Answer).then(answering),
+            _open: connection.may(Right::Run).then(open),
+        }
+    }
 }
 
 // === impl OpenPrompt ===

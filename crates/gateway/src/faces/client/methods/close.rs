@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use trilogue_domain::{Code, Outcome, StartedBy};
+use trilogue_domain::{Code, Outcome, Right, StartedBy};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::agent_client::{CloseSessionRequest, DeleteSessionRequest};
@@ -35,7 +35,9 @@ pub(super) async fn close(
     let thread = thread.map_err(|error| session_error(&error, &queue.id))?;
     let Some(session) = queue.session() else { return Ok(b"{}".to_vec()) };
     let own: Vec<_> = session.state().prompts.iter().map(|prompt| prompt.run).collect();
-    let is_only = connection.state.open_sessions.count(thread.key) <= 1;
+    // A client that only observes does not count.
+    let may_end = connection.may(Right::Run);
+    let is_only = may_end && connection.state.open_sessions.count(thread.key) <= 1;
     let is_own = |run: &RunRow| match run.started_by {
         // The last client that closes the session ends the agent's own work too.
         Some(StartedBy::Agent) => is_only,
@@ -51,7 +53,7 @@ pub(super) async fn close(
     answer_cancelled(connection, &session).await;
     session.stop.cancel();
     // Other clients may have opened it while the turns ended.
-    let is_last = connection.state.open_sessions.count(thread.key) <= 1;
+    let is_last = may_end && connection.state.open_sessions.count(thread.key) <= 1;
     // A handle counts the session as open here, and the close below can take long.
     drop(session);
     if is_last {
@@ -136,7 +138,7 @@ pub(super) async fn delete(
     read::<DeleteSessionRequest>(connection, params)?;
     match connection.erase_thread(&queue.id).await {
         Ok(()) => {
-            let actor = AuditActor::new(&connection.principal, None);
+            let actor = AuditActor::new(&connection.principal, connection.origin.token());
             audit(AuditEvent::ThreadErased, Some(actor), queue.id.as_str(), "");
         }
         Err(error) if error.code() == Code::ThreadNotFound => {}

@@ -17,7 +17,9 @@ use super::super::connection::requests::{Admission, CancelTarget};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
 use super::request::{IncomingRequest, invalid_params, read, respond_when_done, session_in};
-use super::{cancel, close, extension, fork, initialize, list, open, option, prompt, upkeep};
+use super::{
+    cancel, close, extension, fork, initialize, list, open, option, prompt, rights, upkeep,
+};
 use crate::core::not_found::no_thread;
 
 /// Begins to process a request. Returns it if too many are being processed.
@@ -60,13 +62,13 @@ fn process(
     token: CancellationToken,
 ) {
     let name = request.method.as_str();
+    if let Err(error) = rights::check(connection, name) {
+        return refuse(connection, request, error);
+    }
     match session_in(&request.params) {
         Some(session) if changes_session(name) && is_child(connection, &session) => {
-            let connection = Arc::clone(connection);
-            connection.tasks.clone().spawn(async move {
-                let error = refuse_child(&request.method);
-                connection.respond(&request.id, Err(error)).await;
-            });
+            let error = refuse_child(name);
+            refuse(connection, request, error);
         }
         Some(session) if name == "session/prompt" => {
             prompt::enqueue(connection, handshake, request, &session, token);
@@ -97,6 +99,13 @@ fn process(
             });
         }
     }
+}
+
+fn refuse(connection: &Arc<ClientConnection>, request: IncomingRequest, error: ErrorObject) {
+    let connection = Arc::clone(connection);
+    connection.tasks.clone().spawn(async move {
+        connection.respond(&request.id, Err(error)).await;
+    });
 }
 
 /// Whether requests of this method change a session. A client cannot change the session of a sub-agent with them.
@@ -146,7 +155,7 @@ fn is_session_method(connection: &ClientConnection, name: &str) -> bool {
 }
 
 /// Whether this is our proxy's request to continue a session after a reconnect.
-fn is_attach(connection: &ClientConnection, name: &str) -> bool {
+pub(super) fn is_attach(connection: &ClientConnection, name: &str) -> bool {
     connection.numbered && name == ATTACH_METHOD
 }
 
@@ -221,6 +230,9 @@ fn no_session<T: Read>(connection: &ClientConnection, params: &str) -> MethodRes
 }
 
 pub(crate) fn on_notification(connection: &Arc<ClientConnection>, name: &str, params: &str) {
+    if !name.starts_with("$/") && rights::check(connection, name).is_err() {
+        return tracing::debug!(name, "notification dropped: its client lacks the right");
+    }
     match name {
         "session/cancel" => {
             if let Some(session) = session_in(params) {

@@ -15,7 +15,7 @@ use super::super::session::cursors::event_of_cursor;
 use super::super::thread_metadata::{AGENT, ARCHIVED};
 use super::super::wire::lines::DeferredResult;
 use super::open::{self, OpenMembers, OpenParams, UncommittedSession};
-use super::request::{IncomingRequest, invalid_params, read, session_error};
+use super::request::{IncomingRequest, invalid_params, session_error};
 
 /// Copies the session's history into a new session, whole or up to a cursor. The agent opens a session of its own for the copy, and gets the history
 /// before its first prompt there.
@@ -25,19 +25,20 @@ pub(super) async fn fork(
     source: &ThreadId,
     request: IncomingRequest,
 ) -> DeferredResult {
-    let fork: ForkSessionRequest = read(connection, &request.params)?;
-    let until = fork.cursor_id.as_deref().map(|id| event_of_cursor(id).ok_or_else(no_cursor));
+    let mut cursor = None;
+    let open = OpenParams::read(connection, &request.params, |fork: ForkSessionRequest| {
+        cursor = fork.cursor_id;
+        OpenMembers {
+            cwd: fork.cwd,
+            directories: fork.additional_directories,
+            servers: fork.mcp_servers,
+            system_prompt: fork.system_prompt,
+            options: fork.config_options,
+        }
+    })?;
+    let until = cursor.as_deref().map(|id| event_of_cursor(id).ok_or_else(no_cursor));
     let until = until.transpose()?;
-    let members = OpenMembers {
-        cwd: fork.cwd,
-        directories: fork.additional_directories,
-        servers: fork.mcp_servers,
-        system_prompt: fork.system_prompt,
-        options: fork.config_options,
-    };
-    let is_hosted = connection.is_hosted();
-    let open = OpenParams { members, is_hosted, params: &request.params };
-    open.check(handshake)?;
+    open.check(connection, handshake, &request.method).await?;
     open::check_session_limit(connection)?;
     let id = request.extras.session.as_deref().map(ThreadId::parse).transpose();
     let id = id.map_err(|error| mapping::error_object(&error))?;

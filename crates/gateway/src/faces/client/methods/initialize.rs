@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trilogue_domain::Json;
+use trilogue_domain::{Json, Right};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::ClientProfile;
 use trilogue_wire::agent_client::{
@@ -34,7 +34,8 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
         listing.set_name(client.title.as_ref().unwrap_or(&client.name), &client.version);
     }
     let backend = backend_of(connection)?;
-    let hosted = match backend.sessions() {
+    // A client that only observes starts no process. It needs nothing of the agent's greeting.
+    let hosted = match backend.sessions().filter(|_| connection.may(Right::Run)) {
         Some(sessions) => {
             let capabilities = request.client_capabilities.clone().unwrap_or_default();
             let caller = AgentCalls::before_handshake(connection, profile.clone(), capabilities);

@@ -1,12 +1,13 @@
 //! Opens new and existing sessions.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use trilogue_domain::thread::SYSTEM_PROMPT_MEMBER;
-use trilogue_domain::{Code, Error, Json, ThreadId};
+use trilogue_domain::{Code, Error, Json, Right, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{NewThread, Sessions};
 use trilogue_store::rows::ThreadRow;
@@ -26,8 +27,8 @@ use super::super::connection::{ClientConnection, Handshake};
 use super::super::session::{agent_session, attach_session};
 use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, AGENT, CWD, without_trailing_slash};
 use super::super::wire::lines::DeferredResult;
-use super::initial_options;
 use super::request::{IncomingRequest, backend_of, invalid_params, read, session_error, to_json};
+use super::{initial_options, network_params, rights};
 use crate::core::not_found::no_thread;
 
 /// `session/new`: first the response, then the session's events.
@@ -80,7 +81,7 @@ async fn create(
         system_prompt: request.system_prompt,
         options: request.config_options,
     })?;
-    open.check(handshake)?;
+    open.check(connection, handshake, &incoming.method).await?;
     check_session_limit(connection)?;
     let (thread, is_new) = create_thread(connection, incoming, &open).await?;
     let mut uncommitted = UncommittedSession {
@@ -166,7 +167,7 @@ pub(super) async fn open_new(
             agent_session::native_result(&options)
         }
         Some(sessions) => {
-            let params = to_json(&without_parameters(open.params))?;
+            let params = to_json(&without_parameters(&open.params))?;
             let opened =
                 open_agent_session(connection, handshake, sessions, thread, params).await?;
             let set = initial_options::set(connection, handshake, sessions, thread, options).await;
@@ -215,9 +216,9 @@ pub(super) async fn load(
             options: request.config_options,
         }
     })?;
-    open.check(handshake)?;
+    let open = open.check_unless_observer(connection, handshake, incoming).await?;
     let mode = OpenMode::Load { after: incoming.extras.after.unwrap_or(0) };
-    reopen(connection, handshake, queue, incoming, Some(open), mode).await
+    reopen(connection, handshake, queue, incoming, open, mode).await
 }
 
 /// `session/resume`: the response, then events from that point on.
@@ -228,8 +229,8 @@ pub(super) async fn resume(
     incoming: &IncomingRequest,
 ) -> DeferredResult {
     let open = OpenParams::of_resume(connection, &incoming.params)?;
-    open.check(handshake)?;
-    reopen(connection, handshake, queue, incoming, Some(open), OpenMode::Resume).await
+    let open = open.check_unless_observer(connection, handshake, incoming).await?;
+    reopen(connection, handshake, queue, incoming, open, OpenMode::Resume).await
 }
 
 /// Our proxy's request after a reconnect: sends the events since it left. The request repeats the parameters with which its client opened the session.
@@ -245,13 +246,18 @@ pub(super) async fn attach(
     let mode = OpenMode::Attach { after: params.after, children };
     let params = splice::remove(&incoming.params, &["after"]);
     let params = splice::remove(&params, &["afterOfChildren"]);
-    // Parameters that were accepted before are not checked again.
+    // Parameters that were accepted before are not checked again, except for those that the server must not believe.
     let open = OpenParams::of_resume(connection, &params).ok();
-    let mut open = open.filter(|open| is_absolute(&open.members.cwd));
-    if let Some(open) = &mut open {
-        // The client may have changed the options since it opened the session.
-        open.members.options.clear();
-    }
+    let open = open.filter(|open| is_absolute(&open.members.cwd) && connection.may(Right::Run));
+    let open = match open {
+        Some(mut open) => {
+            // The client may have changed the options since it opened the session.
+            open.members.options.clear();
+            open.check_origin(connection, &incoming.method).await?;
+            Some(open)
+        }
+        None => None,
+    };
     reopen(connection, handshake, queue, incoming, open, mode).await
 }
 
@@ -280,20 +286,21 @@ pub(super) struct OpenParams<'a> {
     pub(super) members: OpenMembers,
     /// Whether the agent has sessions of its own.
     pub(super) is_hosted: bool,
-    /// All parameters, as JSON.
-    pub(super) params: &'a str,
+    /// All parameters that the client may send, as JSON.
+    params: Cow<'a, str>,
 }
 
 // === impl OpenParams ===
 
 impl<'a> OpenParams<'a> {
     /// Reads the parameters from a request that contains them as these members.
-    fn read<T: Read>(
+    pub(super) fn read<T: Read>(
         connection: &ClientConnection,
         params: &'a str,
-        members: fn(T) -> OpenMembers,
+        members: impl FnOnce(T) -> OpenMembers,
     ) -> Result<Self, ErrorObject> {
-        let members = members(read(connection, params)?);
+        let params = network_params::checkable(connection, params);
+        let members = members(read(connection, &params)?);
         Ok(Self { members, is_hosted: connection.is_hosted(), params })
     }
 
@@ -307,7 +314,48 @@ impl<'a> OpenParams<'a> {
         })
     }
 
-    pub(super) fn check(&self, handshake: &Handshake) -> Result<(), ErrorObject> {
+    /// Checks everything. `method` is that of the request.
+    pub(super) async fn check(
+        &self,
+        connection: &ClientConnection,
+        handshake: &Handshake,
+        method: &str,
+    ) -> Result<(), ErrorObject> {
+        self.check_form(handshake)?;
+        self.check_origin(connection, method).await
+    }
+
+    /// As [`Self::check`], for a request that opens an existing session. A client without the right to prompt changes nothing of it: its parameters have no effect.
+    async fn check_unless_observer(
+        self,
+        connection: &ClientConnection,
+        handshake: &Handshake,
+        incoming: &IncomingRequest,
+    ) -> Result<Option<Self>, ErrorObject> {
+        self.check_form(handshake)?;
+        if !connection.may(Right::Run) {
+            return Ok(None);
+        }
+        self.check_origin(connection, &incoming.method).await?;
+        Ok(Some(self))
+    }
+
+    /// Checks what the client may choose from where it is, and with its rights.
+    async fn check_origin(
+        &self,
+        connection: &ClientConnection,
+        method: &str,
+    ) -> Result<(), ErrorObject> {
+        if !self.members.options.is_empty() {
+            // As for requests that set an option later.
+            rights::require(connection, Right::Answer, method)?;
+        }
+        network_params::check_servers(connection, method, &self.params)?;
+        let OpenMembers { cwd, directories, .. } = &self.members;
+        network_params::check_folders(connection, method, cwd, directories).await
+    }
+
+    fn check_form(&self, handshake: &Handshake) -> Result<(), ErrorObject> {
         const RELATIVE: &str = "must be an absolute path";
         let OpenMembers { cwd, directories, servers, system_prompt, options } = &self.members;
         if !is_absolute(cwd) {
@@ -372,7 +420,7 @@ async fn reopen(
 ) -> DeferredResult {
     let session = open(connection, handshake, queue).await?;
     if let Some(open) = open_params {
-        let params = without_parameters(open.params);
+        let params = without_parameters(&open.params);
         let cut = splice::cut_session(&params).map(|(cut, _)| cut);
         if connection.is_hosted()
             && let Ok(params) = to_json(cut.as_deref().unwrap_or(&params))

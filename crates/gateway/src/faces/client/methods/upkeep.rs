@@ -20,7 +20,7 @@ use super::super::session::agent_session::{self, AgentSession};
 use super::super::thread_metadata::{ARCHIVED, config_of};
 use super::super::wire::lines::MethodResult;
 use super::request::{backend_of, invalid_params, read, session_error};
-use super::{cancel, close, extension};
+use super::{cancel, close, extension, network_params};
 
 /// How many of the agent's newest sessions are searched for its modes and options.
 const MAX_SEARCHED_SESSIONS: usize = 16;
@@ -90,10 +90,13 @@ pub(super) async fn options(
     params: &str,
 ) -> MethodResult {
     const METHOD: &str = "session/options";
+    let params = &*network_params::checkable(connection, params);
     let request: SessionOptionsRequest = read(connection, params)?;
     if !is_absolute(&request.cwd) {
         return Err(invalid_params("/cwd", "must be an absolute path"));
     }
+    let further = &request.additional_directories;
+    network_params::check_folders(connection, METHOD, &request.cwd, further).await?;
     let backend = backend_of(connection)?;
     if backend.sessions().is_none() {
         let config = match &request.session_id {

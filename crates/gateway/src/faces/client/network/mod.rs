@@ -35,7 +35,7 @@ const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
 const MESSAGE: ResponseContent = ResponseContent::Other("application/json");
 
 const BASE: ClientRoute = ClientRoute::base(|call| Box::pin(async move { http::stream(&call) }))
-    .access(Access::Right(Right::Run))
+    .access(Access::Agent(Right::Read))
     // A client decides in its user's name: it answers the questions of agents.
     .for_people()
     .path(ENDPOINT);

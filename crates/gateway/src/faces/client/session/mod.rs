@@ -10,7 +10,7 @@ mod renderer;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use trilogue_domain::RunStatus;
+use trilogue_domain::{Right, RunStatus};
 use trilogue_runtime::Client;
 use trilogue_store::rows::ThreadRow;
 
@@ -18,7 +18,7 @@ use self::pump::Pump;
 use self::pump::children::Followed;
 use super::asking::agent_calls::AgentCalls;
 use super::connection::command::MAX_COMMANDS;
-use super::connection::session::ClientSession;
+use super::connection::session::{ClientSession, SessionPresence};
 use super::connection::{ClientConnection, Handshake};
 
 /// The statuses of runs that have not ended.
@@ -32,12 +32,14 @@ pub(crate) fn attach_session(
     thread: ThreadRow,
 ) -> Arc<ClientSession> {
     let (commands, received) = mpsc::channel(MAX_COMMANDS);
-    let calls = AgentCalls::in_session(connection, handshake, &thread.id);
-    let client: Arc<dyn Client> = Arc::new(calls);
-    let runtime = connection.runtime();
-    let (attached, presence) = (runtime.attach(&thread, client), runtime.active(thread.key));
-    let guard = connection.state.open_sessions.open(thread.key);
-    let session = Arc::new(ClientSession::new(thread, commands, Some(attached), presence, guard));
+    // The agent of an observer's session calls other clients.
+    let attached = connection.may(Right::Run).then(|| {
+        let calls = AgentCalls::in_session(connection, handshake, &thread.id);
+        let client: Arc<dyn Client> = Arc::new(calls);
+        connection.runtime().attach(&thread, client)
+    });
+    let presence = SessionPresence::of(connection, &thread);
+    let session = Arc::new(ClientSession::new(thread, commands, attached, presence));
     let stop = session.stop.child_token();
     let followed = Followed::below(&session.thread.id, Followed::permits(), stop);
     let (connection, client) = (Arc::clone(connection), &handshake.client);

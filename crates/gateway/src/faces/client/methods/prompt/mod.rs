@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Code, Input, Json, Message, MessageId, Outcome, RequestSource, Role, RunId, RunKey, Strategy,
-    ThreadId,
+    Code, Input, Json, Message, MessageId, Outcome, Role, RunId, RunKey, Strategy, ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{RunRequest, Submitted, ThreadChoice, WhenHolding};
@@ -260,7 +259,9 @@ impl Prompt<'_> {
             provenance: self.request.meta.as_ref().and_then(|meta| {
                 trilogue_mapping::provenance::provenance(meta.traceparent().as_deref(), None)
             }),
-            source: RequestSource::LocalSocket,
+            token: self.connection.origin.token().cloned(),
+            source: self.connection.origin.source(),
+            folders: self.connection.opened_folders(),
             ..RunRequest::new(
                 self.connection.agent.clone(),
                 ThreadChoice::Existing(row.id.clone()),

@@ -65,7 +65,7 @@ impl Prompt<'_> {
         let answered = connection.answer_with_message(&question.id, &answer, message, key).await;
         let Err(error) = answered else {
             self.session.state().question.take_if(|open| open.id == question.id);
-            audit_answer(&connection.principal, &row);
+            audit_answer(connection, &row);
             self.accept(row.run, &row.run_id, chosen).await;
             return Ok(TextAnswer::Done(None));
         };
