@@ -1,10 +1,11 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use url::{Host, Url};
 
+use crate::authorities::Authorities;
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::resolver::{CheckedResolver, LookUp, system_look_up};
@@ -21,14 +22,18 @@ pub struct Options {
     pub max_response_bytes: u64,
     /// The `User-Agent` of requests.
     pub user_agent: String,
+    /// Authorities that it accepts in addition to those of the system.
+    pub authorities: Authorities,
 }
 
 /// Sends requests to addresses that the policy allows. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    resolver: Arc<CheckedResolver>,
-    options: Arc<Options>,
+    /// For upgrades, which HTTP/2 does not have. Built for the first one.
+    upgrading: Arc<OnceLock<reqwest::Client>>,
+    pub(crate) resolver: Arc<CheckedResolver>,
+    pub(crate) options: Arc<Options>,
 }
 
 #[derive(Debug)]
@@ -50,6 +55,7 @@ impl Default for Options {
             total_timeout: Some(Duration::from_secs(120)),
             max_response_bytes: 32 * 1024 * 1024,
             user_agent: concat!("trilogue/", env!("CARGO_PKG_VERSION")).to_owned(),
+            authorities: Authorities::default(),
         }
     }
 }
@@ -74,21 +80,18 @@ impl Client {
         // Fails if another provider is installed; then that provider is used.
         drop(rustls::crypto::ring::default_provider().install_default());
         let resolver = Arc::new(CheckedResolver { policy, look_up });
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .connect_timeout(options.connect_timeout)
-            .read_timeout(options.idle_timeout)
-            .user_agent(&options.user_agent)
-            .dns_resolver(Arc::clone(&resolver))
-            .build()
-            .map_err(|error| Error::Failed {
-                host: "this machine".to_owned(),
-                reason: chain(&error),
-                is_unreached: true,
-            })?;
-        Ok(Self { http, resolver, options: Arc::new(options) })
+        let http = build(builder(&resolver, &options))?;
+        let (upgrading, options) = (Arc::default(), Arc::new(options));
+        Ok(Self { http, upgrading, resolver, options })
+    }
+
+    /// The client for requests that upgrade their connection.
+    pub(crate) fn upgrading(&self) -> Result<reqwest::Client, Error> {
+        if let Some(client) = self.upgrading.get() {
+            return Ok(client.clone());
+        }
+        let built = build(builder(&self.resolver, &self.options).http1_only())?;
+        Ok(self.upgrading.get_or_init(|| built).clone())
     }
 
     /// Checks that a URL is allowed now, without sending a request. Checks each address of its host. Later requests are checked again.
@@ -173,6 +176,26 @@ impl ResponseBody {
     }
 }
 
+fn builder(resolver: &Arc<CheckedResolver>, options: &Options) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .referer(false)
+        .connect_timeout(options.connect_timeout)
+        .read_timeout(options.idle_timeout)
+        .user_agent(&options.user_agent)
+        .tls_certs_merge(options.authorities.certificates())
+        .dns_resolver(Arc::clone(resolver))
+}
+
+fn build(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, Error> {
+    builder.build().map_err(|error| Error::Failed {
+        host: "this machine".to_owned(),
+        reason: chain(&error),
+        is_unreached: true,
+    })
+}
+
 /// Runs a step of an exchange, until the exchange's deadline.
 async fn within<T>(
     deadline: Option<Instant>,
@@ -196,7 +219,7 @@ async fn within<T>(
 }
 
 /// Converts the error. Finds our own refusal inside the HTTP client's error.
-fn to_error(error: &reqwest::Error, host: &str, options: &Options) -> Error {
+pub(crate) fn to_error(error: &reqwest::Error, host: &str, options: &Options) -> Error {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {
         if let Some(refused) = inner.downcast_ref::<Error>() {

@@ -41,6 +41,13 @@ pub enum Error {
         /// Whether the connection failed, so that the peer has received nothing of the request.
         is_unreached: bool,
     },
+    /// The peer answered a request for a WebSocket without one.
+    #[error("'{host}' answered a request for a WebSocket with status {status}")]
+    NotUpgraded {
+        /// The host of the request.
+        host: String,
+        status: u16,
+    },
     /// The peer could not be reached, or broke the protocol.
     #[error("'{host}' could not be reached: {reason}")]
     Failed {
@@ -61,6 +68,7 @@ impl Error {
             Self::UnknownName { .. }
             | Self::TooLarge { .. }
             | Self::TimedOut { .. }
+            | Self::NotUpgraded { .. }
             | Self::Failed { .. } => "peer_unavailable",
         }
     }
@@ -87,7 +95,7 @@ impl Error {
             Self::Failed { is_unreached, .. } | Self::TimedOut { is_unreached, .. } => {
                 *is_unreached
             }
-            Self::TooLarge { .. } => false,
+            Self::TooLarge { .. } | Self::NotUpgraded { .. } => false,
             Self::Refused { .. }
             | Self::RefusedName { .. }
             | Self::UnknownName { .. }

@@ -1,19 +1,23 @@
-//! The workspace's one outbound HTTP client. It connects only to addresses that it has checked.
+//! The workspace's one outbound HTTP client, with WebSockets. It connects only to addresses that it has checked.
 //!
 //! # Invariants
 //! - Every address of a name is checked, and the connection uses one of the checked addresses: no name is resolved twice.
 //! - The client follows no redirects and uses no proxy from the environment.
-//! - Every response has a time and a size limit.
+//! - Every response has a time and a size limit. So has every message of a WebSocket, and a silent peer ends it.
 
 mod address;
+mod authorities;
 mod cidr;
 mod client;
 mod error;
 mod policy;
 mod resolver;
+mod websocket;
 
 pub use address::AddressClass;
+pub use authorities::{Authorities, BadAuthorities};
 pub use cidr::{BadCidr, Cidr};
 pub use client::{Client, Options, ResponseBody};
 pub use error::Error;
 pub use policy::Policy;
+pub use websocket::{WebSocket, WebSocketClosed, WebSocketEnd, WebSocketOptions, WebSocketRole};

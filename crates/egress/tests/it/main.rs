@@ -1,6 +1,8 @@
 //! Tests of the outbound client with real sockets.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
 
+mod websocket;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
