@@ -1,12 +1,13 @@
 //! Carries lines over a WebSocket.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -41,22 +42,28 @@ where
     let (read, incoming) = duplex(PIPE_BYTES);
     let (write, outgoing) = duplex(PIPE_BYTES);
     let (reason, end) = watch::channel(None);
-    let options = options.clone();
+    let (options, aborted) = (options.clone(), Arc::new(Notify::new()));
+    let end = WebSocketEnd { reason: end, aborted: Arc::clone(&aborted) };
     tokio::spawn(async move {
-        let why = carry(socket, incoming, outgoing, &options).await;
-        reason.send_replace(Some(why));
+        tokio::select! {
+            () = carry(socket, incoming, outgoing, &options, &reason) => {}
+            () = aborted.notified() => {}
+        }
+        reason.send_modify(|reason| {
+            reason.get_or_insert(WebSocketClosed::Here);
+        });
     });
-    WebSocket { read, write, end: WebSocketEnd(end) }
+    WebSocket { read, write, end }
 }
 
-/// Carries lines until one side closes the connection or it breaks.
+/// Carries lines until one side closes the connection or it breaks. Reports why before it completes the closing handshake, which can take a while.
 async fn carry<S>(
     socket: WebSocketStream<S>,
     incoming: DuplexStream,
     outgoing: DuplexStream,
     options: &WebSocketOptions,
-) -> WebSocketClosed
-where
+    reason: &watch::Sender<Option<WebSocketClosed>>,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut sink, mut stream) = socket.split();
@@ -76,13 +83,13 @@ where
             },
         }
     };
+    reason.send_replace(Some(why.clone()));
     if let WebSocketClosed::Invalid { code, reason } = &why {
         let frame = CloseFrame { code: CloseCode::from(*code), reason: reason.as_str().into() };
         drop(timeout(CLOSE_GRACE, sink.send(Message::Close(Some(frame)))).await);
     }
     // Completes the closing handshake, if there is anything to complete.
     drop(timeout(CLOSE_GRACE, sink.close()).await);
-    why
 }
 
 /// Writes messages as lines. Returns why it stopped.

@@ -7,10 +7,11 @@ mod lines;
 mod liveness;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 pub use tokio_tungstenite::tungstenite::protocol::Role as WebSocketRole;
 
 /// The limits of a WebSocket.
@@ -36,9 +37,12 @@ pub struct WebSocket {
     pub end: WebSocketEnd,
 }
 
-/// Reports why a WebSocket ended.
+/// Reports why a WebSocket ended, and ends it.
 #[derive(Clone, Debug)]
-pub struct WebSocketEnd(watch::Receiver<Option<WebSocketClosed>>);
+pub struct WebSocketEnd {
+    reason: watch::Receiver<Option<WebSocketClosed>>,
+    aborted: Arc<Notify>,
+}
 
 /// Why a WebSocket ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,12 +98,17 @@ impl WebSocketEnd {
     /// Returns why the connection ended; `None` while it is open.
     #[must_use]
     pub fn reason(&self) -> Option<WebSocketClosed> {
-        self.0.borrow().clone()
+        self.reason.borrow().clone()
+    }
+
+    /// Ends the connection at once, without a close message.
+    pub fn abort(&self) {
+        self.aborted.notify_one();
     }
 
     /// Waits until the connection has ended.
     pub async fn wait(&self) -> WebSocketClosed {
-        let mut reason = self.0.clone();
+        let mut reason = self.reason.clone();
         let ended = reason.wait_for(Option::is_some).await;
         ended.ok().and_then(|reason| reason.clone()).unwrap_or(WebSocketClosed::Here)
     }
