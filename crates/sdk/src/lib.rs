@@ -22,7 +22,7 @@
 //! ```
 //!
 //! # Invariants
-//! - This crate opens no connection and knows no server. The context uses the ports in [`port`], the clients use [`client::Transport`], and an [`agent_client::Client`] uses two byte streams or a program that you give it to start.
+//! - This crate opens no connection and knows no server. The context uses the ports in [`port`], the clients use [`client::Transport`], and an [`agent_client::Client`] uses two byte streams, a program that you give it to start, or a connection to an address that you give it.
 //! - Several tasks can use a context at the same time. The output of each task stays in order.
 
 #![warn(missing_docs)]
@@ -47,6 +47,8 @@ pub mod recorder;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 pub mod typed;
+#[cfg(all(feature = "ws", feature = "stdio"))]
+pub mod websocket;
 
 pub use agent::{Agent, Input, Outcome, Turn, run_turn};
 pub use agent_fn::{AgentFn, agent_fn};

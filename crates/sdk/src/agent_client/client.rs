@@ -101,6 +101,25 @@ impl Client {
         Self::begin(peer, router, None, options).await
     }
 
+    /// Connects to an agent behind a server.
+    ///
+    /// # Errors
+    /// [`Error::Connect`]; otherwise like [`Client::connect`].
+    #[cfg(feature = "ws")]
+    pub async fn open(
+        agent: &super::network::AgentUrl,
+        answers: impl ClientHandler,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let limits = super::network::ConnectionOptions {
+            connect_timeout: options.start_timeout,
+            max_message_bytes: options.peer.max_line_bytes,
+            ..super::network::ConnectionOptions::default()
+        };
+        let connection = agent.connect(&limits).await?;
+        Self::connect(connection.read, connection.write, answers, options).await
+    }
+
     /// Launches an agent program, and connects over its standard input and output.
     ///
     /// The program gets a separate process group. When the last clone of the client is dropped, the whole group is killed. [`Client::close`] lets the agent exit by itself first.

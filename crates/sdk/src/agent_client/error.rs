@@ -72,6 +72,10 @@ pub enum Error {
         /// The reason.
         error: io::Error,
     },
+    /// The agent behind a server could not be reached.
+    #[cfg(feature = "ws")]
+    #[error(transparent)]
+    Connect(#[from] super::network::ConnectError),
     /// A file could not be read.
     #[error("{path} cannot be read: {error}")]
     File {

@@ -28,7 +28,7 @@ pub struct HttpTransport {
 }
 
 /// The credential for a server.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Sent as `Authorization: Bearer`.
     Bearer(String),
@@ -115,14 +115,11 @@ impl HttpTransport {
         for (name, value) in &request.headers {
             made = made.header(*name, value);
         }
-        made = match &self.credential {
-            Some(Credential::Bearer(token)) => {
-                made.header("authorization", format!("Bearer {token}"))
-            }
-            Some(Credential::ApiKey(key)) => made.header("x-api-key", key),
-            Some(Credential::Header(name, value)) => made.header(name, value),
-            None => made,
-        };
+        if let Some(credential) = &self.credential {
+            let (name, value) =
+                credential.header().map_err(|error| self.unreached(&error.to_string()))?;
+            made = made.header(name, value);
+        }
         made.body(request.body).map_err(|error| self.unreached(&error.to_string()))
     }
 
@@ -160,6 +157,24 @@ impl Transport for HttpTransport {
                 Ok(piece.map(|piece| (piece, body)))
             })),
         })
+    }
+}
+
+// === impl Credential ===
+
+impl Credential {
+    /// Returns the header field that carries it.
+    pub(crate) fn header(
+        &self,
+    ) -> Result<(http::HeaderName, http::HeaderValue), http::header::InvalidHeaderValue> {
+        let (name, value) = match self {
+            Self::Bearer(token) => (http::header::AUTHORIZATION, format!("Bearer {token}")),
+            Self::ApiKey(key) => (http::HeaderName::from_static("x-api-key"), key.clone()),
+            Self::Header(name, value) => (name.clone(), value.clone()),
+        };
+        let mut value = http::HeaderValue::try_from(value)?;
+        value.set_sensitive(true);
+        Ok((name, value))
     }
 }
 

@@ -64,9 +64,23 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    serve_shared(read, write, Arc::new(agent), options).await
+}
+
+/// Serves an agent that other connections use too.
+pub(crate) async fn serve_shared<R, W>(
+    read: R,
+    write: W,
+    agent: Arc<dyn Agent>,
+    options: Options,
+) -> Result<(), AgentError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let card = agent.card().build()?;
     let limits = options.peer.clone();
-    let connection = Arc::new(StdioConnection::new(Arc::new(agent), card, options));
+    let connection = Arc::new(StdioConnection::new(agent, card, options));
     let requests = Arc::new(RequestHandler(Arc::clone(&connection)));
     let peer = Peer::start(read, write, requests, limits);
     peer.wait_for_end().await;

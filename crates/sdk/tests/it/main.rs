@@ -11,3 +11,4 @@ mod editor;
 mod script;
 mod stdio;
 mod typed;
+mod websocket;
