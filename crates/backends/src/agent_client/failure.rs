@@ -13,7 +13,7 @@ use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
 use super::diagnosis::Diagnosis;
 
-const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
+pub(super) const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
 
 #[derive(Clone, Debug)]
 pub(super) enum AgentFailure {
@@ -22,7 +22,7 @@ pub(super) enum AgentFailure {
     MissingMethod(Box<MissingMethod>),
     /// A person has to sign in before the agent opens a session.
     SignInNeeded(Box<SignInNeeded>),
-    /// The agent's process has exited: its status, and the end of its standard error.
+    /// The agent's process has exited, or its connection has ended: the status or the reason, and the end of its standard error.
     Exited(String),
     /// The agent could not be started, did not answer in time, or was not called at all.
     Local(Error),
@@ -67,10 +67,8 @@ impl AgentFailure {
         Self::Local(Error::new(code, message.into()))
     }
 
-    pub(super) fn incompatible(message: impl Into<String>) -> Self {
-        Self::Incompatible(
-            Error::new(Code::PeerUnavailable, message.into()).hint(NOT_AN_AGENT_HINT),
-        )
+    pub(super) fn incompatible(message: String, hint: &'static str) -> Self {
+        Self::Incompatible(Error::new(Code::PeerUnavailable, message).hint(hint))
     }
 
     /// Names the missing method, if the agent refused a method that every agent must have.

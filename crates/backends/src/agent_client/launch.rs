@@ -1,10 +1,11 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trilogue_mapping::agent_client::Citations;
+use trilogue_sdk::agent_client::network::AgentUrl;
 
 use crate::child::{InvalidSetting, check_program};
 use crate::workspace::{Folders, Grants};
@@ -13,7 +14,10 @@ const MIN_LINE_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
+    /// The program and its arguments; empty with [`Self::remote`].
     pub command: Vec<String>,
+    /// The agent's place at another server, in place of a program.
+    pub remote: Option<RemoteAgent>,
     /// Where the agent starts, and where its sessions work unless their client names another directory. `None`: where the session works, or the server's working directory. Unused with [`Self::folders`].
     pub cwd: Option<PathBuf>,
     /// Where its processes start, if that is not where its sessions work.
@@ -65,7 +69,7 @@ pub struct Launch {
     pub citations: PromptCitations,
     /// The settings of its sessions when they are opened.
     pub session: SessionDefaults,
-    /// The folders below which a request over the network may choose the one of its session.
+    /// The folders below which a request over the network may choose the one of its session. With [`Self::remote`], folders of the agent's machine, compared as they are written.
     pub roots: Vec<PathBuf>,
     /// The folders of the server itself, in which no session works.
     pub private: Vec<PathBuf>,
@@ -73,6 +77,14 @@ pub struct Launch {
     pub unattended: Vec<String>,
     /// The servers of the Model Context Protocol that its sessions get in addition to those of their clients, in the form of that protocol.
     pub mcp_servers: Vec<Value>,
+}
+
+/// An agent behind another server. Folders, roots and variables of this server mean nothing to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoteAgent {
+    pub url: AgentUrl,
+    /// Where its sessions work, on its machine. `None`: where their clients say, or `/`.
+    pub cwd: Option<PathBuf>,
 }
 
 /// The mode and the options that sessions begin with.
@@ -142,6 +154,7 @@ impl Launch {
     pub fn of<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         Self {
             command: command.into_iter().map(Into::into).collect(),
+            remote: None,
             cwd: None,
             start_dir: None,
             folders: None,
@@ -178,6 +191,11 @@ impl Launch {
         }
     }
 
+    /// Where its sessions work on the agent's machine, if the settings say so.
+    pub(super) fn remote_cwd(&self) -> Option<&Path> {
+        self.remote.as_ref()?.cwd.as_deref()
+    }
+
     /// How prompts carry citations. An agent without `_meta` gets them as text.
     pub(super) fn citations(&self) -> Citations {
         match (self.citations, self.client_meta) {
@@ -190,7 +208,9 @@ impl Launch {
         let invalid =
             |key, why: &str, hint: String| Err(InvalidSetting { key, why: why.to_owned(), hint });
         let at_least_one = || "set it to at least 1".to_owned();
-        check_program(&self.command, &self.env, &self.inherit)?;
+        if self.remote.is_none() {
+            check_program(&self.command, &self.env, &self.inherit)?;
+        }
         if self.max_processes == 0 {
             return invalid("max_processes", "the agent could never run", at_least_one());
         }

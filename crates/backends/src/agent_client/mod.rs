@@ -1,4 +1,4 @@
-//! Agents of the Agent Client Protocol: child processes that speak it on their standard streams.
+//! Agents of the Agent Client Protocol: child processes that speak it on their standard streams, or agents behind connections to other servers. A connection counts as a process of the agent.
 //!
 //! The modules, each of which uses only those before it:
 //!
@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `launch`, `meta` | the settings of an agent, and the `_meta` that it gets |
 //! | `failure`, `diagnosis` | failures as runs and clients get them, with hints |
+//! | `host` | the process or the connection of an agent |
 //! | [`process`] | starts, initializes, authenticates, counts and stops processes |
 //! | [`routing`] | finds the session or client of each message; the queue of a session |
 //! | [`session`] | the actor of a session, its modes, its transcript, and the answers to its requests |
@@ -23,6 +24,7 @@
 mod agent;
 mod diagnosis;
 mod failure;
+mod host;
 mod launch;
 mod meta;
 mod opening;
@@ -34,6 +36,7 @@ mod turns;
 
 pub use agent::AgentClient;
 pub use launch::{
-    ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations, SessionDefaults,
+    ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations, RemoteAgent,
+    SessionDefaults,
 };
 pub use trilogue_mapping::agent_client::card;

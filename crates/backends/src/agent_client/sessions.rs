@@ -33,7 +33,8 @@ impl Sessions for AgentClient {
     }
 
     fn takes_folder(&self) -> bool {
-        self.opener().launch().folders.is_none()
+        let launch = self.opener().launch();
+        launch.folders.is_none() && launch.remote_cwd().is_none()
     }
 
     async fn greet(&self, client: &Arc<dyn Client>) -> Result<Json, CallError> {

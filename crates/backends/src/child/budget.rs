@@ -38,7 +38,8 @@ pub struct ChildUsage {
 
 /// A child that can be stopped while it is idle.
 pub(crate) trait IdleChild: Send + Sync {
-    fn child(&self) -> &Child;
+    /// Returns the child; `None` if it is a connection, which uses nothing of the budget.
+    fn child(&self) -> Option<&Child>;
     /// Returns when it became idle, or `None` while it is in use.
     fn idle_since(&self) -> Option<Instant>;
     /// Takes it out of service, so that it gets no more work. Returns `false` if it is in use.
@@ -76,7 +77,7 @@ impl Children {
         }
         let idle = self.idle_children();
         let idle = idle.iter().filter(|child| child.idle_since().is_some());
-        let idle: HashSet<_> = idle.map(|child| child.child().instance()).collect();
+        let idle: HashSet<_> = idle.filter_map(|child| Some(child.child()?.instance())).collect();
         let census = Census::take();
         let usage = all.iter().filter_map(|child| {
             let pid = child.pid()?;
@@ -117,9 +118,10 @@ impl Children {
             };
             counter!(STOPPED).increment(1);
             tracing::info!(reason = excess, "stopping an idle process of an agent");
-            let instance = idle.child().instance();
+            let Some(child) = idle.child() else { continue };
+            let instance = child.instance();
             let mut running = self.running.subscribe();
-            idle.child().stop().await;
+            child.stop().await;
             // The wait fails only if the sender is dropped, and `self` holds the sender.
             drop(running.wait_for(|running| !running.children.contains_key(&instance)).await);
         }

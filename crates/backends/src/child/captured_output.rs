@@ -51,7 +51,7 @@ struct LineRate {
 // === impl CapturedOutput ===
 
 impl CapturedOutput {
-    pub(super) fn new<'a>(stream: &'static str, secrets: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn new<'a>(stream: &'static str, secrets: impl Iterator<Item = &'a str>) -> Self {
         let captured = Self { stream, tail: Mutex::default(), redactor: Mutex::default() };
         captured.hide(secrets);
         captured
@@ -63,7 +63,7 @@ impl CapturedOutput {
     }
 
     /// Redacts these values, also in earlier output.
-    pub(super) fn hide<'a>(&self, values: impl Iterator<Item = &'a str>) {
+    pub(crate) fn hide<'a>(&self, values: impl Iterator<Item = &'a str>) {
         let mut redactor = lock(&self.redactor);
         let was_full = redactor.is_full();
         redactor.add(values);

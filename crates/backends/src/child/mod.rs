@@ -184,6 +184,16 @@ impl Children {
         self.running.borrow().is_closed
     }
 
+    /// Returns a future that ends with [`Self::close`], for what must not outlive the server. `None` after a close.
+    pub(crate) fn wait_for_close(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let mut running = self.running.subscribe();
+        let is_closed = running.borrow().is_closed;
+        (!is_closed).then(|| async move {
+            // The wait fails if the server is gone.
+            drop(running.wait_for(|running| running.is_closed).await);
+        })
+    }
+
     #[must_use]
     pub fn count(&self) -> usize {
         self.running.borrow().children.len()

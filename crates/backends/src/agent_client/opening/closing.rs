@@ -95,7 +95,7 @@ impl SessionOpener {
         }
         // The lock is held, so that an opening waits until they have stopped.
         for process in self.pool.all_of_thread(key) {
-            process.child().clear_output();
+            process.host().clear_output();
             process.stop().await;
         }
     }

@@ -40,6 +40,47 @@ struct AcceptedFolder {
     path: PathBuf,
 }
 
+/// The folders in which requests may work.
+struct FolderRules {
+    roots: Vec<PathBuf>,
+    /// The folders of the server itself.
+    private: Vec<PathBuf>,
+    /// Whether the folders are on another machine, whose links and folders this server does not see.
+    is_elsewhere: bool,
+}
+
+// === impl FolderRules ===
+
+impl FolderRules {
+    fn of(launch: &Launch) -> Self {
+        let is_elsewhere = launch.remote.is_some();
+        // Its own folders are not on that machine.
+        let private = if is_elsewhere { Vec::new() } else { launch.private.clone() };
+        Self { roots: launch.roots.clone(), private, is_elsewhere }
+    }
+
+    /// Returns a folder with its links resolved. `None` for a folder of the server itself, and for one that leads upwards on another machine.
+    /// It blocks on the file system.
+    fn real_path(&self, folder: &Path) -> Option<PathBuf> {
+        if self.is_elsewhere {
+            let leads_up = folder.components().any(|it| it == Component::ParentDir);
+            return (!leads_up).then(|| folder.to_owned());
+        }
+        real_path(folder).filter(|real| !is_below(real, &self.private))
+    }
+
+    fn is_in_roots(&self, real: &Path) -> bool {
+        self.is_below(real, &self.roots)
+    }
+
+    fn is_below(&self, real: &Path, folders: &[PathBuf]) -> bool {
+        if self.is_elsewhere {
+            return folders.iter().any(|it| it.parent().is_some() && real.starts_with(it));
+        }
+        is_below(real, folders)
+    }
+}
+
 // === impl AcceptedFolders ===
 
 impl AcceptedFolders {
@@ -93,7 +134,7 @@ pub(in crate::agent_client) async fn check_folder(
     config: Json,
 ) -> DomainResult<Json> {
     // With its own folders, the agent never works in one from a request.
-    if launch.folders.is_some() {
+    if launch.folders.is_some() || launch.remote_cwd().is_some() {
         return Ok(config);
     }
     // A session of an earlier life of the server may open there again.
@@ -109,17 +150,14 @@ pub(in crate::agent_client) async fn check_folder(
     if !path.is_absolute() {
         return Ok(config);
     }
-    let (roots, private) = (launch.roots.clone(), launch.private.clone());
+    let rules = FolderRules::of(launch);
     let (source, opened) = (caller.source, caller.folders.to_vec());
     let found = tokio::task::spawn_blocking(move || {
-        let real = real_path(&path)?;
-        if is_below(&real, &private) {
-            return None;
-        }
+        let real = rules.real_path(&path)?;
         let is_allowed = match source {
             RequestSource::LocalSocket => true,
-            RequestSource::Network => is_below(&real, &roots) || is_below(&real, &opened),
-            RequestSource::Agent => is_below(&real, &roots),
+            RequestSource::Network => rules.is_in_roots(&real) || rules.is_below(&real, &opened),
+            RequestSource::Agent => rules.is_in_roots(&real),
         };
         is_allowed.then_some(real)
     });
@@ -143,17 +181,24 @@ pub(super) async fn check_at_start(
     accepted: &AcceptedFolders,
     params: &Json,
 ) -> Result<(), AgentFailure> {
-    let Some(folder) = SessionParams::cwd_of(params).filter(|_| launch.folders.is_none()) else {
+    let is_fixed = launch.folders.is_some() || launch.remote_cwd().is_some();
+    let Some(folder) = SessionParams::cwd_of(params).filter(|_| !is_fixed) else {
         return Ok(());
     };
-    // A missing folder is refused later, with the reason.
-    let Ok(real) = tokio::fs::canonicalize(&folder).await else { return Ok(()) };
+    let real = match launch.remote {
+        Some(_) => folder.clone(),
+        // A missing folder is refused later, with the reason.
+        None => match tokio::fs::canonicalize(&folder).await {
+            Ok(real) => real,
+            Err(_) => return Ok(()),
+        },
+    };
     let is_of_network = context.source() != RequestSource::LocalSocket;
-    let (roots, private) = (launch.roots.clone(), launch.private.clone());
+    let rules = FolderRules::of(launch);
     let is_accepted = !is_of_network || accepted.has(&PrincipalKey::of_run(context), &real);
     let is_moved = is_of_network && real != folder;
     let checked = tokio::task::spawn_blocking(move || {
-        !is_below(&real, &private) && (is_accepted || is_below(&real, &roots))
+        rules.real_path(&real).is_some() && (is_accepted || rules.is_in_roots(&real))
     });
     if !is_moved && checked.await.unwrap_or(false) {
         return Ok(());
@@ -185,6 +230,7 @@ pub(super) async fn check_opening(
     let is_local = source == RequestSource::LocalSocket;
     let named = wanted.and_then(SessionParams::cwd_of);
     let is_of_settings = launch.cwd.as_ref() == Some(&params.cwd)
+        || launch.remote_cwd() == Some(&params.cwd)
         || (named.is_none() && params.cwd == super::params::default_cwd(launch));
     let Some(mut folders) = directories_of(&params.directories) else {
         return Err(outside(agent, &params.directories.to_string()).into());
@@ -192,11 +238,11 @@ pub(super) async fn check_opening(
     if launch.folders.is_none() && !is_of_settings {
         folders.push(params.cwd.clone());
     }
-    let (roots, private) = (launch.roots.clone(), launch.private.clone());
+    let rules = FolderRules::of(launch);
     let resolved = tokio::task::spawn_blocking(move || {
         let resolve = |folder: PathBuf| {
-            let real = real_path(&folder).filter(|real| !is_below(real, &private));
-            let is_in_roots = real.as_ref().is_some_and(|real| is_below(real, &roots));
+            let real = rules.real_path(&folder);
+            let is_in_roots = real.as_ref().is_some_and(|real| rules.is_in_roots(real));
             (folder, real, is_in_roots)
         };
         folders.into_iter().map(resolve).collect::<Vec<_>>()
@@ -220,6 +266,7 @@ pub(super) async fn check_opening(
         .filter(|real| is_named_here || own.contains(real))
         .for_each(|real| accepted.add(Some(by.clone()), real));
     if launch.folders.is_none()
+        && launch.remote.is_none()
         && is_of_settings
         && let Ok(real) = tokio::fs::canonicalize(&params.cwd).await
     {

@@ -317,7 +317,7 @@ impl SessionOpener {
         self.check_folders(thread, requester, (&launch, wanted, &own), &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
-        let workspace_lease = match self.pool.node() {
+        let workspace_lease = match self.pool.node().filter(|_| launch.remote.is_none()) {
             Some(node) => WorkspaceLease::take(node, &params.cwd, thread).await?,
             None => None,
         };
@@ -341,7 +341,7 @@ impl SessionOpener {
         params::check_servers(&launch, &process)?;
         params::check_system_prompt(wanted, &process, &mut params);
         let extra = wanted.and_then(params::extra_members);
-        params::hide_secrets(process.child(), &params, extra.as_ref());
+        params::hide_secrets(process.host(), &params, extra.as_ref());
         let start = SessionStart {
             process,
             launch,
@@ -386,7 +386,7 @@ async fn replace(
 
 /// The position from which a process's standard error belongs to this opening: its start, if the process had no other work.
 fn position_of(process: &Process) -> u64 {
-    if process.has_completed_turn() { process.child().captured().position() } else { 0 }
+    if process.has_completed_turn() { process.host().captured().position() } else { 0 }
 }
 
 /// The event that tells clients that the agent does not remember the conversation.

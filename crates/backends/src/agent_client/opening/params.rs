@@ -9,26 +9,29 @@ use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::{Meta, splice};
 
 use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::host::AgentHost;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
-use crate::child::Child;
 
 /// The member of a client's params with its instructions.
 const SYSTEM_PROMPT_MEMBER: &str = "systemPrompt";
 /// The largest instructions of a client, in bytes of JSON: they are stored with the binding, which changes in every turn.
 const MAX_SYSTEM_PROMPT_BYTES: usize = 32 * 1024;
 
-/// The directory is, in this order: a folder of this server, the client's, the previous one, the directory in which the agent starts.
+/// The directory is, in this order: a folder of this server, that of the settings for the agent's machine, the client's, the previous one, the directory in which the agent starts.
 pub(super) async fn of_session(
     launch: &Launch,
     thread: &ThreadContext,
     wanted: Option<&Json>,
     binding: SessionBinding,
 ) -> Result<SessionParams, AgentFailure> {
-    let cwd = match &launch.folders {
-        Some(folders) => folders.prepare(thread.tenant(), thread.thread(), thread.key()).await?,
-        None => {
+    let cwd = match (&launch.folders, launch.remote_cwd()) {
+        (Some(folders), _) => {
+            folders.prepare(thread.tenant(), thread.thread(), thread.key()).await?
+        }
+        (None, Some(cwd)) => cwd.to_owned(),
+        (None, None) => {
             let cwd = wanted.and_then(SessionParams::cwd_of).or(binding.cwd);
             cwd.unwrap_or_else(|| default_cwd(launch))
         }
@@ -133,7 +136,8 @@ pub(super) fn process_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
 
 /// Where the process of a session starts, unless the launch names a folder for that.
 fn usual_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
-    if launch.processes == Processes::Shared {
+    // A connection serves sessions in every directory.
+    if launch.processes == Processes::Shared || launch.remote.is_some() {
         return default_cwd(launch);
     }
     match &launch.cwd {
@@ -148,20 +152,27 @@ pub(super) fn unowned_cwd(launch: &Launch) -> PathBuf {
 }
 
 pub(super) fn follows_client(launch: &Launch) -> bool {
-    let is_fixed = launch.cwd.is_some() || launch.folders.is_some() || launch.start_dir.is_some();
+    let is_fixed = launch.cwd.is_some()
+        || launch.folders.is_some()
+        || launch.start_dir.is_some()
+        || launch.remote.is_some();
     launch.processes == Processes::Thread && !is_fixed
 }
 
 pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    launch.cwd.clone().unwrap_or_else(here)
+    match &launch.remote {
+        Some(remote) => remote.cwd.clone().unwrap_or_else(|| PathBuf::from("/")),
+        None => launch.cwd.clone().unwrap_or_else(here),
+    }
 }
 
 /// Fails if a client chose a working directory that does not exist on this server; the agent is not to blame for that.
 pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result<(), AgentFailure> {
     let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
-    // In another environment, such as a container, only the agent can check it.
-    let is_used_here = usual_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
+    // In another environment, such as a container or another machine, only the agent can check it.
+    let is_used_here = launch.remote.is_none()
+        && (usual_cwd(launch, params) == params.cwd || !launch.grants.is_empty());
     if !is_chosen || !is_used_here {
         return Ok(());
     }
@@ -177,10 +188,10 @@ pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result
 
 /// Hides a client's values from the captured standard error: the values for its servers, and everything that
 /// it attached.
-pub(super) fn hide_secrets(child: &Child, params: &SessionParams, extra: Option<&Json>) {
+pub(super) fn hide_secrets(host: &AgentHost, params: &SessionParams, extra: Option<&Json>) {
     let secrets = server_secrets(&params.servers);
     let attached = extra.map(attached_texts).unwrap_or_default();
-    child.hide(secrets.iter().chain(&attached).map(String::as_str));
+    host.hide(secrets.iter().chain(&attached).map(String::as_str));
 }
 
 fn server_secrets(servers: &Value) -> Vec<String> {

@@ -8,12 +8,13 @@ use trilogue_wire::agent_client::{InitializeResponse, PROTOCOL_VERSION, Rules, r
 
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::host::AgentHost;
 use crate::agent_client::launch::Launch;
-use crate::child::{Child, EXIT_GRACE, how_it_exited, output_tail};
+use crate::child::EXIT_GRACE;
 
 /// Stops a process unless it was handed out.
 struct AbortOnDrop {
-    child: Child,
+    host: AgentHost,
     peer: Peer,
     is_armed: bool,
 }
@@ -22,7 +23,7 @@ impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         if self.is_armed {
             self.peer.abort();
-            self.child.begin_stop();
+            self.host.begin_stop();
         }
     }
 }
@@ -30,20 +31,20 @@ impl Drop for AbortOnDrop {
 /// Initializes an agent. Stops its process if that fails or the caller gives up. Returns the response unchanged, and parsed.
 pub(super) async fn initialize(
     agent: &str,
-    (child, peer): (&Child, &Peer),
+    (host, peer): (&AgentHost, &Peer),
     launch: &Launch,
     profile: &Profile,
 ) -> Result<(RawJson, InitializeResponse), AgentFailure> {
-    let mut guard = AbortOnDrop { child: child.clone(), peer: peer.clone(), is_armed: true };
-    let greeting = greet(agent, (child, peer), launch, profile).await?;
-    let answer = read_greeting(&greeting)?;
+    let mut guard = AbortOnDrop { host: host.clone(), peer: peer.clone(), is_armed: true };
+    let greeting = greet(agent, (host, peer), launch, profile).await?;
+    let answer = read_greeting(host, &greeting)?;
     guard.is_armed = false;
     Ok((greeting, answer))
 }
 
 async fn greet(
     agent: &str,
-    (child, peer): (&Child, &Peer),
+    (host, peer): (&AgentHost, &Peer),
     launch: &Launch,
     profile: &Profile,
 ) -> Result<RawJson, AgentFailure> {
@@ -51,7 +52,7 @@ async fn greet(
     let greeting = tokio::select! {
         biased;
         greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
-        _ = child.exited() => {
+        () = host.exited() => {
             // Wait for its last output, which has the reason.
             drop(timeout(EXIT_GRACE, peer.wait_for_end()).await);
             Ok(Err(peer::CallFailure::Closed))
@@ -60,33 +61,31 @@ async fn greet(
     match greeting {
         Ok(Ok(greeting)) => Ok(greeting),
         Ok(Err(peer::CallFailure::Closed)) => {
-            let how = how_it_exited(child).await;
-            let tail = output_tail(child);
-            Err(AgentFailure::incompatible(format!(
-                "the agent '{agent}' {how} during startup{tail}"
-            )))
+            let how = host.how_it_exited().await;
+            let tail = host.output_tail();
+            Err(host.incompatible(format!("the agent '{agent}' {how} during startup{tail}")))
         }
         Ok(Err(peer::CallFailure::Refused(error))) => {
-            let tail = output_tail(child);
+            let tail = host.output_tail();
             let message = format!("the agent '{agent}' refused `initialize`: {error}{tail}");
-            Err(AgentFailure::incompatible(message))
+            Err(host.incompatible(message))
         }
         Ok(Err(failed)) => Err(failed.into()),
         Err(_) => {
             let seconds = launch.start_timeout.as_secs();
-            let tail = output_tail(child);
+            let tail = host.output_tail();
             let message =
                 format!("the agent '{agent}' did not answer within {seconds} s of its start{tail}");
             let error = Error::new(Code::PeerUnavailable, message);
-            let hint = "check that the command starts an agent of the Agent Client Protocol; if it needs longer to start, raise `start_timeout`";
+            let hint = "check that the command or the address is that of an agent of the Agent Client Protocol; if it needs longer to start, raise `start_timeout`";
             Err(error.hint(hint).into())
         }
     }
 }
 
-fn read_greeting(greeting: &RawJson) -> Result<InitializeResponse, AgentFailure> {
+fn read_greeting(host: &AgentHost, greeting: &RawJson) -> Result<InitializeResponse, AgentFailure> {
     let wrong = |why: String| {
-        AgentFailure::incompatible(format!("the agent's answer to `initialize` is invalid: {why}"))
+        host.incompatible(format!("the agent's answer to `initialize` is invalid: {why}"))
     };
     let raw: &RawValue =
         serde_json::from_slice(greeting.as_bytes()).map_err(|error| wrong(error.to_string()))?;

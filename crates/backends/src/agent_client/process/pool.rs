@@ -257,7 +257,7 @@ impl Pool {
             {
                 spare.thread = Some(thread);
                 // Its earlier output is not about this thread.
-                lease.process().child().clear_output();
+                lease.process().host().clear_output();
                 return ThreadProcess::Process(lease);
             }
             // It was started only to answer `initialize`, and the response is remembered.
@@ -275,7 +275,10 @@ impl Pool {
     ) -> Result<ProcessLease, AgentFailure> {
         self.breaker.check(format_args!("the agent '{}'", self.agent))?;
         let guard = self.reserve_space(&spec.launch, &spec.principal).await?;
-        self.children.make_room().await?;
+        // A connection is no process of this machine.
+        if spec.launch.remote.is_none() {
+            self.children.make_room().await?;
+        }
         let (launch, cwd) = (Arc::clone(&spec.launch), spec.cwd.clone());
         let shared = PoolContext {
             agent: &self.agent,
@@ -290,8 +293,10 @@ impl Pool {
         self.has_started.store(true, Ordering::Release);
         self.greetings.insert(&launch, process.profile(), process.greeting().clone());
         let lease = process.lease();
-        let weak = Arc::downgrade(&process);
-        self.children.may_stop(weak);
+        if process.host().child().is_some() {
+            let weak = Arc::downgrade(&process);
+            self.children.may_stop(weak);
+        }
         let children_limit = launch.children_count.then_some(launch.children_limit);
         let idle = IdleRule { stop: launch.idle_stop, children_limit };
         let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
@@ -396,7 +401,7 @@ async fn idle(process: &Process, rule: IdleRule) {
         if until <= now {
             let has_children =
                 rule.children_limit.is_some_and(|limit| now < last + limit.max(time))
-                    && process.child().has_descendants().await;
+                    && process.host().has_descendants().await;
             if !has_children && process.leases().retire_if_idle() {
                 return;
             }

@@ -22,12 +22,10 @@ use super::pool::ProcessSpec;
 use super::principal::PrincipalKey;
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::host::{AgentHost, StartedHost};
 use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{CallOrigin, Router, SessionItem};
-use crate::child::{
-    Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, Program, how_it_exited,
-    output_tail,
-};
+use crate::child::{Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES};
 use crate::workspace::lease::WorkspaceLease;
 
 /// The kind of authentication methods whose keys are variables.
@@ -43,7 +41,7 @@ pub(crate) struct Process {
     agent: Arc<str>,
     /// The principal that it was started for.
     principal: PrincipalKey,
-    child: Child,
+    host: AgentHost,
     peer: Peer,
     profile: Profile,
     greeting: Json,
@@ -101,29 +99,23 @@ impl Process {
         spec: ProcessSpec,
     ) -> Result<Arc<Self>, AgentFailure> {
         let (agent, launch) = (shared.agent, &*spec.launch);
-        let program = Program {
-            name: agent,
-            command: &launch.command,
-            cwd: &spec.cwd,
-            env: &launch.env,
-            inherit: &launch.inherit,
-        };
-        let started = shared.children.start(program).await?;
+        let started = StartedHost::start(agent, launch, &spec.cwd, shared.children).await?;
+        let host = started.host.clone();
         let is_private = launch.processes == Processes::Thread;
-        let router = Router::new(agent, is_private, launch.client_meta, started.child.clone());
+        let router = Router::new(agent, is_private, launch.client_meta, host.clone());
         let options = peer::Options {
             max_line_bytes: launch.max_line_bytes,
             cancels_dropped: true,
             ..peer::Options::client()
         };
         let handler = Arc::clone(&router) as Arc<dyn Handler>;
-        let peer = Peer::start(started.output, started.input, handler, options);
-        let ends = (&started.child, &peer);
+        let peer = started.into_peer(handler, options);
+        let ends = (&host, &peer);
         let (greeting, answer) = initialize(agent, ends, launch, &spec.profile).await?;
         Ok(Arc::new(Self {
             agent: Arc::clone(agent),
             principal: spec.principal,
-            child: started.child,
+            host,
             peer,
             profile: spec.profile,
             capabilities: answer.agent_capabilities.unwrap_or_default(),
@@ -147,20 +139,22 @@ impl Process {
     pub(super) async fn watch(&self) {
         tokio::select! {
             // What has not ended within the grace period is ended below.
-            _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.wait_for_end()).await),
-            () = self.peer.wait_for_end() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
+            () = self.host.exited() => drop(timeout(EXIT_GRACE, self.peer.wait_for_end()).await),
+            () = self.peer.wait_for_end() => drop(timeout(EXIT_GRACE, self.host.exited()).await),
             () = self.router.ignored().keep_reporting(&self.agent) => {}
         }
         self.peer.abort();
         self.router.ignored().report(&self.agent);
         self.router.clear();
-        self.child.stop().await;
+        self.host.stop().await;
         lock(&self.workspace_lease).take();
     }
 
     /// Ends the process when the lease is lost. A process for a single thread keeps the lease until no process of its tree is left.
     pub(crate) async fn work_under(self: &Arc<Self>, lease: &Arc<WorkspaceLease>) {
-        lease.name_child(&self.child).await;
+        if let Some(child) = self.host.child() {
+            lease.name_child(child).await;
+        }
         if self.is_private {
             *lock(&self.workspace_lease) = Some(Arc::clone(lease));
         }
@@ -187,8 +181,8 @@ impl Process {
         &self.peer
     }
 
-    pub(crate) fn child(&self) -> &Child {
-        &self.child
+    pub(crate) fn host(&self) -> &AgentHost {
+        &self.host
     }
 
     pub(crate) fn profile(&self) -> &Profile {
@@ -226,7 +220,7 @@ impl Process {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        !self.peer.is_ended() && !self.child.has_exited() && !self.is_stopping()
+        !self.peer.is_ended() && !self.host.has_exited() && !self.is_stopping()
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -258,7 +252,7 @@ impl Process {
 
     /// The first authentication method that takes its key from variables, if the agent has all of them.
     pub(super) fn auth_method_of_variables(&self) -> Option<String> {
-        let env = self.child.env();
+        let env = self.host.env();
         self.auth_methods.iter().find_map(|method| {
             let method = method_of_variables(method)?;
             let mut names = method["vars"].as_array()?.iter();
@@ -335,8 +329,8 @@ impl Process {
     /// The status with which the process exited, and the end of its output if the output is about one thread only.
     pub(super) async fn exit_text(&self) -> String {
         // Its last output is read once it has exited.
-        let how = how_it_exited(&self.child).await;
-        let tail = if self.is_private { output_tail(&self.child) } else { String::new() };
+        let how = self.host.how_it_exited().await;
+        let tail = if self.is_private { self.host.output_tail() } else { String::new() };
         format!("the agent '{}' {how}{tail}", self.agent)
     }
 
@@ -345,7 +339,7 @@ impl Process {
         if !self.is_private {
             return String::new();
         }
-        self.child.captured().tail_after(position, OUTPUT_TAIL_BYTES)
+        self.host.captured().tail_after(position, OUTPUT_TAIL_BYTES)
     }
 
     /// Adds the agent's standard error after a position, and a hint, to its failure.
@@ -354,7 +348,7 @@ impl Process {
             // Output that it wrote before its response may not have been read yet.
             sleep(STDERR_TIME).await;
         }
-        failure.with_diagnosis(self.child.env(), &self.wanted, self.stderr_after(position))
+        failure.with_diagnosis(self.host.env(), &self.wanted, self.stderr_after(position))
     }
 
     /// A lease of the process. `None` if it is being stopped.
@@ -378,12 +372,12 @@ impl Process {
 
     pub(crate) async fn kill(&self) {
         self.leases.stop();
-        self.child.kill().await;
+        self.host.kill().await;
     }
 
     /// Stops a process that does nothing, and tells its threads the reason.
     pub(super) async fn stop_idle(&self, reason: &'static str) {
-        let (agent, pid) = (&*self.agent, self.child.pid());
+        let (agent, pid) = (&*self.agent, self.host.pid());
         tracing::info!(agent, pid, reason, "stopping an agent's process");
         let told = self.router.inboxes().into_iter().map(|inbox| async move {
             let (done, logged) = oneshot::channel();
@@ -399,13 +393,13 @@ impl Process {
     pub(crate) async fn stop(&self) {
         self.leases.stop();
         self.peer.close();
-        self.child.stop().await;
+        self.host.stop().await;
     }
 }
 
 impl IdleChild for Process {
-    fn child(&self) -> &Child {
-        &self.child
+    fn child(&self) -> Option<&Child> {
+        self.host.child()
     }
 
     fn idle_since(&self) -> Option<Instant> {
@@ -419,9 +413,6 @@ impl IdleChild for Process {
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process")
-            .field("agent", &self.agent)
-            .field("child", &self.child.pid())
-            .finish()
+        f.debug_struct("Process").field("agent", &self.agent).field("host", &self.host).finish()
     }
 }

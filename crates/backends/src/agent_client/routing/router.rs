@@ -21,8 +21,8 @@ use super::calls::{
 };
 use super::ignored_lines::IgnoredLines;
 use super::inbox::{IgnoredLine, NewSubagentSession, OversizeLine, SessionInbox, SessionItem};
+use crate::agent_client::host::AgentHost;
 use crate::agent_client::launch::ClientMeta;
-use crate::child::Child;
 
 /// The most messages that are kept for sessions that are being opened: fewer than an inbox accepts.
 const MAX_EARLY: usize = 512;
@@ -42,8 +42,8 @@ const ELICIT_COMPLETE: &str = "elicitation/complete";
 
 #[derive(Debug)]
 pub(crate) struct Router {
-    /// Keeps the lines of the process that are not messages.
-    child: Child,
+    /// Keeps the lines of the agent that are not messages.
+    host: AgentHost,
     ignored: IgnoredLines,
     /// Itself, for tasks.
     this: Weak<Router>,
@@ -97,10 +97,10 @@ impl Router {
         agent: &Arc<str>,
         is_private: bool,
         meta: ClientMeta,
-        child: Child,
+        host: AgentHost,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            child,
+            host,
             ignored: IgnoredLines::default(),
             this: Weak::clone(this),
             agent: Arc::clone(agent),
@@ -383,7 +383,7 @@ impl Handler for Router {
         let IgnoredInput { reason, bytes } = input;
         self.ignored.count(&self.agent, reason.word());
         if reason == IgnoredReason::Noise {
-            self.child.stray_output().add_line(&self.agent, bytes);
+            self.host.stray_output().add_line(&self.agent, bytes);
         }
         let named = match reason {
             IgnoredReason::Noise => None,

@@ -99,7 +99,7 @@ impl SessionStart {
         let mut grants = self.launch.grants.clone();
         let mut workspace = None;
         if !grants.is_empty() {
-            grants.env = self.process.child().env().to_vec();
+            grants.env = self.process.host().env().to_vec();
             let cwd = self.params.cwd.clone();
             let opened = tokio::task::spawn_blocking(move || Workspace::open(&cwd, grants)).await;
             let opened = opened.map_err(std::io::Error::other).and_then(|opened| opened);

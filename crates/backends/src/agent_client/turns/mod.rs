@@ -93,7 +93,7 @@ pub(super) async fn run_turn(
             configured.map_err(AgentFailure::into_failure)?;
         }
         let launch = opener.launch();
-        let written = session.process().child().captured().position();
+        let written = session.process().host().captured().position();
         let PromptFailure { failure, progress } =
             match prompt(&launch, &session, &input, &missed, &context, &mut losses).await {
                 Ok(ending) => return Ok(ending),

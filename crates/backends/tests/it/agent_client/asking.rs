@@ -270,7 +270,7 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
 
 /// An editor that returns the request's content in every response.
 #[derive(Debug)]
-struct Editor(ClientProfile, Principal);
+pub(super) struct Editor(pub(super) ClientProfile, pub(super) Principal);
 
 #[async_trait]
 impl Client for Editor {

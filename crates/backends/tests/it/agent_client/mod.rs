@@ -15,6 +15,7 @@ mod matrix;
 mod openings;
 mod permission_completion;
 mod refusals;
+mod remote;
 mod repeats;
 mod reused;
 mod rig;
