@@ -96,6 +96,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Approve(approve) => approve.execute(globals).await,
         CliCommand::Top(top) => top.execute(globals).await,
         CliCommand::Token(token) => token.execute(globals).await,
+        CliCommand::Login(login) => login.execute(globals).await,
         CliCommand::Webhooks(webhooks) => webhooks.execute(globals).await,
         CliCommand::Status(status) => status.execute(globals).await,
         CliCommand::Nodes(nodes) => nodes.execute(globals).await,

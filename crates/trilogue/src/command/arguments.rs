@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::command::globals::Globals;
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, copy, demo, doctor, fidelity,
-    inbox, init, logs, new, nodes, restore, run, runs, serve, status, stop, tail, threads, token,
-    top, ui, user_server, webhooks, wrap,
+    inbox, init, login, logs, new, nodes, restore, run, runs, serve, status, stop, tail, threads,
+    token, top, ui, user_server, webhooks, wrap,
 };
 
 const AFTER_HELP: &str = "\
@@ -74,6 +74,8 @@ pub(crate) enum CliCommand {
     Top(top::Top),
     /// Create, list or revoke tokens.
     Token(token::Token),
+    /// Save a token for a server at another address.
+    Login(login::Login),
     /// Receive callbacks, or list and retry those that a server could not deliver.
     Webhooks(webhooks::Webhooks),
     /// Show the state of the server.

@@ -22,7 +22,7 @@ pub(crate) struct Globals {
     /// The server's address. By default this user's running server, else http://127.0.0.1:7878. `run`, `chat` and `agents` also talk to servers of the Agent Communication Protocol and the Agent Connect Protocol.
     #[arg(long, global = true, env = "TRILOGUE_URL", value_name = "URL")]
     url: Option<String>,
-    /// The token. By default the one that the server at this address wrote for this user.
+    /// The token. By default the one that the server at this address wrote for this user, or that `trilogue login` saved for it.
     #[arg(
         long,
         global = true,
@@ -70,6 +70,23 @@ impl Globals {
             // It may have ended because it was idle; then it is started again.
             None => !Url::parse(url).is_ok_and(|url| is_local(&url)),
         })
+    }
+
+    /// The same options, for this server and token.
+    pub(crate) fn of(&self, url: &str, token: &str) -> Self {
+        Self { url: Some(url.to_owned()), token: Some(token.to_owned()), ..self.clone() }
+    }
+
+    /// The server that is named on purpose for an editor. A variable with an address of this machine names this user's server, even if it has ended because it
+    /// was idle; an option can also name the end of a tunnel there.
+    pub(crate) fn remote_server(&self) -> Option<&str> {
+        let url = self.explicit_url()?;
+        let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
+        match users() {
+            Some(users) if is_same(url, &users) => None,
+            _ if self.url_option().is_empty() => self.another_server(),
+            _ => Some(url),
+        }
     }
 
     /// Succeeds if the target is this user's server on this machine. `only` names the operation that works with that server alone, in words before the other

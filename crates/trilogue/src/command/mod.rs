@@ -21,6 +21,7 @@ pub(crate) mod globals;
 mod hints;
 pub(crate) mod inbox;
 pub(crate) mod init;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod new;
 mod node_text;

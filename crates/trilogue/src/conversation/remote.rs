@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use trilogue::local::token_file;
+use trilogue::local::{certificate_hint, login_file, token_file};
 use trilogue_domain::Code;
 use trilogue_mapping::linked_conversation;
 use trilogue_sdk::async_trait;
@@ -25,7 +25,6 @@ use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
 const UNAUTHENTICATED: u16 = 401;
-const CERTIFICATE_HINT: &str = "check the address; if the certificate is from your own authority, set SSL_CERT_FILE to the file of that authority's certificate";
 const START_HINT: &str = "start one with `trilogue demo` or `trilogue serve --config FILE`, or pass another address with --url";
 /// The agent that is searched for only to learn the server's protocol.
 const PROBED_AGENT: &str = "trilogue";
@@ -92,6 +91,19 @@ impl RemoteServer {
     /// Whether its agents can read local paths.
     pub(crate) fn is_local(&self) -> bool {
         attach::is_local(&self.http.url)
+    }
+
+    /// Its address, and the token for a connection that this program opens itself. A saved token is only for the server that it was saved for.
+    pub(crate) fn for_connection(&self) -> Result<(String, Option<String>)> {
+        self.http.check_listener().map_err(|error| {
+            let refused = CliError::new(ExitStatus::Unreachable, error.to_string());
+            match error.hint {
+                Some(hint) => refused.hint(hint),
+                None => refused,
+            }
+        })?;
+        let token = self.http.token.as_ref().map(|token| token.text.clone());
+        Ok((self.http.url.as_str().trim_end_matches('/').to_owned(), token))
     }
 
     /// A client of our own protocol.
@@ -211,25 +223,22 @@ struct CliTransport {
     listing: AtomicBool,
 }
 
-/// The token that the server at this address wrote for this user.
+/// The token that the server at this address wrote for this user, or that the user saved for it with `trilogue login`.
 fn token_of(url: &Url) -> Result<Option<SentToken>> {
     let Some(port) = url.port_or_known_default() else { return Ok(None) };
     let Ok(state) = token_file::state_dir() else { return Ok(None) };
+    let unusable = |error: std::io::Error| {
+        CliError::new(ExitStatus::Denied, format!("cannot use the token file: {error}"))
+            .hint("make it private with chmod 600, or pass a token with --token")
+    };
     let addresses: Vec<_> = loopback(url).into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
     for address in &addresses {
-        match token_file::find(&state, *address) {
-            Ok(None) => {}
-            Ok(Some(text)) => return Ok(Some(SentToken { text, saved_at: addresses })),
-            Err(error) => {
-                return Err(CliError::new(
-                    ExitStatus::Denied,
-                    format!("cannot use the token file: {error}"),
-                )
-                .hint("make it private with chmod 600, or pass a token with --token"));
-            }
+        if let Some(text) = token_file::find(&state, *address).map_err(unusable)? {
+            return Ok(Some(SentToken { text, saved_at: addresses }));
         }
     }
-    Ok(None)
+    let saved = login_file::find(&state, url).map_err(unusable)?;
+    Ok(saved.map(|text| SentToken { text, saved_at: addresses }))
 }
 
 /// The loopback addresses of a URL's host; empty for any other host.
@@ -285,7 +294,7 @@ impl CliTransport {
         // The TLS library's error for bytes of another protocol.
         let text = error.to_string();
         let is_plain = text.contains("InvalidContentType");
-        let is_untrusted = text.contains("invalid peer certificate");
+        let untrusted = certificate_hint(&text);
         match url.strip_prefix("https://") {
             Some(rest) if is_plain => TransportError::new(format!(
                 "the server at {url} speaks plain HTTP, so it cannot be reached with https://"
@@ -294,8 +303,7 @@ impl CliTransport {
                 "use http://{rest}, or the address of the TLS proxy in front of the server"
             )),
             // Something listens there, so starting a server does not help.
-            _ if is_untrusted => error.hint(CERTIFICATE_HINT),
-            _ => error.hint(START_HINT),
+            _ => error.hint(untrusted.unwrap_or(START_HINT)),
         }
     }
 

@@ -9,6 +9,7 @@
 //! - Commands and their environment stay in memory.
 
 pub mod agent_catalog;
+mod certificate;
 pub mod checkout;
 mod claim;
 pub(crate) mod download;
@@ -16,6 +17,7 @@ mod idle_exit;
 pub mod known_agents;
 mod local_listener;
 mod log_file;
+pub mod login_file;
 pub mod proxy;
 mod server_record;
 pub mod start;
@@ -25,6 +27,7 @@ mod user_options;
 mod user_server_dir;
 mod wrapped;
 
+pub use certificate::certificate_hint;
 pub use claim::{ClaimResult, ServerClaim};
 pub(crate) use idle_exit::IdleExit;
 pub use local_listener::LocalListener;
