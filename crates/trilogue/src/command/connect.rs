@@ -3,12 +3,16 @@
 use clap::Args;
 use trilogue::config::{self, Span};
 use trilogue::local::UserServerDir;
-use trilogue::local::proxy::{self, ProxyNotice, RECONNECT_LIMIT, ServerLink, Stdio};
+use trilogue::local::proxy::{
+    self, ProxyNotice, RECONNECT_LIMIT, REMOTE_RECONNECT_LIMIT, RemoteEndpoint, ServerLink,
+    ServerPlace, Stdio,
+};
 use trilogue::local::start::{self, Starter};
 use trilogue_domain::{Code, Error};
 use trilogue_wire::native::local::{AgentTarget, Attach};
 
 use crate::command::globals::Globals;
+use crate::conversation::remote::RemoteServer;
 use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
@@ -16,6 +20,7 @@ use crate::terminal::{print, safe};
 ///
 /// The editor launches this command and speaks the Agent Client Protocol on its standard input and output.
 /// The agent runs in this user's server. The command starts one when none runs. Sessions outlive the editor, and the editor only notices a pause when the server restarts.
+/// With --url, the agent runs in that server, and the editor only notices a pause when this machine sleeps or has no network. `trilogue login` saves the token for it.
 #[derive(Args, Debug)]
 pub(crate) struct Connect {
     /// The agent's name.
@@ -26,11 +31,11 @@ pub(crate) struct Connect {
 }
 
 /// How the server is found.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ProxyArguments {
-    /// How long to wait for a server that has gone away.
-    #[arg(long, value_name = "DURATION", default_value_t = Span(RECONNECT_LIMIT))]
-    give_up_after: Span,
+    /// How long to wait for a server that has gone away. By default a minute for this user's server, and a day for one at another address.
+    #[arg(long, value_name = "DURATION")]
+    give_up_after: Option<Span>,
 }
 
 // === impl Connect ===
@@ -50,7 +55,10 @@ impl Connect {
 impl ProxyArguments {
     /// Relays between the editor and the agent until the editor is gone.
     pub(crate) async fn relay(&self, wish: AgentTarget, globals: &Globals) -> Result {
-        let link = self.link(wish, globals)?;
+        let link = match globals.remote_server() {
+            Some(_) => self.remote_link(wish, globals)?,
+            None => self.link(wish, globals)?,
+        };
         let mut said = None;
         let tell = |told: &ProxyNotice| {
             if let ProxyNotice::Refused(error) = told {
@@ -71,10 +79,22 @@ impl ProxyArguments {
         Ok(opened.agent)
     }
 
+    /// A link to the server that --url names.
+    fn remote_link(&self, wish: AgentTarget, globals: &Globals) -> Result<ServerLink> {
+        let (url, token) = RemoteServer::find(globals)?.for_connection()?;
+        let endpoint = RemoteEndpoint::new(&url, token).map_err(to_cli_error)?;
+        Ok(ServerLink {
+            server: ServerPlace::Remote(endpoint),
+            wish,
+            reconnect_limit: self.give_up_after.map_or(REMOTE_RECONNECT_LIMIT, |span| span.0),
+            client: uuid::Uuid::new_v4().to_string(),
+        })
+    }
+
+    /// A link to this user's server on this machine.
     pub(crate) fn link(&self, wish: AgentTarget, globals: &Globals) -> Result<ServerLink> {
-        let only = "commands and editors can only be connected to this user's server on this machine, not to";
-        let elsewhere =
-            "; for another machine's agent, launch the command there, for example with ssh";
+        let only = "commands can only be wrapped by this user's server on this machine, not by";
+        let elsewhere = "; to use an agent of that server: trilogue connect AGENT --url URL; to wrap a command there, launch this on that machine, for example with ssh";
         globals.require_users_server(only, elsewhere)?;
         let dir = UserServerDir::of_user().map_err(|error| {
             CliError::usage(format!("cannot find the state folder: {error}"))
@@ -84,22 +104,18 @@ impl ProxyArguments {
             CliError::failure(format!("cannot find this program's own file: {error}"))
         })?;
         Ok(ServerLink {
-            dir,
-            starter: Starter {
-                program,
-                arguments: vec!["user-server".to_owned()],
-                inherit: inherited(),
+            server: ServerPlace::User {
+                dir,
+                starter: Starter {
+                    program,
+                    arguments: vec!["user-server".to_owned()],
+                    inherit: inherited(),
+                },
             },
             wish,
-            reconnect_limit: self.give_up_after.0,
+            reconnect_limit: self.give_up_after.map_or(RECONNECT_LIMIT, |span| span.0),
             client: uuid::Uuid::new_v4().to_string(),
         })
-    }
-}
-
-impl Default for ProxyArguments {
-    fn default() -> Self {
-        Self { give_up_after: Span(RECONNECT_LIMIT) }
     }
 }
 

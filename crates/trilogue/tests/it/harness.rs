@@ -92,9 +92,14 @@ impl Home {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> ProgramOutput {
+        self.run_with(arguments, "")
+    }
+
+    /// As [`Self::run`], with this standard input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> ProgramOutput {
         let mut command = self.program(BINARY);
         command.args(arguments);
-        finish(command, "")
+        finish(command, input)
     }
 
     pub(crate) fn demo(&self) -> Server {

@@ -28,6 +28,7 @@ mod connect_editor_restart;
 mod connect_editor_whole;
 mod connect_flows;
 mod connect_foreign;
+mod connect_remote;
 mod connect_sdk;
 mod consent;
 mod copy;

@@ -9,10 +9,11 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::approval::start_waiting_run;
+use crate::connect_editor::Editor;
 use crate::harness::{BINARY, Home, Server, lasting_address, until};
 use crate::messages::ask;
 use crate::monitored::CONFIG;
@@ -58,7 +59,8 @@ impl Proxy {
         run(Command::new("openssl")
             .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"])
             .args(["-subj", &format!("/CN={HOST}")])
-            .args(["-addext", &format!("subjectAltName=DNS:{HOST}")])
+            .args(["-addext", &format!("subjectAltName=DNS:{HOST},IP:127.0.0.1")])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
             .args(["-keyout", &path("tls.key"), "-out", &path("tls.crt")]));
         let address = lasting_address();
         let mut site = deployed("nginx.conf");
@@ -377,4 +379,32 @@ fn a_certificate_that_is_not_trusted_is_explained() {
     assert!(refused.contains("invalid peer certificate"), "{refused}");
     assert!(refused.contains("set SSL_CERT_FILE"), "{refused}");
     assert!(!refused.contains("trilogue demo"), "{refused}");
+    let connect = ["connect", "echo", "--url", &url, "--token", "tril_x"];
+    let mut editor = Editor::launch(&home, &connect);
+    let answer = editor.ask("initialize", json!({ "protocolVersion": 1 }));
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("invalid peer certificate"), "{answer}");
+    assert_eq!(editor.wait().code(), Some(6));
+    let said = editor.last_notes();
+    assert!(said.contains("set SSL_CERT_FILE"), "{said}");
+}
+
+#[test]
+fn an_editor_reaches_an_agent_through_the_proxy() {
+    let home = Home::new();
+    let server = served(&home);
+    let proxy = Proxy::start(&home, &server, true);
+    let token = fs::read_to_string(server.token_file()).unwrap();
+    let laptop = Home::new();
+    let url = format!("https://{}", proxy.address);
+    let mut command = laptop.program(BINARY);
+    command.args(["connect", "echo", "--url", &url, "--token", token.trim()]);
+    command.env("SSL_CERT_FILE", proxy.dir.join("tls.crt"));
+    let mut editor = Editor::of(command);
+    editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+    let session = editor.session();
+    let told = editor.turn(&session, "through nginx");
+    assert!(told.iter().any(|line| line.contains("through nginx")), "{told:?}");
+    drop(proxy);
+    editor.note("lost");
 }

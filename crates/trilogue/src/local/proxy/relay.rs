@@ -8,12 +8,11 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 use trilogue_domain::Error;
-use trilogue_gateway::{LocalReader, LocalWriter};
 use trilogue_wire::agent_client::Json;
 use trilogue_wire::jsonrpc::{Code, Decoder, ErrorObject};
 
 use super::MAX_LINE_BYTES;
-use super::server_link::{ServerConnection, ServerLink, max_sent};
+use super::server_link::{ServerConnection, ServerLink, ServerReader, ServerWriter, max_sent};
 use super::state::Proxy;
 use super::stdio::Stdio;
 
@@ -52,10 +51,11 @@ enum ServerEnd {
 }
 
 struct ConnectedServer {
-    reader: LocalReader,
-    writer: LocalWriter,
+    reader: ServerReader,
+    writer: ServerWriter,
     decoder: Decoder,
     is_on_demand: bool,
+    is_remote: bool,
 }
 
 enum RelayEvent {
@@ -142,6 +142,9 @@ pub async fn run(
     let ended = proxy.conclude(error_object);
     if let ServerEnd::Connected(up) = &mut server {
         finish(&mut up.writer, proxy.server_bytes()).await;
+        if up.is_remote {
+            await_sent(up).await;
+        }
     }
     finish(output, proxy.editor_bytes()).await;
     ended.and_then(|()| proxy.startup_result())
@@ -234,6 +237,16 @@ async fn finish(to: &mut (impl AsyncWrite + Unpin), bytes: &BytesMut) {
     let _ = timeout(LAST_BYTES, write).await;
 }
 
+/// Waits until the task of a WebSocket has sent the last bytes: it then ends the stream.
+async fn await_sent(up: &mut ConnectedServer) {
+    let sent = async {
+        up.writer.shutdown().await?;
+        tokio::io::copy(&mut up.reader, &mut tokio::io::sink()).await
+    };
+    // The network may be gone.
+    let _ = timeout(LAST_BYTES, sent).await;
+}
+
 fn error_object(error: &Error) -> ErrorObject {
     let mut data = serde_json::json!({ "code": error.code().as_str() });
     if let Some(hint) = error.hint_text() {
@@ -246,8 +259,9 @@ fn error_object(error: &Error) -> ErrorObject {
 
 impl ServerEnd {
     fn connected(connection: ServerConnection) -> Self {
-        let ServerConnection { reader, writer, decoder, is_on_demand, .. } = connection;
-        Self::Connected(Box::new(ConnectedServer { reader, writer, decoder, is_on_demand }))
+        let ServerConnection { reader, writer, decoder, is_on_demand, is_remote, .. } = connection;
+        let up = ConnectedServer { reader, writer, decoder, is_on_demand, is_remote };
+        Self::Connected(Box::new(up))
     }
 
     async fn next(&mut self, to_server: &[u8], may_read_server: bool) -> RelayEvent {

@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use trilogue_domain::error::Class;
 use trilogue_domain::{Code, Error};
-use trilogue_gateway::{LocalReader, LocalWriter, split_local};
+use trilogue_gateway::split_local;
 use trilogue_wire::jsonrpc::{Decoder, Frame};
 use trilogue_wire::native::local::{
     AgentTarget, Hello, HelloAccepted, HelloReply, MAX_HELLO_BYTES, VERSION,
@@ -16,9 +16,12 @@ use trilogue_wire::native::local::{
 
 use super::super::start::{Starter, connect, connect_or_start};
 use super::super::{ServerRecord, StartedBy, UserServerDir};
+use super::remote_endpoint::RemoteEndpoint;
 
-/// The default time to wait for a server that is gone.
+/// The default time to wait for a server of this machine that is gone.
 pub const RECONNECT_LIMIT: Duration = Duration::from_secs(60);
+/// The same for a server elsewhere: a laptop sleeps, and is without a network for hours.
+pub const REMOTE_RECONNECT_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The pause after the first attempt. Doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -35,10 +38,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Which server and agent to connect to.
 #[derive(Clone, Debug)]
 pub struct ServerLink {
-    /// Where to find the server.
-    pub dir: UserServerDir,
-    /// How to start a server.
-    pub starter: Starter,
+    /// Where the server is.
+    pub server: ServerPlace,
     /// The agent to ask for.
     pub wish: AgentTarget,
     /// How long to wait for a server that is gone.
@@ -47,15 +48,33 @@ pub struct ServerLink {
     pub client: String,
 }
 
-#[derive(Debug)]
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub enum ServerPlace {
+    /// This user's, on this machine.
+    User {
+        /// Where to find it.
+        dir: UserServerDir,
+        /// How to start it.
+        starter: Starter,
+    },
+    /// Elsewhere.
+    Remote(RemoteEndpoint),
+}
+
+pub(super) type ServerReader = Box<dyn AsyncRead + Send + Unpin>;
+pub(super) type ServerWriter = Box<dyn AsyncWrite + Send + Unpin>;
+
 pub(super) struct ServerConnection {
-    pub(super) reader: LocalReader,
-    pub(super) writer: LocalWriter,
+    pub(super) reader: ServerReader,
+    pub(super) writer: ServerWriter,
     /// May hold bytes that came after the welcome.
     pub(super) decoder: Decoder,
     pub(super) opened: HelloAccepted,
     /// Whether the server was started on demand, so that the next one may be too.
     pub(super) is_on_demand: bool,
+    /// Whether another task sends what was written, so that the last bytes need time.
+    pub(super) is_remote: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +99,11 @@ impl ServerLink {
     /// # Errors
     /// As [`ServerLink::register`].
     pub async fn open(&self) -> Result<UnixStream, Error> {
-        let stream = connect_or_start(&self.dir, &self.starter).await?;
+        let ServerPlace::User { dir, starter } = &self.server else {
+            let message = "this needs the user's server on this machine";
+            return Err(Error::new(Code::InvalidRequest, message).hint("leave --url out"));
+        };
+        let stream = connect_or_start(dir, starter).await?;
         let deadline = Instant::now() + WELCOME_LIMIT;
         let opened = timeout_at(deadline, self.send_hello(stream, false)).await;
         let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -134,29 +157,59 @@ impl ServerLink {
         may_start: bool,
         is_first: bool,
     ) -> Result<ServerConnection, ConnectFailure> {
-        let stream = if may_start {
-            // An editor that just starts learns at once why no server starts.
-            let failure =
-                if is_first { ConnectFailure::Permanent } else { ConnectFailure::Transient };
-            connect_or_start(&self.dir, &self.starter).await.map_err(failure)?
-        } else {
-            connect(&self.dir)
-                .await
-                .map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?
-        };
-        let deadline = Instant::now() + WELCOME_LIMIT;
-        match timeout_at(deadline, self.send_hello(stream, true)).await {
-            Ok(Ok((stream, mut decoder, welcome))) => {
+        // An editor that just starts learns at once why it reaches no server.
+        let failure = if is_first { ConnectFailure::Permanent } else { ConnectFailure::Transient };
+        match &self.server {
+            ServerPlace::User { dir, starter } => {
+                let stream = if may_start {
+                    connect_or_start(dir, starter).await.map_err(failure)?
+                } else {
+                    connect(dir)
+                        .await
+                        .map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?
+                };
+                let (stream, decoder, opened) = self.greet(stream).await?;
                 // A server writes its record before its first welcome.
-                let record = ServerRecord::read(&self.dir.record());
+                let record = ServerRecord::read(&dir.record());
                 let is_on_demand =
                     record.is_some_and(|record| record.started_by == StartedBy::OnDemand);
-                let opened = check_welcome(welcome)?;
-                decoder.set_max_line_bytes(max_sent(&opened));
                 let halves = split_local(stream);
                 let (reader, writer) =
                     halves.map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?;
-                Ok(ServerConnection { reader, writer, decoder, opened, is_on_demand })
+                let (reader, writer) = (Box::new(reader), Box::new(writer));
+                let is_remote = false;
+                Ok(ServerConnection { reader, writer, decoder, opened, is_on_demand, is_remote })
+            }
+            ServerPlace::Remote(server) => {
+                let agent = match &self.wish {
+                    AgentTarget::Attach(attach) => attach.agent.as_str(),
+                    AgentTarget::Wrap(_) => return Err(ConnectFailure::Permanent(no_wrap())),
+                };
+                let opened = server.open(agent, MAX_ANNOUNCED_BYTES).await;
+                let stream = opened.map_err(|refused| match refused.is_transient {
+                    true => failure(refused.error),
+                    false => ConnectFailure::Permanent(refused.error),
+                })?;
+                let (stream, decoder, opened) = self.greet(stream).await?;
+                let (reader, writer) = tokio::io::split(stream);
+                let (reader, writer) = (Box::new(reader), Box::new(writer));
+                let (is_on_demand, is_remote) = (false, true);
+                Ok(ServerConnection { reader, writer, decoder, opened, is_on_demand, is_remote })
+            }
+        }
+    }
+
+    /// Sends the first line, and checks the server's.
+    async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+    ) -> Result<(S, Decoder, HelloAccepted), ConnectFailure> {
+        let deadline = Instant::now() + WELCOME_LIMIT;
+        match timeout_at(deadline, self.send_hello(stream, true)).await {
+            Ok(Ok((stream, mut decoder, welcome))) => {
+                let opened = check_welcome(welcome)?;
+                decoder.set_max_line_bytes(max_sent(&opened));
+                Ok((stream, decoder, opened))
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(ConnectFailure::Permanent(Error::new(Code::InvalidRequest, error.to_string())))
@@ -168,11 +221,11 @@ impl ServerLink {
         }
     }
 
-    async fn send_hello(
+    async fn send_hello<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        mut stream: UnixStream,
+        mut stream: S,
         numbered: bool,
-    ) -> io::Result<(UnixStream, Decoder, HelloReply)> {
+    ) -> io::Result<(S, Decoder, HelloReply)> {
         let client = Some(self.client.clone());
         let hello = Hello { client, ..Hello::new(self.wish.clone(), numbered) };
         let mut hello = serde_json::to_vec(&hello)?;
@@ -199,9 +252,13 @@ impl ServerLink {
     }
 
     fn unreachable(&self, error: &io::Error) -> Error {
+        let dir = match &self.server {
+            ServerPlace::User { dir, .. } => dir,
+            ServerPlace::Remote(server) => return server.lost(&error.to_string()),
+        };
         Error::new(
             Code::PeerUnavailable,
-            format!("the server cannot be reached at {}: {error}", self.dir.socket().display()),
+            format!("the server cannot be reached at {}: {error}", dir.socket().display()),
         )
         .hint("start it again as it was started before, or another: trilogue demo")
     }
@@ -209,6 +266,14 @@ impl ServerLink {
 
 pub(super) fn max_sent(opened: &HelloAccepted) -> usize {
     opened.max_sent.unwrap_or(MAX_SENT_BYTES).clamp(MAX_SENT_BYTES, MAX_ANNOUNCED_BYTES)
+}
+
+/// The error for a command that a server elsewhere cannot start here.
+fn no_wrap() -> Error {
+    let message =
+        "a command runs on the machine of its server, and cannot be wrapped for a server elsewhere";
+    Error::new(Code::InvalidRequest, message)
+        .hint("leave --url out, or connect to one of that server's agents: trilogue connect AGENT --url URL")
 }
 
 fn check_welcome(welcome: HelloReply) -> Result<HelloAccepted, ConnectFailure> {
