@@ -52,6 +52,23 @@ impl Official {
         Ok(said)
     }
 
+    /// As [`Self::drive`], with an agent at this address, on the SDK's own transport for its scheme: `ws` or `http`.
+    pub async fn drive_address(
+        self,
+        cwd: &Path,
+        options: &[&str],
+        url: &str,
+        token: &str,
+    ) -> Result<String> {
+        let folder = cwd.display().to_string();
+        let mut words = self.program("main", &["--cwd", &folder]).await?;
+        words.extend(options.iter().chain(&["--", url]).map(|&word| word.to_owned()));
+        let said = run_with(&words, cwd, &[("TRILOGUE_TOKEN", token)]).await;
+        let said = said.with_context(|| format!("{self:?} at {url}: {options:?}"))?;
+        ensure!(said.contains(" 0 failed"), "{self:?} did not say how it went: {said}");
+        Ok(said)
+    }
+
     async fn program(self, name: &str, arguments: &[&str]) -> Result<Vec<String>> {
         let sources = Path::new(ROOT).join("foreign/agent_client").canonicalize()?;
         let path = |path: &Path| path.display().to_string();
@@ -80,9 +97,14 @@ impl Official {
 }
 
 pub async fn run(words: &[String], cwd: &Path) -> Result<String> {
+    run_with(words, cwd, &[]).await
+}
+
+async fn run_with(words: &[String], cwd: &Path, env: &[(&str, &str)]) -> Result<String> {
     let (program, arguments) = words.split_first().context("no command")?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(cwd).stdin(Stdio::null()).kill_on_drop(true);
+    command.envs(env.iter().copied());
     let output = timeout(CLIENT_LIMIT, command.output()).await.context("it did not end")??;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);

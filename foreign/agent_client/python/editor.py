@@ -14,6 +14,7 @@ import acp
 from acp import schema
 
 from faces import Faces
+from transport import is_address, open_transport
 
 # The longest line that is accepted from an agent, in bytes.
 LINE_LIMIT = 50 << 20
@@ -76,16 +77,7 @@ class Editor(acp.Client):
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Editor":
-        spawned = acp.spawn_agent_process(
-            self,
-            *self.target.command,
-            env=dict(os.environ),
-            cwd=self.target.cwd,
-            transport_kwargs={"limit": LINE_LIMIT, "stderr": None, "shutdown_timeout": END_LIMIT},
-            use_unstable_protocol=True,
-            observers=[self.see],
-        )
-        self.agent, self.process = await self.stack.enter_async_context(spawned)
+        await self.connect()
         self.hello = await self.agent.initialize(
             protocol_version=acp.PROTOCOL_VERSION,
             client_info=schema.Implementation(name="official-python", version="1"),
@@ -98,13 +90,34 @@ class Editor(acp.Client):
         )
         return self
 
+    async def connect(self) -> None:
+        self.process: Any = None
+        if is_address(self.target.command[0]):
+            transport = await open_transport(self.target.command[0])
+            self.agent = acp.connect_to_agent(self, transport, use_unstable_protocol=True, observers=[self.see])
+            self.stack.push_async_callback(self.agent.close)
+            return
+        spawned = acp.spawn_agent_process(
+            self,
+            *self.target.command,
+            env=dict(os.environ),
+            cwd=self.target.cwd,
+            transport_kwargs={"limit": LINE_LIMIT, "stderr": None, "shutdown_timeout": END_LIMIT},
+            use_unstable_protocol=True,
+            observers=[self.see],
+        )
+        self.agent, self.process = await self.stack.enter_async_context(spawned)
+
     async def __aexit__(self, *raised: Any) -> None:
         await self.stack.aclose()
-        if raised[0] is None and self.process.returncode not in (0, -9):
+        if raised[0] is None and self.process and self.process.returncode not in (0, -9):
             raise AssertionError(f"the agent ended with {self.process.returncode} when its input did")
 
     async def kill(self) -> None:
         """Kills the agent's process with `SIGKILL`."""
+        if self.process is None:
+            await self.agent.close()
+            return
         self.process.kill()
         await self.process.wait()
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
-import { connectClient, streamOf } from "./peer.mjs";
+import { connectClient, streamOf, streamTo } from "./peer.mjs";
 
 /** Settings for a test: how questions are answered. By default the narrowest permission is given. */
 export class Editor {
@@ -18,10 +18,25 @@ export class Editor {
   constructor(target, command) {
     this.target = target;
     const [program, ...args] = command ?? target.command;
+    if (/^(ws|http):/.test(program)) {
+      this.url = program;
+      return;
+    }
     this.child = spawn(program, args, { cwd: target.cwd, stdio: ["pipe", "pipe", "inherit"] });
     this.ended = new Promise((resolve) => this.child.on("exit", (code, signal) => resolve({ code, signal })));
     const stream = streamOf(target.sdk, this.child.stdin, this.child.stdout, (message) => this.messages.push(message));
     this.peer = connectClient(target.sdk, target.isSeed, stream, this.handlers());
+  }
+
+  /** Connects to an agent that is reached by its address. */
+  async connect() {
+    if (!this.url || this.peer) return;
+    const stream = await streamTo(this.target.modules, this.url, (message) => this.messages.push(message));
+    this.peer = connectClient(this.target.sdk, this.target.isSeed, stream, this.handlers());
+  }
+
+  get isOpen() {
+    return this.url ? !this.isClosed : this.child.exitCode === null && this.child.signalCode === null;
   }
 
   handlers() {
@@ -76,6 +91,7 @@ export class Editor {
   }
 
   async initialize(protocolVersion = 1) {
+    await this.connect();
     this.agent = await this.call("initialize", {
       protocolVersion,
       clientInfo: { name: "official-typescript", version: "1" },
@@ -121,6 +137,7 @@ export class Editor {
 
   /** Closes the agent's input and waits for its exit, which must be quick and clean. */
   async close() {
+    if (this.url) return this.disconnect();
     this.child.stdin.end();
     const limit = setTimeout(() => this.child.kill("SIGKILL"), 10_000);
     const { code, signal } = await this.ended;
@@ -131,8 +148,16 @@ export class Editor {
 
   /** Kills the agent's process with `SIGKILL`. */
   async kill() {
+    if (this.url) return this.disconnect();
     this.child.kill("SIGKILL");
     await this.ended;
+  }
+
+  async disconnect() {
+    if (!this.isOpen) return;
+    this.isClosed = true;
+    this.peer.close();
+    await this.peer.closed;
   }
 }
 

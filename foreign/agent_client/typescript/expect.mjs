@@ -10,7 +10,7 @@ export class Suite extends CheckSuite {
     const editors = [];
     try {
       await run({ ...target, open: (command) => opened(target, command, editors) });
-      for (const editor of editors) if (editor.child.exitCode === null && editor.child.signalCode === null) await editor.close();
+      for (const editor of editors) if (editor.isOpen) await editor.close();
     } catch (error) {
       for (const editor of editors) await editor.kill();
       throw error;

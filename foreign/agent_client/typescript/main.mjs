@@ -1,6 +1,7 @@
 // Drives an agent with a client on the official SDK:
 //   main.mjs --modules FOLDER --cwd FOLDER [--seed] [--trilogue] [--plain] [--native] [--name NAME] [--prompt TEXT] [--only TEXT] SUITE… -- COMMAND…
 // `--seed` uses the SDK's release that had ids on prompts, `--trilogue` requires everything that Trilogue promises,
+// The command can be an agent's address: `ws://…` or `http://…`, with the token in `TRILOGUE_TOKEN`.
 // `--plain` skips words that only our example agents know, `--native` requires features of agents that are not hosted.
 
 import { runSuites } from "../../shared/check.cjs";
@@ -25,6 +26,7 @@ const isTrilogue = options.has("--trilogue");
 const target = {
   sdk: await load(options.get("--modules"), isSeed),
   command,
+  modules: options.get("--modules"),
   cwd: options.get("--cwd"),
   name: options.get("--name"),
   prompt: options.get("--prompt") ?? "hello",

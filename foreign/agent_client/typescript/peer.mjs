@@ -44,7 +44,24 @@ export async function load(modules, isSeed) {
 
 /** A stream over the pipes of a process; `see` gets every incoming message, in order. */
 export function streamOf(sdk, output, input, see) {
-  const stream = sdk.ndJsonStream(Writable.toWeb(output), Readable.toWeb(input));
+  return tapped(sdk.ndJsonStream(Writable.toWeb(output), Readable.toWeb(input)), see);
+}
+
+/** A stream to an agent's address, on the SDK's own transport for its scheme, with the token of the environment. */
+export async function streamTo(modules, url, see) {
+  const find = createRequire(join(modules, "resolve.cjs"));
+  const part = (name) => import(pathToFileURL(find.resolve(name)));
+  const headers = { authorization: `Bearer ${process.env.TRILOGUE_TOKEN}` };
+  if (url.startsWith("ws")) {
+    const { createWebSocketStream } = await part("@agentclientprotocol/sdk/experimental/ws-client");
+    const { default: WebSocket } = await part("ws");
+    return tapped(createWebSocketStream(url, { headers, WebSocket }), see);
+  }
+  const { createHttpStream } = await part("@agentclientprotocol/sdk/experimental/http-client");
+  return tapped(createHttpStream(url, { headers }), see);
+}
+
+function tapped(stream, see) {
   if (!see) return stream;
   const tap = new TransformStream({
     transform(message, controller) {
@@ -66,6 +83,7 @@ export function connectClient(sdk, isSeed, stream, handlers) {
   return {
     call: (method, params) => connection.agent.request(method, params),
     tell: (method, params) => connection.agent.notify(method, params),
+    close: () => connection.close(),
     closed: connection.closed,
   };
 }

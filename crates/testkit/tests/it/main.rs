@@ -19,6 +19,7 @@ mod client_coding;
 mod client_kill;
 mod client_large;
 mod client_official;
+mod client_official_network;
 mod clock_jumps;
 mod cluster;
 mod cluster_agents;
