@@ -281,7 +281,7 @@ async fn a_request_that_breaks_a_rule_gets_its_status() {
     let options = ClientOptions { max_line_bytes: 64 * 1024, ..ClientOptions::default() };
     let rig = rig_with(options).await;
     rig.token("alpha", "bob", Rights::all(), false).await;
-    rig.token("alpha", "reader", [Right::Read].into_iter().collect(), false).await;
+    rig.token("alpha", "runner", [Right::Run].into_iter().collect(), false).await;
     let client = HttpClient::open(rig.alice()).await;
     let id = client.connection.as_str();
     let (post, get, delete) = (Method::POST, Method::GET, Method::DELETE);
@@ -319,7 +319,7 @@ async fn a_request_that_breaks_a_rule_gets_its_status() {
         (&delete, vec![unknown], "", 404),
         (&Method::PUT, vec![known], &list, 405),
         (&post, vec![known, ("authorization", "Bearer nobody")], &list, 401),
-        (&post, vec![known, ("authorization", "Bearer alpha-reader")], &list, 403),
+        (&post, vec![known, ("authorization", "Bearer alpha-runner")], &list, 403),
         (&post, vec![known, ("origin", "http://evil.example")], &list, 403),
         // The connections of others are not there.
         (&post, vec![known, ("authorization", "Bearer alpha-bob")], &list, 404),

@@ -171,7 +171,7 @@ async fn a_first_frame_that_does_not_fit_is_refused_with_a_reason() {
 #[tokio::test]
 async fn a_request_that_cannot_become_a_websocket_gets_its_status() {
     let rig = Rig::start().await;
-    rig.token("alpha", "reader", [Right::Read].into_iter().collect(), false).await;
+    rig.token("alpha", "runner", [Right::Run].into_iter().collect(), false).await;
     let status = async |request: String| {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         exchange(&mut stream, &request).await.status
@@ -186,7 +186,7 @@ async fn a_request_that_cannot_become_a_websocket_gets_its_status() {
         (PUPPET, vec![("sec-websocket-key", "short")], 400),
         (PUPPET, vec![("authorization", "")], 401),
         (PUPPET, vec![("authorization", "Bearer nobody")], 401),
-        (PUPPET, vec![("authorization", "Bearer alpha-reader")], 403),
+        (PUPPET, vec![("authorization", "Bearer alpha-runner")], 403),
         (PUPPET, vec![("origin", "http://evil.example")], 403),
         (PUPPET, vec![("host", "evil.example")], 403),
         ("/client/nobody", vec![], 404),
