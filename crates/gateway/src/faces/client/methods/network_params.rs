@@ -73,7 +73,7 @@ pub(super) fn check_servers(
     Err(mapping::error_object(&error))
 }
 
-/// Whether an agent can take this for a program, whatever else it is.
+/// Whether an agent can take this for a program.
 fn is_program(server: &Value) -> bool {
     let has_address = matches!(server["type"].as_str(), Some("http" | "sse"));
     !has_address || server.get("command").is_some()
