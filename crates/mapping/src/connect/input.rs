@@ -48,9 +48,11 @@ struct ChatInput {
 }
 
 fn chat_messages(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
-    match given.to_value() {
-        Value::String(text) => return Ok(vec![user(text, now)]),
-        Value::Null => {
+    // A list or an object can need far more memory when it is parsed.
+    let is_scalar = !given.as_str().trim_ascii_start().starts_with(['[', '{']);
+    match is_scalar.then(|| given.to_value()) {
+        Some(Value::String(text)) => return Ok(vec![user(text, now)]),
+        Some(Value::Null) => {
             let why = "is missing: it is a string, or an object of `messages`, `message` or both";
             return Err(invalid_input("/input", why));
         }
