@@ -161,7 +161,8 @@ mod tests {
         assert!(text.contains("| `env` | table of texts | `{}` | `agent-client`, and"), "{text}");
         assert!(text.contains("| `max_line` | size | `\"16MiB\"` |"), "{text}");
         assert!(text.contains("## `[[mounts]]`"));
-        let protocols = "| `protocol` | `\"communication\"` or `\"connect\"` | required |";
+        let protocols =
+            "| `protocol` | `\"communication\"` or `\"connect\"` or `\"client\"` | required |";
         assert!(text.contains(protocols), "{text}");
     }
 }

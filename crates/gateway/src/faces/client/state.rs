@@ -15,7 +15,7 @@ use trilogue_store::Read;
 
 use super::ClientProtocol;
 use super::ask_registry::AskRegistry;
-use super::network::HttpConnections;
+use super::network::http::connection::HttpConnections;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::wrap::Wrap;

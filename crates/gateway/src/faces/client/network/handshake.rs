@@ -7,7 +7,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 use trilogue_wire::native::local::SUBPROTOCOL;
 
-use super::ClientCall;
+use super::admission::ClientCall;
 
 /// The version of the WebSocket protocol that the server speaks.
 pub(super) const VERSION: &str = "13";

@@ -15,14 +15,10 @@ use trilogue_domain::{AgentName, Code, Error, ThreadId, lock};
 use trilogue_wire::jsonrpc::{Decoder, Id};
 use uuid::Uuid;
 
-use super::super::Admission;
-use super::mailbox::Taken;
+use super::mailbox::MailboxRead;
 use super::routing::{MailboxLimits, Routing, StreamKey};
 use crate::access::authenticator::Caller;
-use crate::faces::client::connection::ClientConnection;
-use crate::faces::client::connection::origin::ClientOrigin;
-use crate::faces::client::serve::serve;
-use crate::faces::client::state::State;
+use crate::faces::client::options::ClientOptions;
 use crate::faces::client::wire::outbox::Batch;
 use crate::faces::client::wire::transport::{LineSink, MessageSource, push_message};
 
@@ -37,7 +33,7 @@ pub(in crate::faces::client) struct HttpConnections(Mutex<HashMap<String, Arc<Ht
 #[derive(Debug)]
 pub(super) struct HttpConnection {
     pub(super) id: String,
-    agent: AgentName,
+    pub(super) agent: AgentName,
     /// The caller that opened the connection.
     caller: Caller,
     messages: mpsc::Sender<Bytes>,
@@ -51,14 +47,22 @@ pub(super) struct HttpConnection {
 }
 
 /// Receives the messages of a connection's requests.
-struct PostedMessages(mpsc::Receiver<Bytes>);
+pub(super) struct PostedMessages(mpsc::Receiver<Bytes>);
 
 /// Puts the lines of the face into the streams of a connection.
-struct StreamSink(Arc<HttpConnection>);
+pub(super) struct StreamSink(pub(super) Arc<HttpConnection>);
 
 // === impl HttpConnections ===
 
 impl HttpConnections {
+    pub(super) fn add(&self, connection: &Arc<HttpConnection>) {
+        lock(&self.0).insert(connection.id.clone(), Arc::clone(connection));
+    }
+
+    pub(super) fn remove(&self, connection: &HttpConnection) {
+        lock(&self.0).remove(&connection.id);
+    }
+
     /// Returns a connection of this caller to this agent.
     /// Errors: `not_found`, also for connections of others.
     pub(super) fn find(
@@ -82,23 +86,19 @@ impl HttpConnections {
 // === impl HttpConnection ===
 
 impl HttpConnection {
-    /// Begins a connection. It ends with its last use, when it is closed, or when the server stops.
-    pub(super) fn begin(
-        state: &Arc<State>,
-        caller: &Caller,
+    /// Creates a connection, and what receives the messages of its requests. `closed` ends it.
+    pub(super) fn new(
         agent: AgentName,
-        admission: Admission,
-    ) -> Arc<Self> {
-        let origin = ClientOrigin::Network(caller.clone());
-        let mut client = ClientConnection::new(Arc::clone(state), origin, agent.clone());
-        state.list(&mut client);
-        let (sender, receiver) = mpsc::channel(MAX_UNREAD_MESSAGES);
-        let options = &state.options;
-        let connection = Arc::new(Self {
+        caller: Caller,
+        options: &ClientOptions,
+        closed: CancellationToken,
+    ) -> (Arc<Self>, PostedMessages) {
+        let (messages, receiver) = mpsc::channel(MAX_UNREAD_MESSAGES);
+        let connection = Self {
             id: Uuid::new_v4().to_string(),
             agent,
-            caller: caller.clone(),
-            messages: sender,
+            caller,
+            messages,
             routing: Mutex::default(),
             limits: MailboxLimits {
                 messages: options.max_outbox_messages,
@@ -106,40 +106,13 @@ impl HttpConnection {
             },
             taken: Notify::new(),
             last_used: Mutex::new(Instant::now()),
-            closed: client.closed.clone(),
-        });
-        lock(&state.http_connections.0).insert(connection.id.clone(), Arc::clone(&connection));
-        let (state, serving) = (Arc::clone(state), Arc::clone(&connection));
-        tokio::spawn(async move {
-            serving.serve(&state, client, receiver).await;
-            lock(&state.http_connections.0).remove(&serving.id);
-            drop(admission);
-        });
-        connection
+            closed,
+        };
+        (Arc::new(connection), PostedMessages(receiver))
     }
 
-    async fn serve(
-        self: &Arc<Self>,
-        state: &State,
-        client: ClientConnection,
-        messages: mpsc::Receiver<Bytes>,
-    ) {
-        let client = Arc::new(client);
-        let decoder = Decoder::new(state.options.max_line_bytes);
-        let (mut source, sink) = (PostedMessages(messages), StreamSink(Arc::clone(self)));
-        let serving = serve(&client, &mut source, sink, decoder, &state.streams_end);
-        let serving = async {
-            tokio::pin!(serving);
-            tokio::select! {
-                _ = &mut serving => {}
-                () = self.unused_for(state.options.idle_timeout) => {
-                    tracing::debug!(agent = %self.agent, "a connection was not used any more");
-                    self.close();
-                    serving.await;
-                }
-            }
-        };
-        Box::pin(serving).await;
+    /// Lets the streams end when they have sent what waits.
+    pub(super) fn end_streams(&self) {
         self.routing().close();
         self.closed.cancel();
     }
@@ -190,13 +163,13 @@ impl HttpConnection {
         let is_closed = routing.is_closed;
         let mailbox = routing.mailbox(stream)?;
         match mailbox.take(reader) {
-            Taken::Events(events) => {
+            MailboxRead::Events(events) => {
                 drop(routing);
                 self.taken.notify_one();
                 Some(Ok(events))
             }
-            Taken::Nothing if !is_closed => Some(Err(Arc::clone(&mailbox.changed))),
-            Taken::Nothing | Taken::Replaced => None,
+            MailboxRead::Nothing if !is_closed => Some(Err(Arc::clone(&mailbox.changed))),
+            MailboxRead::Nothing | MailboxRead::Replaced => None,
         }
     }
 
@@ -214,7 +187,7 @@ impl HttpConnection {
     }
 
     /// Completes when the connection had no request and no stream for this long.
-    async fn unused_for(&self, grace: Duration) {
+    pub(super) async fn unused_for(&self, grace: Duration) {
         loop {
             if self.routing().has_readers() {
                 self.touch();

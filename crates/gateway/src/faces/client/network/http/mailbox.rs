@@ -37,7 +37,7 @@ pub(super) struct Mailbox {
 
 /// What the reader of a mailbox gets.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum MailboxRead {
     /// Events, and the number of the last one.
     Events(Bytes),
     /// No message waits.
@@ -105,9 +105,9 @@ impl Mailbox {
     }
 
     /// Takes the messages that wait, as events.
-    pub(super) fn take(&mut self, reader: u64) -> Taken {
+    pub(super) fn take(&mut self, reader: u64) -> MailboxRead {
         if self.reader != Some(reader) {
-            return Taken::Replaced;
+            return MailboxRead::Replaced;
         }
         let mut events = Vec::new();
         while events.len() < PIECE_BYTES {
@@ -119,7 +119,7 @@ impl Mailbox {
             sse::encode(&mut events, Some(&self.sent.to_string()), None, message);
         }
         self.trim();
-        if events.is_empty() { Taken::Nothing } else { Taken::Events(events.into()) }
+        if events.is_empty() { MailboxRead::Nothing } else { MailboxRead::Events(events.into()) }
     }
 
     /// Removes sent messages above the limits.
@@ -141,9 +141,9 @@ impl Mailbox {
 mod tests {
     use super::*;
 
-    fn text(taken: Taken) -> String {
+    fn text(taken: MailboxRead) -> String {
         match taken {
-            Taken::Events(events) => String::from_utf8(events.to_vec()).unwrap(),
+            MailboxRead::Events(events) => String::from_utf8(events.to_vec()).unwrap(),
             other => format!("{other:?}"),
         }
     }
@@ -182,7 +182,7 @@ mod tests {
             mailbox.push(large.clone());
         }
         assert_eq!(mailbox.waiting_size().0, 8);
-        while matches!(mailbox.take(1), Taken::Events(_)) {}
+        while matches!(mailbox.take(1), MailboxRead::Events(_)) {}
         assert_eq!((mailbox.messages.len(), mailbox.waiting_size()), (4, (0, 0)));
         assert_eq!(mailbox.attach(2, Some(3)).unwrap_err().code(), Code::InvalidCursor);
         mailbox.attach(2, Some(4)).unwrap();
@@ -190,10 +190,10 @@ mod tests {
         for _ in 0..2 * MAX_KEPT_MESSAGES {
             mailbox.push(Bytes::from("y"));
         }
-        while matches!(mailbox.take(2), Taken::Events(_)) {}
+        while matches!(mailbox.take(2), MailboxRead::Events(_)) {}
         assert_eq!(mailbox.messages.len(), MAX_KEPT_MESSAGES);
         mailbox.push(Bytes::from(vec![b'x'; 2 * MAX_KEPT_BYTES]));
-        while matches!(mailbox.take(2), Taken::Events(_)) {}
+        while matches!(mailbox.take(2), MailboxRead::Events(_)) {}
         assert_eq!(mailbox.messages.len(), 1);
     }
 }

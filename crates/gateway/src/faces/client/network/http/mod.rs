@@ -2,10 +2,11 @@
 //!
 //! The request `initialize` begins a connection. Its id is in the header `Acp-Connection-Id` of the response and of every later request.
 
-mod connection;
+pub(in crate::faces::client) mod connection;
 mod mailbox;
 mod reader;
 mod routing;
+mod serving;
 
 use std::sync::Arc;
 
@@ -17,9 +18,8 @@ use trilogue_mapping::native::escape_for_message;
 use trilogue_wire::jsonrpc::{Id, Incoming, Invalid, Reason, parse};
 
 use self::connection::HttpConnection;
-pub(in crate::faces::client) use self::connection::HttpConnections;
 use self::routing::{StreamKey, session_in};
-use super::{CONNECTION_ID, ClientCall, admit, agent};
+use super::admission::{CONNECTION_ID, ClientCall, admit, agent};
 use crate::core::not_found::no_thread;
 use crate::faces::common::cursors::LAST_EVENT_ID;
 use crate::http::body::ReplyBody;
@@ -79,7 +79,7 @@ pub(super) async fn post(call: &ClientCall) -> Result<Reply> {
 async fn initialize(call: &ClientCall, agent: AgentName) -> Result<Reply> {
     check_accept(call, JSON)?;
     let admission = admit(&call.state, &call.caller)?;
-    let connection = HttpConnection::begin(&call.state, &call.caller, agent, admission);
+    let connection = serving::begin(&call.state, &call.caller, agent, admission);
     let mut guard = CloseUnlessOpen(Some(connection.clone()));
     let response = connection.expect_first_response();
     connection.post(call.body.clone()).await?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use trilogue_domain::error::Result;
 
-use super::super::ClientCall;
+use super::super::admission::{CONNECTION_ID, ClientCall};
 use super::connection::HttpConnection;
 use super::routing::StreamKey;
 use crate::http::reply::Reply;
@@ -38,7 +38,7 @@ pub(super) fn open(
     let reader = connection.attach(&stream, after)?;
     let id = connection.id.clone();
     let source = StreamReader { open, connection, stream, reader };
-    Ok(stream_reply(EVENT_STREAM, source).header_text(super::super::CONNECTION_ID, &id))
+    Ok(stream_reply(EVENT_STREAM, source).header_text(CONNECTION_ID, &id))
 }
 
 // === impl StreamReader ===

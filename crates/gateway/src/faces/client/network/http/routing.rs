@@ -224,7 +224,7 @@ pub(super) fn session_in(params: &str) -> Option<ThreadId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mailbox::Taken;
+    use super::super::mailbox::MailboxRead;
     use super::*;
 
     const LIMITS: MailboxLimits = MailboxLimits { messages: 100, bytes: 10_000 };
@@ -235,7 +235,7 @@ mod tests {
 
     fn take_count(routing: &mut Routing, stream: &StreamKey, reader: u64) -> usize {
         match routing.mailbox(stream).unwrap().take(reader) {
-            Taken::Events(events) => {
+            MailboxRead::Events(events) => {
                 String::from_utf8(events.to_vec()).unwrap().matches("data: ").count()
             }
             _ => 0,
