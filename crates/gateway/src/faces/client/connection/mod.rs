@@ -34,6 +34,7 @@ use self::origin::ClientOrigin;
 use self::pending::PendingReplies;
 use self::queue::SessionQueues;
 use self::requests::OpenRequests;
+use self::session::SessionPresence;
 use super::options::{ClientOptions, MessageIdFormat};
 use super::state::State;
 use super::wire::lines::{MethodResult, OutgoingLines};
@@ -150,6 +151,16 @@ impl ClientConnection {
     /// Whether the client has this right. Without `run` it observes; without `answer` it is asked nothing.
     pub(crate) fn may(&self, right: Right) -> bool {
         self.principal.require(right).is_ok()
+    }
+
+    /// Returns what the client counts for while it has a session of this thread open.
+    pub(crate) fn presence(&self, thread: &ThreadRow) -> SessionPresence {
+        let answering = || self.runtime().active(thread.key);
+        let open = || self.state.open_sessions.open(thread.key);
+        SessionPresence::new(
+            self.may(Right::Answer).then(answering),
+            self.may(Right::Run).then(open),
+        )
     }
 
     /// Returns the folders of this machine that the client may choose although it is elsewhere.

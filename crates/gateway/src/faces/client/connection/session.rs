@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
-use trilogue_domain::{Interrupt, Json, MessageId, Outcome, Right, RunId, RunKey, Scope, ThreadId};
+use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{ActivePresence, AttachGuard};
 use trilogue_store::Read;
@@ -18,7 +18,6 @@ use trilogue_wire::jsonrpc::Id;
 use super::super::ask_registry::AskTicket;
 use super::super::open_sessions::OpenSessionGuard;
 use super::super::wire::lines::MethodResult;
-use super::ClientConnection;
 use super::cancels::CancelMark;
 use super::command::PumpCommand;
 use crate::core::log_ref::LogRef;
@@ -173,13 +172,8 @@ pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
 // === impl SessionPresence ===
 
 impl SessionPresence {
-    pub(crate) fn of(connection: &ClientConnection, thread: &ThreadRow) -> Self {
-        let answering = || connection.runtime().active(thread.key);
-        let open = || connection.state.open_sessions.open(thread.key);
-        Self {
-            answering: connection.may(Right::Answer).then(answering),
-            _open: connection.may(Right::Run).then(open),
-        }
+    pub(crate) fn new(answering: Option<ActivePresence>, open: Option<OpenSessionGuard>) -> Self {
+        Self { answering, _open: open }
     }
 }
 

@@ -18,7 +18,7 @@ use self::pump::Pump;
 use self::pump::children::Followed;
 use super::asking::agent_calls::AgentCalls;
 use super::connection::command::MAX_COMMANDS;
-use super::connection::session::{ClientSession, SessionPresence};
+use super::connection::session::ClientSession;
 use super::connection::{ClientConnection, Handshake};
 
 /// The statuses of runs that have not ended.
@@ -38,7 +38,7 @@ pub(crate) fn attach_session(
         let client: Arc<dyn Client> = Arc::new(calls);
         connection.runtime().attach(&thread, client)
     });
-    let presence = SessionPresence::of(connection, &thread);
+    let presence = connection.presence(&thread);
     let session = Arc::new(ClientSession::new(thread, commands, attached, presence));
     let stop = session.stop.child_token();
     let followed = Followed::below(&session.thread.id, Followed::permits(), stop);

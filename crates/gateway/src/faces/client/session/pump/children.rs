@@ -18,7 +18,6 @@ use trilogue_wire::agent_client::{SessionNotification, SessionUpdate, StateUpdat
 use super::super::super::connection::command::{
     ChildPositions, MAX_COMMANDS, ParentReplay, PumpCommand, ReplayStart,
 };
-use super::super::super::connection::session::SessionPresence;
 use super::folded::LastMessage;
 use super::{ClientSession, OutgoingLines, Pump, READ_BYTES};
 use crate::faces::common::thread_title::given_title;
@@ -392,7 +391,7 @@ impl Pump {
         let role = ChildRole::new(self.session.thread.id.clone(), form, permit);
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
         let connection = Arc::clone(&self.connection);
-        let presence = SessionPresence::of(&connection, &row);
+        let presence = connection.presence(&row);
         let mut session = ClientSession::new(row, commands, None, presence);
         (session.asks_in, session.stop) = (asks_in, stop);
         let session = Arc::new(session);
