@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, agents, is_users};
-use crate::harness::{Home, Server, demo, lasting_address};
+use crate::harness::{Home, Server, audits, demo, lasting_address};
 
 const ROUNDS: usize = 8;
 
@@ -91,6 +92,36 @@ fn a_question_of_a_server_elsewhere_is_asked_and_answered_once() {
     assert!(editor.close().success());
     let runs = server.run(&["runs", "--json"]).expect(0).json();
     assert_eq!(runs["items"].as_array().unwrap().len(), 2, "{runs}");
+}
+
+#[test]
+fn an_editor_elsewhere_works_below_the_roots_of_the_agent() {
+    let machine = Home::new();
+    let work = machine.work().canonicalize().unwrap();
+    let agent = example("scripted_agent");
+    let settings = format!(
+        "[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}]\n",
+        agent.to_str().unwrap()
+    );
+    let config = machine.write("t.toml", &format!("[store]\nurl = \"memory:\"\n{settings}"));
+    let config = config.to_str().unwrap();
+    let server = machine.start(&["serve", "--config", config, "--listen", "127.0.0.1:0"]);
+    let laptop = laptop(&server);
+    let url = server.url();
+    let mut editor = Editor::launch_initialized(&laptop, &["connect", "reviewer", "--url", &url]);
+    let outside = tempfile::tempdir().unwrap();
+    for folder in [outside.path(), std::path::Path::new("/etc"), &work.join("missing/../../..")] {
+        let new = editor.ask("session/new", json!({ "cwd": folder, "mcpServers": [] }));
+        let message = new["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("agents.reviewer.roots"), "{folder:?}: {new}");
+    }
+    let refused = audits(&machine.log(), "request_refused");
+    assert!(refused.iter().any(|line| line["subject"] == "session/new"), "{}", machine.log());
+    assert!(refused.iter().all(|line| line["token"].is_string()), "{refused:?}");
+    let new = editor.ask("session/new", json!({ "cwd": work, "mcpServers": [] }));
+    let session = new["result"]["sessionId"].as_str().unwrap().to_owned();
+    let told = editor.turn(&session, "say:hello");
+    assert!(told.iter().any(|line| line.contains("hello")), "{told:?}");
 }
 
 #[test]
