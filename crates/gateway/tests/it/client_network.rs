@@ -240,9 +240,7 @@ async fn a_client_elsewhere_chooses_folders_as_a_run_does() {
     let mut further = inner.clone();
     further["sessionId"] = json!(session);
     // A repeated member must not hide a folder from the check.
-    let twice = format!(
-        r#"{{"jsonrpc":"2.0","id":"twice","method":"session/new","params":{{"cwd":"/work","cwd":"/elsewhere","mcpServers":[]}}}}"#
-    );
+    let twice = r#"{"jsonrpc":"2.0","id":"twice","method":"session/new","params":{"cwd":"/work","cwd":"/elsewhere","mcpServers":[]}}"#;
     for (method, params) in [
         ("session/new", json!({"cwd": "/elsewhere", "mcpServers": []})),
         ("session/new", inner),
