@@ -119,11 +119,11 @@ where
             Ok(Message::Close(frame)) => close = Some(frame),
             // The library answers pings.
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-            Err(error) => return close.map_or_else(|| failure(error), closed),
+            Err(error) => return close.map_or_else(|| failure(error), close_reason),
         }
     }
     match close {
-        Some(frame) => closed(frame),
+        Some(frame) => close_reason(frame),
         None => WebSocketClosed::Lost("it ended without a close message".to_owned()),
     }
 }
@@ -137,7 +137,7 @@ async fn write_line(to: &mut DuplexStream, text: Utf8Bytes) -> std::io::Result<(
     to.write_all(b"\n").await
 }
 
-fn closed(frame: Option<CloseFrame>) -> WebSocketClosed {
+fn close_reason(frame: Option<CloseFrame>) -> WebSocketClosed {
     let (code, reason) = frame.map(|frame| (frame.code.into(), frame.reason.to_string())).unzip();
     WebSocketClosed::There { code, reason: reason.unwrap_or_default() }
 }
@@ -151,7 +151,7 @@ fn failure(error: SocketError) -> WebSocketClosed {
         SocketError::Capacity(error) => invalid(CloseCode::Size, error.to_string()),
         SocketError::Utf8(error) => invalid(CloseCode::Invalid, error),
         SocketError::Protocol(error) => match error {
-            // The connection ended in the middle; there is nobody to tell.
+            // The connection ended in the middle, so no message can be sent.
             tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake => {
                 WebSocketClosed::Lost("it ended without a close message".to_owned())
             }

@@ -51,7 +51,7 @@ pub enum WebSocketClosed {
     Here,
     /// The other side closed it, with a status code and a reason. No code: the message had none.
     There { code: Option<u16>, reason: String },
-    /// The other side broke the protocol or a limit. It was told so.
+    /// The other side broke the protocol or a limit. It got a close message with the code.
     Invalid { code: u16, reason: String },
     /// The other side sent nothing for this long, not even the answer to a ping.
     Silent(Duration),
