@@ -73,7 +73,7 @@ pub async fn serve_on(
         })?;
         let (agent, options) = (Arc::clone(&agent), Arc::clone(&options));
         tokio::spawn(async move {
-            // A client that fails the handshake was told so.
+            // A client that fails the handshake got the reason.
             drop(serve_client(stream, agent, &options).await);
             drop(permit);
         });

@@ -105,7 +105,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Connect`]; otherwise like [`Client::connect`].
-    #[cfg(feature = "ws")]
+    #[cfg(any(feature = "ws", feature = "http"))]
     pub async fn open(
         agent: &super::network::AgentUrl,
         answers: impl ClientHandler,

@@ -73,7 +73,7 @@ pub enum Error {
         error: io::Error,
     },
     /// The agent behind a server could not be reached.
-    #[cfg(feature = "ws")]
+    #[cfg(any(feature = "ws", feature = "http"))]
     #[error(transparent)]
     Connect(#[from] super::network::ConnectError),
     /// A file could not be read.

@@ -1,6 +1,6 @@
 //! The Agent Client Protocol for programs: a typed [`Client`] that drives an agent, and the lower-level [`peer`] that speaks the framing in either role.
 //!
-//! A client connects over two byte streams, launches a program, or, with the feature `ws`, connects to an agent behind a server. The client's [`ClientHandler`] answers the agent's requests. Its default answers reject.
+//! A client connects over two byte streams, launches a program, or, with the feature `ws` or `http`, connects to an agent behind a server. The client's [`ClientHandler`] answers the agent's requests. Its default answers reject.
 //!
 //! ```no_run
 //! use trilogue_sdk::agent_client::{Attachment, Client, Command, SessionOptions, Options, Prompt, RejectAll};
@@ -43,7 +43,7 @@ mod client_handler;
 mod error;
 #[cfg(feature = "client")]
 mod launch;
-#[cfg(feature = "ws")]
+#[cfg(any(feature = "ws", feature = "http"))]
 pub mod network;
 pub mod peer;
 #[cfg(feature = "client")]

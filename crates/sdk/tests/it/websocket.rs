@@ -38,14 +38,14 @@ async fn open(address: SocketAddr) -> Client {
     Client::open(&url, RejectAll, options()).await.unwrap()
 }
 
-async fn said(client: &Client, text: &str) -> String {
+async fn answer_to(client: &Client, prompt: &str) -> String {
     let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
-    let mut turn = session.prompt(Prompt::from(text)).await.unwrap();
-    let mut said = String::new();
+    let mut turn = session.prompt(Prompt::from(prompt)).await.unwrap();
+    let mut text = String::new();
     while let Some(update) = turn.next().await.unwrap() {
-        said.push_str(&update.text());
+        text.push_str(&update.text());
     }
-    said
+    text
 }
 
 #[tokio::test]
@@ -53,11 +53,11 @@ async fn clients_prompt_an_agent_over_websockets() {
     let address = serve(websocket::Options::default()).await;
     let (one, two) = (open(address).await, open(address).await);
     let long = "x".repeat(300_000);
-    let (short, large) = tokio::join!(said(&one, "hello"), said(&two, &long));
+    let (short, large) = tokio::join!(answer_to(&one, "hello"), answer_to(&two, &long));
     assert_eq!((&*short, large.len()), ("hello", long.len()));
-    assert_eq!(said(&one, "second session").await, "second session");
+    assert_eq!(answer_to(&one, "second session").await, "second session");
     one.close().await;
-    assert_eq!(said(&two, "still here").await, "still here");
+    assert_eq!(answer_to(&two, "still here").await, "still here");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn only_clients_with_the_token_connect() {
         assert!(error.hint.is_some() && !error.message.contains("hidden"), "{error:?}");
     }
     let client = Client::open(&url().token("right"), RejectAll, self::options()).await.unwrap();
-    assert_eq!(said(&client, "hello").await, "hello");
+    assert_eq!(answer_to(&client, "hello").await, "hello");
 }
 
 #[tokio::test]

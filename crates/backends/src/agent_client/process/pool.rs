@@ -275,7 +275,7 @@ impl Pool {
     ) -> Result<ProcessLease, AgentFailure> {
         self.breaker.check(format_args!("the agent '{}'", self.agent))?;
         let guard = self.reserve_space(&spec.launch, &spec.principal).await?;
-        // A connection is no process of this machine.
+        // A connection takes no place among the processes of this machine.
         if spec.launch.remote.is_none() {
             self.children.make_room().await?;
         }

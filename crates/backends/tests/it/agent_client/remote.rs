@@ -62,11 +62,11 @@ impl AgentServer {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    fn opened(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.opened.load(Ordering::SeqCst)
     }
 
-    fn closed(&self) -> usize {
+    fn closed_count(&self) -> usize {
         self.closed.load(Ordering::SeqCst)
     }
 
@@ -119,7 +119,7 @@ async fn an_agent_behind_a_websocket_works_where_the_settings_say() {
     let opening = rig.run(&rig.thread, "session").await;
     assert!(rig.reply_text(&opening).await.contains("\"cwd\":\"/far/away\""));
     // No process of this machine, and one connection for both runs.
-    assert_eq!((rig.children.count(), server.opened()), (0, 1));
+    assert_eq!((rig.children.count(), server.connection_count()), (0, 1));
     rig.end().await;
 }
 
@@ -136,7 +136,7 @@ async fn a_question_of_an_agent_behind_a_websocket_is_answered_and_its_turn_canc
     let run = rig.begin(&rig.thread, "say:begun\nslow").await.run;
     until_begun(&rig, &run).await;
     assert_eq!(rig.cancel(&run).await.status, RunStatus::Cancelled);
-    assert_eq!(server.opened(), 1);
+    assert_eq!(server.connection_count(), 1);
     rig.end().await;
 }
 
@@ -161,7 +161,7 @@ async fn a_lost_connection_ends_the_run_and_the_next_one_loads_the_session() {
     // The query of the address can hold a secret.
     assert!(!message.contains("hidden"), "{message}");
     let run = rig.run(&rig.thread, "say:again\nsession").await;
-    assert_eq!((run.status, server.opened()), (RunStatus::Completed, 2));
+    assert_eq!((run.status, server.connection_count()), (RunStatus::Completed, 2));
     let text = rig.reply_text(&run).await;
     assert!(text.contains("again") && text.contains("sessionId"), "{text}");
     assert!(rig.custom(&run, "session_restarted").await.is_empty());
@@ -176,7 +176,7 @@ async fn an_agent_that_cannot_load_gets_the_conversation_after_a_loss() {
     server.cut();
     until_async("the loss is noticed", async || {
         let run = rig.run(&rig.thread, "say:second\nprompt").await;
-        run.status == RunStatus::Completed && server.opened() == 2
+        run.status == RunStatus::Completed && server.connection_count() == 2
     })
     .await;
     let log = rig.log(&rig.thread).await;
@@ -195,9 +195,9 @@ async fn an_idle_connection_is_closed_and_opened_again_when_it_is_needed() {
     let server = AgentServer::start(&["--load", "--store", &store]).await;
     let rig = server.rig(|launch| launch.idle_stop = Some(Duration::from_millis(50))).await;
     rig.run(&rig.thread, "say:first").await;
-    until("the connection is closed", || server.closed() == 1).await;
+    until("the connection is closed", || server.closed_count() == 1).await;
     let run = rig.run(&rig.thread, "say:second").await;
-    assert_eq!((run.status, server.opened()), (RunStatus::Completed, 2));
+    assert_eq!((run.status, server.connection_count()), (RunStatus::Completed, 2));
     rig.end().await;
 }
 
@@ -208,7 +208,7 @@ async fn threads_share_one_connection_if_the_settings_say_so() {
     for _ in 0..3 {
         assert_eq!(rig.reply_to("say:hello").await, "hello");
     }
-    assert_eq!(server.opened(), 1);
+    assert_eq!(server.connection_count(), 1);
     rig.end().await;
 }
 
@@ -305,7 +305,7 @@ async fn a_close_of_the_server_ends_its_connections() {
     let rig = server.rig(|_| {}).await;
     rig.run(&rig.thread, "say:hello").await;
     rig.children.close().await;
-    until("the connection is closed", || server.closed() == 1).await;
+    until("the connection is closed", || server.closed_count() == 1).await;
     let run = rig.run(&rig.thread, "say:hello").await;
     assert_eq!(failure_of(&run).0, Code::ShuttingDown.as_str());
 }

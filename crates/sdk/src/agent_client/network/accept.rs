@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, 
 use trilogue_egress::{WebSocket, WebSocketOptions, WebSocketRole};
 use uuid::Uuid;
 
-use super::{ConnectError, Connection, ConnectionEnd, ConnectionOptions};
+use super::{ConnectError, Connection, ConnectionEnd, ConnectionOptions, EndKind};
 
 /// Names the connection in the response to the handshake.
 const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
@@ -24,7 +24,7 @@ pub struct AcceptOptions {
     pub connection: ConnectionOptions,
 }
 
-/// Accepts a WebSocket from a client that has connected to a listener. A page in a browser is refused: it would act for whoever looks at it.
+/// Accepts a WebSocket from a client that has connected to a listener. A page in a browser is refused: it would act for its reader.
 ///
 /// # Errors
 /// If the client sends no valid handshake in time, or is refused.
@@ -45,7 +45,7 @@ pub async fn accept(
     // Nothing was read beyond the handshake: a client waits for its response.
     let socket = WebSocket::start(socket.into_inner(), WebSocketRole::Server, &limits).await;
     let WebSocket { read, write, end } = socket;
-    Ok(Connection { read, write, end: ConnectionEnd(end) })
+    Ok(Connection { read, write, end: ConnectionEnd(EndKind::WebSocket(end)) })
 }
 
 fn timed_out(limit: Duration) -> ConnectError {

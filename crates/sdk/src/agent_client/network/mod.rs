@@ -16,8 +16,14 @@
 //! - The credential goes to the host of the address and nowhere else: redirects are not followed.
 //! - A connection ends when the other side is silent, sends an invalid message, or takes nothing of our output for too long.
 
+#[cfg(feature = "ws")]
 mod accept;
+#[cfg(feature = "http")]
+mod cookies;
 mod error;
+#[cfg(feature = "http")]
+mod http_stream;
+#[cfg(feature = "ws")]
 mod websocket;
 
 use std::fmt;
@@ -26,12 +32,15 @@ use std::time::Duration;
 
 use http::Request;
 use tokio::io::DuplexStream;
+#[cfg(feature = "ws")]
+use trilogue_egress::WebSocketEnd;
+use trilogue_egress::WebSocketOptions;
 use trilogue_egress::{Authorities, Client as Egress, Options as EgressOptions, Policy};
-use trilogue_egress::{WebSocketEnd, WebSocketOptions};
 use url::Url;
 
 use crate::client::Credential;
 
+#[cfg(feature = "ws")]
 pub use accept::{AcceptOptions, accept};
 pub use error::ConnectError;
 
@@ -74,20 +83,41 @@ pub struct Connection {
 
 /// Reports why a connection ended, and ends it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ConnectionEnd(WebSocketEnd);
+pub struct ConnectionEnd(EndKind);
+
+#[derive(Clone, Debug)]
+enum EndKind {
+    #[cfg(feature = "ws")]
+    WebSocket(WebSocketEnd),
+    #[cfg(feature = "http")]
+    Http(http_stream::HttpEnd),
+}
+
+/// The schemes of addresses, by the transports of this build.
+const SCHEMES: &[&str] = &[
+    #[cfg(feature = "ws")]
+    "ws",
+    #[cfg(feature = "ws")]
+    "wss",
+    #[cfg(feature = "http")]
+    "http",
+    #[cfg(feature = "http")]
+    "https",
+];
 
 // === impl AgentUrl ===
 
 impl AgentUrl {
-    /// Reads an address: `ws://` or `wss://` for a WebSocket.
+    /// Reads an address: with the feature `ws`, `ws://` or `wss://` for a WebSocket; with the feature `http`, `http://` or `https://` for posts and server-sent events.
     ///
     /// # Errors
     /// If the address has another scheme, no host, or credentials.
     pub fn parse(url: &str) -> Result<Self, ConnectError> {
         let bad = |why: &str| ConnectError::invalid(format!("the address is invalid: {why}"));
         let parsed = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
-        if !matches!(parsed.scheme(), "ws" | "wss") || parsed.host().is_none() {
-            return Err(bad("it must begin with ws:// or wss:// and name a host"));
+        if !SCHEMES.contains(&parsed.scheme()) || parsed.host().is_none() {
+            let schemes = SCHEMES.join("://, ");
+            return Err(bad(&format!("it must name a host and begin with one of {schemes}://")));
         }
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(bad("it holds credentials, which belong into a header field"));
@@ -120,9 +150,15 @@ impl AgentUrl {
     /// Opens a connection.
     ///
     /// # Errors
-    /// If the server cannot be reached in time, or refuses the connection.
+    /// If the server cannot be reached in time, or refuses the connection. Over HTTP, the server is reached with the first message, and [`ConnectionEnd`] reports both.
     pub async fn connect(&self, options: &ConnectionOptions) -> Result<Connection, ConnectError> {
-        websocket::connect(self, options).await
+        match self.url.scheme() {
+            #[cfg(feature = "ws")]
+            "ws" | "wss" => websocket::connect(self, options).await,
+            #[cfg(feature = "http")]
+            "http" | "https" => http_stream::connect(self, options),
+            other => Err(ConnectError::invalid(format!("the scheme '{other}' is not supported"))),
+        }
     }
 
     fn egress(&self) -> Result<&Egress, ConnectError> {
@@ -134,8 +170,13 @@ impl AgentUrl {
             false => Authorities::from_pem(&self.authorities)
                 .map_err(|error| ConnectError::invalid(error.to_string()))?,
         };
-        let options =
-            EgressOptions { authorities, total_timeout: None, ..EgressOptions::default() };
+        // A stream has no end. Each of its messages has a limit.
+        let options = EgressOptions {
+            authorities,
+            total_timeout: None,
+            max_response_bytes: u64::MAX,
+            ..EgressOptions::default()
+        };
         let built = Egress::new(Policy::anywhere(), options)
             .map_err(|error| ConnectError::invalid(error.to_string()))?;
         Ok(self.egress.get_or_init(|| built))
@@ -203,16 +244,31 @@ impl ConnectionEnd {
     /// Returns why the connection ended, as a verb phrase that completes "the connection …". `None` while it is open.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
-        self.0.reason().map(|reason| reason.to_string())
+        match &self.0 {
+            #[cfg(feature = "ws")]
+            EndKind::WebSocket(end) => end.reason().map(|reason| reason.to_string()),
+            #[cfg(feature = "http")]
+            EndKind::Http(end) => end.reason(),
+        }
     }
 
     /// Waits until the connection has ended. Returns why.
     pub async fn wait(&self) -> String {
-        self.0.wait().await.to_string()
+        match &self.0 {
+            #[cfg(feature = "ws")]
+            EndKind::WebSocket(end) => end.wait().await.to_string(),
+            #[cfg(feature = "http")]
+            EndKind::Http(end) => end.wait().await,
+        }
     }
 
     /// Ends the connection at once.
     pub fn abort(&self) {
-        self.0.abort();
+        match &self.0 {
+            #[cfg(feature = "ws")]
+            EndKind::WebSocket(end) => end.abort(),
+            #[cfg(feature = "http")]
+            EndKind::Http(end) => end.abort(),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use trilogue_egress::{WebSocket, WebSocketOptions};
 
-use super::{AgentUrl, ConnectError, Connection, ConnectionEnd, ConnectionOptions};
+use super::{AgentUrl, ConnectError, Connection, ConnectionEnd, ConnectionOptions, EndKind};
 
 pub(super) async fn connect(
     agent: &AgentUrl,
@@ -15,5 +15,5 @@ pub(super) async fn connect(
     let opened = agent.egress()?.open_websocket(request, &limits).await;
     let (_, socket) = opened.map_err(|error| ConnectError::of(agent, &error))?;
     let WebSocket { read, write, end } = socket;
-    Ok(Connection { read, write, end: ConnectionEnd(end) })
+    Ok(Connection { read, write, end: ConnectionEnd(EndKind::WebSocket(end)) })
 }
