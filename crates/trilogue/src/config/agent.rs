@@ -26,7 +26,7 @@ use super::token_as::TokenAs;
 #[serde(deny_unknown_fields)]
 #[schemars(transform = agent_settings::add_notes)]
 pub struct Agent {
-    /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output; `agent-communication` is behind a server of the Agent Communication Protocol; `agent-connect` is behind a server of the Agent Connect Protocol.
+    /// The kind of agent: `builtin` comes with the server; `agent-client` speaks the Agent Client Protocol, as a program on its standard input and output, or behind a server; `agent-communication` is behind a server of the Agent Communication Protocol; `agent-connect` is behind a server of the Agent Connect Protocol.
     pub kind: AgentKind,
     /// `echo`, `mailcomposer`, `researcher` or `greeter`. Not set: the one with the agent's name.
     #[serde(default)]
@@ -40,10 +40,10 @@ pub struct Agent {
     /// What the agent may do without a question, and what it may not do. The first rule that matches decides. If no rule matches, the server asks.
     #[serde(default)]
     pub permissions: Vec<Permission>,
-    /// The program and its arguments. The server uses no shell. `agent-client`, required: the agent, such as `["some-agent", "--acp"]`. `agent-communication` and `agent-connect`: the agent's server, such as `["python", "serve.py", "{port}"]`, which this server starts, watches and starts again. The server finds an `agent-client` program without a folder in `PATH` once, when it starts, outside of the folder that the agent works in. `{port}` is a free port, also in `env` and in the variable `PORT`. Agents with the same command and variables share one process.
+    /// The program and its arguments. The server uses no shell. `agent-client`, required without `url`: the agent, such as `["some-agent", "--acp"]`. `agent-communication` and `agent-connect`: the agent's server, such as `["python", "serve.py", "{port}"]`, which this server starts, watches and starts again. The server finds an `agent-client` program without a folder in `PATH` once, when it starts, outside of the folder that the agent works in. `{port}` is a free port, also in `env` and in the variable `PORT`. Agents with the same command and variables share one process.
     #[serde(default)]
     pub command: List<String>,
-    /// The address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. Required without `command`; with it, `http://127.0.0.1:{port}` if not set. The server reaches it wherever it is; redirects are not followed.
+    /// The address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. Required without `command`; with it, `http://127.0.0.1:{port}` if not set. `agent-client`: in place of `command`, the address of one agent, such as `wss://agents.example.org/client/coder` for a WebSocket, or an `https` address for posts and server-sent events. The server reaches it wherever it is; redirects are not followed.
     #[serde(default)]
     pub url: Option<String>,
     /// The agent's name at its server. Not set: its name here.
@@ -73,6 +73,12 @@ pub struct Agent {
     /// How the token is sent: `bearer` (the header `authorization`), `api-key` (the header `x-api-key`) or `header:NAME` (the header with this name).
     #[serde(default)]
     pub token_as: TokenAs,
+    /// A file with certificates in PEM form: the authorities that may vouch for the agent's server, in addition to those of the system.
+    #[serde(default)]
+    pub ca_file: Option<String>,
+    /// Where sessions work, as an absolute path on the agent's machine. Not set: the directory that the client names, or else `/`.
+    #[serde(default)]
+    pub remote_cwd: Option<String>,
     /// A description of the agent for people.
     #[serde(default)]
     pub description: Option<String>,
@@ -82,7 +88,7 @@ pub struct Agent {
     /// Where the agent's processes start. `session`: in the folder in which they work. `empty`: in an empty folder of the server, so that no file of a working folder changes how the program starts; the agent learns from the protocol where it works. Not set: `empty` for the agents of `trilogue agents known` that take their folder from the protocol, else `session`.
     #[serde(default)]
     pub start_in: Option<StartIn>,
-    /// The folders below which a request over the network may choose the folder of its session, if the agent has no `cwd`. Links are resolved first. A relative path starts at the server's working directory. Not set: the server's working directory, unless it is `/` or a folder of the server itself. Programs of the server's user on the same machine may choose any other folder too. The server's state folder is never allowed.
+    /// The folders below which a request over the network may choose the folder of its session, if the agent has no `cwd`. Links are resolved first. A relative path starts at the server's working directory. Not set: the server's working directory, unless it is `/` or a folder of the server itself. Programs of the server's user on the same machine may choose any other folder too. The server's state folder is never allowed. With `url`: folders of the agent's machine, as absolute paths that are compared as they are written; not set: none.
     #[serde(default)]
     pub roots: Option<List<String>>,
     /// Further modes and values of options, by id or name, with which the agent acts without asking. A run may choose such a mode or value, like `bypassPermissions` or `yolo`, only if its token has the right `answer`.

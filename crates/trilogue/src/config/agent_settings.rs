@@ -36,6 +36,21 @@ enum Condition {
     Command,
 }
 
+/// The settings of an `agent-client` that are about its program.
+const OF_PROGRAMS: [&str; 9] = [
+    "command",
+    "cwd",
+    "start_in",
+    "worktree",
+    "env",
+    "inherit",
+    "idle_children",
+    "files",
+    "terminals",
+];
+/// The settings of an `agent-client` that are about its server.
+const OF_SERVERS: [&str; 5] = ["token_env", "token_file", "token_as", "ca_file", "remote_cwd"];
+
 /// Settings that the same kinds of agents have.
 struct SettingGroup {
     /// What the reference says before the meaning of each.
@@ -50,7 +65,7 @@ const PROGRAMS: &[AgentKind] = &[AgentClient, AgentCommunication, AgentConnect];
 const ELSEWHERE: &[AgentKind] = &[AgentCommunication, AgentConnect];
 
 /// The settings that kinds other than `agent-client` have. All others are for that kind only.
-const GROUPS: [SettingGroup; 12] = [
+const GROUPS: [SettingGroup; 15] = [
     group("", ALL, OneAgent, &["authentication", "descriptor"]),
     group("`builtin` only: ", &[Builtin], Always, &["builtin"]),
     group("`builtin` and `agent-client` only: ", &[Builtin, AgentClient], Always, &["permissions"]),
@@ -67,12 +82,20 @@ const GROUPS: [SettingGroup; 12] = [
         Command,
         &["cwd", "env", "inherit", "start_timeout"],
     ),
+    group("`agent-communication` and `agent-connect` only: ", ELSEWHERE, Always, &["agents"]),
     group(
-        "`agent-communication` and `agent-connect` only: ",
-        ELSEWHERE,
+        "`agent-client`, `agent-communication` and `agent-connect` only: ",
+        PROGRAMS,
         Always,
-        &["url", "agents", "token_env", "token_file", "token_as"],
+        &["url"],
     ),
+    group(
+        "`agent-client` with `url`, `agent-communication` and `agent-connect` only: ",
+        PROGRAMS,
+        Always,
+        &["token_env", "token_file", "token_as"],
+    ),
+    group("`agent-client` with `url` only: ", &[AgentClient], Always, &["ca_file", "remote_cwd"]),
     group("`agents = \"*\"` only: ", ELSEWHERE, AllAgents, &["prefix"]),
     group(
         "`agent-communication`, and `agent-connect` with `agents = \"*\"`: ",
@@ -164,6 +187,19 @@ impl Agent {
                     "remove the setting, or change the agent's kind",
                 );
             };
+            let is_client = self.kind == AgentClient;
+            if is_client && self.url.is_some() && OF_PROGRAMS.contains(&key.as_str()) {
+                return refuse(
+                    "for a program, and `url` names an agent behind a server",
+                    "remove one of the two settings",
+                );
+            }
+            if is_client && self.url.is_none() && OF_SERVERS.contains(&key.as_str()) {
+                return refuse(
+                    "for an agent behind a server",
+                    "set `url` in place of `command`, or remove the setting",
+                );
+            }
             match group.condition {
                 AllAgents if self.agents.is_none() => {
                     return refuse(
@@ -230,7 +266,7 @@ mod tests {
             (
                 "builtin",
                 "url = \"x\"",
-                "`agents.far.url` is for agents of kind \"agent-communication\" or \"agent-connect\"",
+                "`agents.far.url` is for agents of kind \"agent-client\" or \"agent-communication\" or \"agent-connect\"",
             ),
             (connect, "hold = true", "`agents.far.hold` is for agents of kind \"agent-client\""),
             (connect, "prefix = \"x\"", "`agents.far.prefix` is for all agents of a server"),
@@ -248,6 +284,21 @@ mod tests {
             (connect, "agents = \"*\"\nrefresh = \"1s\"\nprefix = \"x\"", ""),
             (connect, "command = [\"x\"]\nenv = { A = \"x\" }\nversion = \"1\"", ""),
             (communication, "refresh = \"1s\"\nname = \"x\"\ndescription = \"x\"", ""),
+            (
+                client,
+                "url = \"wss://x\"\nterminals = true",
+                "`agents.far.terminals` is for a program, and `url` names an agent behind a server",
+            ),
+            (
+                client,
+                "command = [\"x\"]\nremote_cwd = \"/x\"",
+                "`agents.far.remote_cwd` is for an agent behind a server",
+            ),
+            (
+                client,
+                "url = \"wss://x\"\ntoken_env = \"X\"\nremote_cwd = \"/x\"\nroots = [\"/x\"]",
+                "",
+            ),
             (client, "cwd = \"x\"\ndescription = \"x\"\nhold = true", ""),
         ] {
             assert_eq!(refusal(kind, rest), expected, "{kind} {rest}");

@@ -89,7 +89,8 @@ pub fn overrides(options: &Options) -> Vec<String> {
     }
     for (name, agent) in &options.agents {
         if agent.url.as_deref().is_some_and(is_plain_elsewhere) {
-            keys.push(format!("agents.{name}.url with http"));
+            let scheme = agent.url.as_deref().and_then(|url| url.split(':').next());
+            keys.push(format!("agents.{name}.url with {}", scheme.unwrap_or_default()));
         }
     }
     for (name, agent) in &options.agents {
@@ -116,7 +117,7 @@ pub fn overrides(options: &Options) -> Vec<String> {
 
 /// Whether what is sent to this address leaves the machine in clear text.
 fn is_plain_elsewhere(url: &str) -> bool {
-    Url::parse(url).is_ok_and(|url| url.scheme() == "http" && !is_local(&url))
+    Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "ws") && !is_local(&url))
 }
 
 /// The settings that keep an agent from asking: rules that allow every call, and modes and options that are known for it.
@@ -196,6 +197,10 @@ mod tests {
                 "store.blobs.url with http",
             ),
             (&format!("[agents.a]\n{far}name = \"x\"\n"), "agents.a.url with http"),
+            (
+                "[agents.a]\nkind = \"agent-client\"\nurl = \"ws://far.example/acp\"\n",
+                "agents.a.url with ws",
+            ),
             (
                 "[telemetry.otlp]\nendpoint = \"http://[2001:db8::1]:4318\"\n",
                 "telemetry.otlp.endpoint with http",

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::{self, Launch, SessionDefaults};
+use trilogue_backends::agent_client::{self, Launch, RemoteAgent, SessionDefaults};
 use trilogue_backends::child::{Children, InvalidSetting, find_program};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Files, Folders, Grants};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Json};
 use trilogue_mapping::connect;
+use trilogue_sdk::agent_client::network::AgentUrl;
 use trilogue_wire::agent_client::ToolKind;
 
-use super::of_setting;
+use super::{of_setting, remote};
 use crate::config::{self, AgentKind, StartIn};
 use crate::local::checkout::Checkout;
 use crate::local::known_agents::{self, KnownAgent};
@@ -103,13 +104,16 @@ fn launch(name: &AgentName, agent: &config::Agent, search_path: &str) -> Result<
         Some(known) if !known.in_folder => StartIn::Empty,
         _ => StartIn::Session,
     });
+    let remote = remote_agent(name, agent)?;
     let start_dir = match start_in {
+        _ if remote.is_some() => None,
         StartIn::Empty => {
             Some(start_folder::prepare().map_err(|error| start_folder::unusable(&error))?)
         }
         StartIn::Session => None,
     };
     let launch = Launch {
+        remote,
         start_dir,
         folders: folders(name, agent)?,
         env,
@@ -202,9 +206,45 @@ fn working_folder(agent: &config::Agent) -> PathBuf {
 fn roots(agent: &config::Agent) -> Vec<PathBuf> {
     let here = std::env::current_dir().unwrap_or_default();
     match &agent.roots {
+        // Folders of another machine.
+        None if agent.url.is_some() => Vec::new(),
         Some(roots) => roots.0.iter().map(|root| here.join(root)).collect(),
         None => vec![here],
     }
+}
+
+/// Returns the agent behind a server that the settings name.
+fn remote_agent(name: &AgentName, agent: &config::Agent) -> Result<Option<RemoteAgent>> {
+    let Some(url) = &agent.url else { return Ok(None) };
+    let invalid = |key: &str, why: &str, hint: &str| {
+        let message = format!("`agents.{name}.{key}`: {why}");
+        Error::new(Code::InvalidRequest, message).hint(hint.to_owned())
+    };
+    let mut address = AgentUrl::parse(url).map_err(|error| {
+        let hint =
+            "write it with its scheme and path, such as \"wss://agents.example.org/client/coder\"";
+        invalid("url", &error.message, hint)
+    })?;
+    if let Some(credential) = remote::credential(name, agent)? {
+        address = address.credential(credential);
+    }
+    if let Some(file) = &agent.ca_file {
+        let hint = "name a file with certificates in PEM form";
+        let pem = std::fs::read(file)
+            .map_err(|error| invalid("ca_file", &format!("it cannot be read: {error}"), hint))?;
+        address =
+            address.authorities(&pem).map_err(|error| invalid("ca_file", &error.message, hint))?;
+    }
+    let cwd = agent.remote_cwd.as_ref().map(PathBuf::from);
+    let written = agent.roots.iter().flat_map(|roots| &roots.0).map(PathBuf::from);
+    for path in cwd.iter().cloned().chain(written) {
+        if !path.is_absolute() {
+            let key = if cwd.as_ref() == Some(&path) { "remote_cwd" } else { "roots" };
+            let why = format!("'{}' is not an absolute path", path.display());
+            return Err(invalid(key, &why, "write the whole path on the agent's machine"));
+        }
+    }
+    Ok(Some(RemoteAgent { url: address, cwd }))
 }
 
 fn session_defaults(agent: &config::Agent) -> SessionDefaults {

@@ -217,7 +217,7 @@ fn configured_card(
     card.map(Some).map_err(|error| of_setting(name, &error))
 }
 
-fn credential(name: &AgentName, agent: &config::Agent) -> Result<Option<Credential>> {
+pub(super) fn credential(name: &AgentName, agent: &config::Agent) -> Result<Option<Credential>> {
     let setting = format!("agents.{name}.token");
     let Some(token) = config::secret_text(&setting, &agent.token_env, &agent.token_file)? else {
         return Ok(None);

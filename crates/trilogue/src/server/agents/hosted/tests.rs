@@ -171,6 +171,36 @@ fn what_cannot_work_names_its_setting_and_the_fix() {
 }
 
 #[test]
+fn an_agent_behind_a_server_has_an_address_in_place_of_a_command() {
+    const FAR: &str = "kind = \"agent-client\"\nurl = \"wss://far.example/acp?key=hidden\"\n";
+    let launch = launched(&format!(
+        "{FAR}remote_cwd = \"/srv/work\"\nroots = \"/srv\"\nclient_tools = \"forward\"\n"
+    ));
+    let launch = launch.unwrap();
+    let remote = launch.remote.unwrap();
+    assert_eq!(remote.url.to_string(), "wss://far.example/acp");
+    assert_eq!(remote.cwd.as_deref(), Some(Path::new("/srv/work")));
+    assert_eq!(launch.roots, [PathBuf::from("/srv")]);
+    // Folders of this machine mean nothing there.
+    assert!(launched(FAR).unwrap().roots.is_empty());
+    let with = |setting: &str| refusal_text(&format!("{FAR}{setting}\n"));
+    let at = |url: &str| refusal_text(&format!("kind = \"agent-client\"\nurl = \"{url}\"\n"));
+    for (said, parts) in [
+        (with("command = [\"x\"]"), ["`agents.coder.command` is for a program", "one of the two"]),
+        (with("terminals = true"), ["`agents.coder.terminals` is for a program", ""]),
+        (with("remote_cwd = \"work\""), ["`agents.coder.remote_cwd`", "not an absolute path"]),
+        (with("roots = \"work\""), ["`agents.coder.roots`", "not an absolute path"]),
+        (with("ca_file = \"/none.pem\""), ["`agents.coder.ca_file`", "cannot be read"]),
+        (with("token_env = \"NO_SUCH_VARIABLE\""), ["`agents.coder.token_env`", "not set"]),
+        (at("ftp://far.example"), ["`agents.coder.url`", "ws://"]),
+        (at("wss://me:secret@far.example"), ["`agents.coder.url`", "credentials"]),
+    ] {
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
 fn rules_are_read_and_say_what_is_wrong() {
     let rule = |rest: &str| format!("{MINIMAL}[[agents.coder.permissions]]\n{rest}\n");
     let (name, agent) = agent(&format!(
