@@ -197,7 +197,9 @@ async fn stopping() {
 fn the_guides_show_what_is_compiled() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = std::fs::read_to_string(here.join("ten_line_echo.rs")).unwrap();
-    sources.push_str(&std::fs::read_to_string(here.join("stdio_echo.rs")).unwrap());
+    for file in ["stdio_echo.rs", "websocket_echo.rs"] {
+        sources.push_str(&std::fs::read_to_string(here.join(file)).unwrap());
+    }
     for folder in ["guide", "callers"] {
         for file in std::fs::read_dir(here.join(folder)).unwrap() {
             sources.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+use trilogue_sdk::agent_client::network::AgentUrl;
+use trilogue_sdk::agent_client::{
+    Client as AgentClient, Options, Prompt, RejectAll, SessionOptions,
+};
 use trilogue_sdk::client::wire::{AnswerCreate, Json, Run, RunStatus};
 use trilogue_sdk::client::{Client, HttpTransport, NewRun};
 use trilogue_testkit::{Editor, Folder};
@@ -28,8 +32,14 @@ const SERVERS: [&str; 11] = [
     "trait_agent",
     "typed",
 ];
-const OTHERS: [&str; 5] =
-    ["call_communication", "call_connect", "call_native", "prompting", "stdio_echo"];
+const OTHERS: [&str; 6] = [
+    "call_communication",
+    "call_connect",
+    "call_native",
+    "prompting",
+    "stdio_echo",
+    "websocket_echo",
+];
 
 /// A program that serves its agent. Killed when dropped.
 struct RunningProgram {
@@ -214,6 +224,30 @@ async fn the_program_on_standard_streams_answers_an_editor() {
     assert_eq!(updates[0]["sessionUpdate"], "agent_message_chunk");
     assert_eq!(updates[0]["content"]["text"], "Hello!");
     assert!(editor.close().await.success());
+}
+
+/// The ten-line agent at an address, used by a client of the SDK.
+#[tokio::test]
+async fn the_program_behind_a_websocket_answers_a_client() {
+    let address = trilogue_testkit::reserve_address().unwrap();
+    let mut command = Command::new(program("websocket_echo"));
+    let _running = command.env("ADDRESS", address.to_string()).kill_on_drop(true).spawn().unwrap();
+    let url = AgentUrl::parse(&format!("ws://{address}/")).unwrap();
+    let connecting = async {
+        loop {
+            // The program may not listen yet.
+            match AgentClient::open(&url, RejectAll, Options::default()).await {
+                Ok(client) => return client,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    let client = timeout(LIMIT, connecting).await.unwrap();
+    let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
+    let mut turn = session.prompt(Prompt::from("Hello!")).await.unwrap();
+    let update = turn.next().await.unwrap().unwrap();
+    assert_eq!(update.text(), "Hello!");
+    assert!(turn.next().await.unwrap().is_none());
 }
 
 #[test]
