@@ -1,6 +1,7 @@
 """An agent on the official Python SDK: what it does is the text of the prompt.
 
-`--auth` asks for authentication first, `--state FOLDER` keeps its sessions in files.
+`--auth` asks for authentication first, `--state FOLDER` keeps its sessions in files,
+`--listen` serves it over HTTP and WebSockets in place of standard streams.
 """
 
 import argparse
@@ -358,8 +359,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--auth", action="store_true")
     parser.add_argument("--state", type=Path)
+    parser.add_argument("--listen", action="store_true")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    if options.listen:
+        from listen import listen
+
+        listen(lambda _: Official(options.auth, options.state))
+        return
     asyncio.run(acp.run_agent(Official(options.auth, options.state), use_unstable_protocol=True))
 
 

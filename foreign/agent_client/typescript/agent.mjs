@@ -1,10 +1,11 @@
 // An agent on the official SDK that does what its prompts say. `--auth` asks for authentication first,
-// `--state FOLDER` keeps its sessions in files.
+// `--state FOLDER` keeps its sessions in files, `--listen` serves it over HTTP and WebSockets in place of standard streams.
 
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { listen } from "./listen.mjs";
 import { connectAgent, load, streamOf } from "./peer.mjs";
 
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -22,7 +23,7 @@ const options = new Map();
 const words = process.argv.slice(2);
 while (words.length > 0) {
   const word = words.shift();
-  options.set(word, ["--auth", "--seed"].includes(word) ? true : words.shift());
+  options.set(word, ["--auth", "--seed", "--listen"].includes(word) ? true : words.shift());
 }
 const isSeed = options.has("--seed");
 const state = options.get("--state");
@@ -284,6 +285,10 @@ function make(client) {
   };
 }
 
-const { closed } = connectAgent(sdk, isSeed, streamOf(sdk, process.stdout, process.stdin), make);
-await closed;
-process.exit(0);
+if (options.has("--listen")) {
+  await listen(options.get("--modules"), (stream) => connectAgent(sdk, isSeed, stream, make).connection);
+} else {
+  const { closed } = connectAgent(sdk, isSeed, streamOf(sdk, process.stdout, process.stdin), make);
+  await closed;
+  process.exit(0);
+}

@@ -103,7 +103,7 @@ export function connectAgent(sdk, isSeed, stream, make) {
   const app = register(sdk.agent({ name: "official-typescript" }), make({ call: later("request"), tell: later("notify") }));
   const connection = app.connect(stream);
   peer = connection.client;
-  return { closed: connection.closed };
+  return { closed: connection.closed, connection };
 }
 
 function register(app, handlers) {

@@ -16,6 +16,7 @@ mod openings;
 mod permission_completion;
 mod refusals;
 mod remote;
+mod remote_official;
 mod repeats;
 mod reused;
 mod rig;
