@@ -9,14 +9,15 @@ use trilogue_wire::agent_client::{
     self as wire, CancelRequestNotification, Id as WireId, Read, Rules, method, splice,
 };
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
-use trilogue_wire::native::local::ATTACH_METHOD;
 
 use super::super::asking::agent_calls::on_behalf_of;
 use super::super::connection::queue::SessionQueue;
 use super::super::connection::requests::{Admission, CancelTarget};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
-use super::request::{IncomingRequest, invalid_params, read, respond_when_done, session_in};
+use super::request::{
+    IncomingRequest, invalid_params, is_attach, read, respond_when_done, session_in,
+};
 use super::{
     cancel, close, extension, fork, initialize, list, open, option, prompt, rights, upkeep,
 };
@@ -152,11 +153,6 @@ fn is_session_method(connection: &ClientConnection, name: &str) -> bool {
         | "session/unarchive" => true,
         name => is_attach(connection, name),
     }
-}
-
-/// Whether this is our proxy's request to continue a session after a reconnect.
-pub(super) fn is_attach(connection: &ClientConnection, name: &str) -> bool {
-    connection.numbered && name == ATTACH_METHOD
 }
 
 async fn in_session(

@@ -11,7 +11,7 @@ use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::Backend;
 use trilogue_wire::agent_client::{self as wire, Read, splice};
 use trilogue_wire::jsonrpc::{Code, ErrorObject, Id};
-use trilogue_wire::native::local::Extras;
+use trilogue_wire::native::local::{ATTACH_METHOD, Extras};
 
 use super::super::asking::agent_calls::on_behalf_of;
 use super::super::asking::snapshot::QuestionSnapshot;
@@ -79,4 +79,9 @@ pub(crate) fn session_error(error: &Error, session: &ThreadId) -> ErrorObject {
 
 pub(crate) fn invalid_params(path: &str, message: impl Into<String>) -> ErrorObject {
     wire::Violation::new(path, message).error()
+}
+
+/// Whether this is our proxy's request to continue a session after a reconnect.
+pub(super) fn is_attach(connection: &ClientConnection, name: &str) -> bool {
+    connection.numbered && name == ATTACH_METHOD
 }

@@ -6,7 +6,7 @@ use trilogue_wire::agent_client::method;
 use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::super::connection::ClientConnection;
-use super::dispatch::is_attach;
+use super::request::is_attach;
 use crate::core::audit::{AuditActor, AuditEvent, audit};
 
 /// The subject of audit lines about methods that the protocol does not have.
