@@ -243,7 +243,7 @@ async fn the_program_behind_a_websocket_answers_a_client() {
         }
     };
     let client = timeout(LIMIT, connecting).await.unwrap();
-    let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
+    let session = client.new_session(SessionOptions::new("/work")).await.unwrap();
     let mut turn = session.prompt(Prompt::from("Hello!")).await.unwrap();
     let update = turn.next().await.unwrap().unwrap();
     assert_eq!(update.text(), "Hello!");

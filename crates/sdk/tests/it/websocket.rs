@@ -39,7 +39,7 @@ async fn open(address: SocketAddr) -> Client {
 }
 
 async fn answer_to(client: &Client, prompt: &str) -> String {
-    let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
+    let session = client.new_session(SessionOptions::new("/work")).await.unwrap();
     let mut turn = session.prompt(Prompt::from(prompt)).await.unwrap();
     let mut text = String::new();
     while let Some(update) = turn.next().await.unwrap() {
@@ -63,7 +63,7 @@ async fn clients_prompt_an_agent_over_websockets() {
 #[tokio::test]
 async fn a_turn_over_a_websocket_is_cancelled() {
     let client = open(serve(websocket::Options::default()).await).await;
-    let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
+    let session = client.new_session(SessionOptions::new("/work")).await.unwrap();
     let mut turn = session.prompt(Prompt::from("wait")).await.unwrap();
     assert!(turn.next().await.unwrap().is_some());
     turn.cancel().await.unwrap();
