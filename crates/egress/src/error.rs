@@ -1,6 +1,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::address::AddressClass;
 
 /// Why an outbound request failed.
@@ -47,6 +49,8 @@ pub enum Error {
         /// The host of the request.
         host: String,
         status: u16,
+        /// The body of the answer, or its beginning: at most 64 KiB, and what arrived within 2 s. The peer wrote it.
+        body: Bytes,
     },
     /// The peer could not be reached, or broke the protocol.
     #[error("'{host}' could not be reached: {reason}")]

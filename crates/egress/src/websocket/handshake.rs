@@ -1,5 +1,8 @@
 //! Opens a WebSocket.
 
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
 use http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -11,6 +14,11 @@ use url::Url;
 use super::{WebSocket, WebSocketOptions, WebSocketRole};
 use crate::client::{Client, to_error};
 use crate::error::Error;
+
+/// The largest body of a refusal that is kept, in bytes.
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
+/// How long the body of a refusal may take.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Client {
     /// Opens a WebSocket, and returns the headers of the response too. The request has the address, which may begin with `ws`, `wss`, `http`
@@ -60,13 +68,32 @@ impl Client {
             self.upgrading()?.get(url).headers(headers).send().await.map_err(to_error)?;
         let status = response.status();
         if status != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::NotUpgraded { host: host.to_owned(), status: status.as_u16() });
+            let body = refusal_body(response).await;
+            let (host, status) = (host.to_owned(), status.as_u16());
+            return Err(Error::NotUpgraded { host, status, body });
         }
         let headers = response.headers().clone();
         check_response(&headers, &key, protocols.as_ref()).map_err(broken)?;
         let connection = response.upgrade().await.map_err(to_error)?;
         Ok((headers, WebSocket::start(connection, WebSocketRole::Client, options).await))
     }
+}
+
+/// Reads the beginning of the body of a refusal.
+async fn refusal_body(mut response: reqwest::Response) -> Bytes {
+    let mut body = BytesMut::new();
+    let reading = async {
+        while let Ok(Some(piece)) = response.chunk().await {
+            body.extend_from_slice(&piece);
+            if body.len() >= MAX_REFUSAL_BYTES {
+                return;
+            }
+        }
+    };
+    // The status alone is worth more than no answer.
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, reading).await;
+    body.truncate(MAX_REFUSAL_BYTES);
+    body.freeze()
 }
 
 /// Returns the address with the scheme of HTTP that belongs to it.

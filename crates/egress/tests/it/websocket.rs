@@ -184,13 +184,16 @@ async fn an_idle_connection_with_a_server_that_answers_pings_stays_open() {
 
 #[tokio::test]
 async fn an_answer_other_than_an_upgrade_is_an_error_with_its_status() {
-    for (answer, expected) in [
-        ("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", 401),
+    for (answer, expected, expected_body) in [
+        ("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", 401, ""),
         (
             "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
             302,
+            "",
         ),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", 200),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", 200, "hi"),
+        // It ends in the middle.
+        ("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 9\r\n\r\nbusy", 503, "busy"),
     ] {
         let address = serve(async move |mut stream| {
             let _read = stream.read(&mut [0; 4_096]).await.unwrap();
@@ -198,9 +201,25 @@ async fn an_answer_other_than_an_upgrade_is_an_error_with_its_status() {
         })
         .await;
         let refused = open_with(&format!("ws://{address}/"), &small()).await.unwrap_err();
-        let host = "127.0.0.1".to_owned();
-        assert_eq!(refused, Error::NotUpgraded { host, status: expected });
+        let (host, body) = ("127.0.0.1".to_owned(), expected_body.into());
+        assert_eq!(refused, Error::NotUpgraded { host, status: expected, body });
     }
+}
+
+#[tokio::test]
+async fn of_a_long_body_of_a_refusal_the_beginning_is_kept() {
+    let address = serve(async |mut stream| {
+        let _read = stream.read(&mut [0; 4_096]).await.unwrap();
+        let length = 200 * 1_024;
+        let head =
+            format!("HTTP/1.1 500 Internal Server Error\r\ncontent-length: {length}\r\n\r\n");
+        // The client may close before it has read all.
+        let _ = stream.write_all(format!("{head}{}", "x".repeat(length)).as_bytes()).await;
+    })
+    .await;
+    let refused = open_with(&format!("ws://{address}/"), &small()).await.unwrap_err();
+    let Error::NotUpgraded { status: 500, body, .. } = refused else { panic!("{refused:?}") };
+    assert_eq!(body, "x".repeat(64 * 1_024));
 }
 
 #[tokio::test]
