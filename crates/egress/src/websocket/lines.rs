@@ -171,7 +171,7 @@ async fn send<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut pings = PingSchedule::new(options.ping_interval, options.pong_timeout);
+    let mut pings = PingSchedule::new(options);
     let mut lines = Lines::default();
     loop {
         lines.bytes.reserve(BUFFER_BYTES);
@@ -198,10 +198,7 @@ where
             }
             () = sleep_until(pings.next()) => match pings.step(received) {
                 PingStep::Wait => {}
-                PingStep::GiveUp => {
-                    let limit = options.ping_interval + options.pong_timeout;
-                    return WebSocketClosed::Silent(limit);
-                }
+                PingStep::GiveUp(silence) => return WebSocketClosed::Silent(silence),
                 PingStep::Send => {
                     let sending = sink.send(Message::Ping(Bytes::new()));
                     match timeout(options.pong_timeout, sending).await {

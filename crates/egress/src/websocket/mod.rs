@@ -25,6 +25,8 @@ pub struct WebSocketOptions {
     pub ping_interval: Duration,
     /// How long the other side may then send nothing before the connection ends, and how long it may take nothing of our output.
     pub pong_timeout: Duration,
+    /// The same after this machine has slept, which often breaks connections: it sends a ping as soon as it is awake. `None`: it does not look for that, which saves a look at the clocks each second.
+    pub wake_timeout: Option<Duration>,
 }
 
 /// An open WebSocket. It closes when `write` is shut down or dropped; the messages that the other side sent before are still read.
@@ -70,6 +72,7 @@ impl Default for WebSocketOptions {
             max_message_bytes: 16 * 1024 * 1024,
             ping_interval: Duration::from_secs(20),
             pong_timeout: Duration::from_secs(20),
+            wake_timeout: None,
         }
     }
 }

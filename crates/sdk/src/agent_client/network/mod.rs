@@ -224,8 +224,13 @@ impl fmt::Debug for AgentUrl {
 
 impl Default for ConnectionOptions {
     fn default() -> Self {
-        let WebSocketOptions { handshake_timeout, max_message_bytes, ping_interval, pong_timeout } =
-            WebSocketOptions::default();
+        let WebSocketOptions {
+            handshake_timeout,
+            max_message_bytes,
+            ping_interval,
+            pong_timeout,
+            ..
+        } = WebSocketOptions::default();
         Self { connect_timeout: handshake_timeout, max_message_bytes, ping_interval, pong_timeout }
     }
 }
@@ -234,7 +239,13 @@ impl From<&ConnectionOptions> for WebSocketOptions {
     fn from(options: &ConnectionOptions) -> Self {
         let ConnectionOptions { connect_timeout, max_message_bytes, ping_interval, pong_timeout } =
             *options;
-        Self { handshake_timeout: connect_timeout, max_message_bytes, ping_interval, pong_timeout }
+        Self {
+            handshake_timeout: connect_timeout,
+            max_message_bytes,
+            ping_interval,
+            pong_timeout,
+            ..Self::default()
+        }
     }
 }
 
