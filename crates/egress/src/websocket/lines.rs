@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 
 use super::liveness::{PingSchedule, PingStep, ReceiveState};
+use super::taken::{CountedOutput, TakenBytes};
 use super::{WebSocket, WebSocketClosed, WebSocketEnd, WebSocketOptions};
 
 /// The size of the pipes between a connection and its owner, in bytes. A longer line passes in pieces.
@@ -38,6 +39,8 @@ where
         .max_frame_size(most)
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES);
+    let taken = TakenBytes::default();
+    let connection = CountedOutput { stream: connection, taken: taken.clone() };
     let socket = WebSocketStream::from_raw_socket(connection, role, Some(config)).await;
     let (read, incoming) = duplex(PIPE_BYTES);
     let (write, outgoing) = duplex(PIPE_BYTES);
@@ -46,7 +49,7 @@ where
     let end = WebSocketEnd { reason: end, aborted: Arc::clone(&aborted) };
     tokio::spawn(async move {
         tokio::select! {
-            () = carry(socket, incoming, outgoing, &options, &reason) => {}
+            () = carry(socket, incoming, outgoing, (&options, &taken), &reason) => {}
             () = aborted.notified() => {}
         }
         reason.send_modify(|reason| {
@@ -61,7 +64,7 @@ async fn carry<S>(
     socket: WebSocketStream<S>,
     incoming: DuplexStream,
     outgoing: DuplexStream,
-    options: &WebSocketOptions,
+    (options, taken): (&WebSocketOptions, &TakenBytes),
     reason: &watch::Sender<Option<WebSocketClosed>>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -70,7 +73,7 @@ async fn carry<S>(
     let received = ReceiveState::default();
     let why = {
         let mut receiving = std::pin::pin!(receive(&mut stream, incoming, &received));
-        let sending = send(&mut sink, outgoing, &received, options);
+        let sending = send(&mut sink, outgoing, &received, (options, taken));
         let mut sending = std::pin::pin!(sending);
         tokio::select! {
             why = &mut receiving => why,
@@ -166,7 +169,7 @@ async fn send<S>(
     sink: &mut Sending<S>,
     mut from: DuplexStream,
     received: &ReceiveState,
-    options: &WebSocketOptions,
+    (options, taken): (&WebSocketOptions, &TakenBytes),
 ) -> WebSocketClosed
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -189,11 +192,11 @@ where
                     }
                     sink.flush().await
                 };
-                match timeout(options.pong_timeout, sent).await {
-                    Ok(Ok(())) if is_over => return WebSocketClosed::Here,
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => return WebSocketClosed::Lost(error.to_string()),
-                    Err(_) => return WebSocketClosed::Stalled(options.pong_timeout),
+                match taken.unless_stalled(options.pong_timeout, sent).await {
+                    Some(Ok(())) if is_over => return WebSocketClosed::Here,
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => return WebSocketClosed::Lost(error.to_string()),
+                    None => return WebSocketClosed::Stalled(options.pong_timeout),
                 }
             }
             () = sleep_until(pings.next()) => match pings.step(received) {

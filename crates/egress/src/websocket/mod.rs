@@ -5,6 +5,7 @@
 mod handshake;
 mod lines;
 mod liveness;
+mod taken;
 
 use std::fmt;
 use std::sync::Arc;
