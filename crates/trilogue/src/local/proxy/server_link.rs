@@ -191,7 +191,7 @@ impl ServerLink {
                     false => ConnectFailure::Permanent(refused.error),
                 })?;
                 let (stream, decoder, opened) = self.greet(stream).await?;
-                let (reader, writer) = tokio::io::split(stream);
+                let (reader, writer) = stream.into_inner();
                 let (reader, writer) = (Box::new(reader), Box::new(writer));
                 let (is_on_demand, is_remote) = (false, true);
                 Ok(ServerConnection { reader, writer, decoder, opened, is_on_demand, is_remote })
