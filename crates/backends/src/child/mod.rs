@@ -188,7 +188,7 @@ impl Children {
     pub(crate) fn wait_for_close(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let mut running = self.running.subscribe();
         let is_closed = running.borrow().is_closed;
-        (!is_closed).then(|| async move {
+        (!is_closed).then_some(async move {
             // The wait fails if the server is gone.
             drop(running.wait_for(|running| running.is_closed).await);
         })
