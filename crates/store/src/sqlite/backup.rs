@@ -14,7 +14,7 @@ use super::file::{FileLock, cannot, create_new, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
 use super::{KeyCounters, apply, commit_record, connection, remove, row};
-use crate::rows::{BindingRow, RunRow};
+use crate::rows::{BindingRow, QueueKind, RunRow};
 
 /// Suffix of a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
@@ -49,7 +49,7 @@ pub struct RestoreOptions {
     pub overwrite: bool,
     /// Also take the backup's tokens: they admit their holders.
     pub with_tokens: bool,
-    /// Take runs that have not ended: they continue when a server opens the store.
+    /// Take runs that have not ended: they continue when a server opens the store. Also take the callbacks that were not delivered: a server sends and signs them.
     pub with_runs: bool,
 }
 
@@ -95,18 +95,19 @@ fn write_draft(backup: &Path, draft: &Path, options: RestoreOptions) -> Result<V
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     vacuum_into(backup, draft)
         .and_then(|()| settle_copy(draft, options))
+        .map(drop)
         .map_err(|fail| backup_error(fail, draft, &Health::new(backup)))?;
     Ok(report)
 }
 
-/// Removes from a draft of a store what must not enter another store, as [`restore`] does.
+/// Removes from a draft of a store what must not enter another store, as [`restore`] does. Returns the number of removed callbacks.
 /// Errors: `run_not_ended` if the draft has open runs that are not wanted.
-pub fn settle_draft(draft: &Path, options: RestoreOptions) -> Result<()> {
+pub fn settle_draft(draft: &Path, options: RestoreOptions) -> Result<u64> {
     settle_copy(draft, options).map_err(|fail| backup_error(fail, draft, &Health::new(draft)))
 }
 
-/// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes data that must not enter the new store.
-fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> {
+/// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes data that must not enter the new store. Returns the number of removed callbacks.
+fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<u64, SqliteError> {
     let (conn, _) = scan::open(copy)?;
     KeyCounters::read(&conn)?;
     if !options.with_runs {
@@ -126,13 +127,25 @@ fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     remove::note_key(&conn, "thread", i64::try_from(now).ok())?;
     forget_opened_folders(&conn)?;
+    let mut callbacks = 0;
     if options.with_runs {
         forget_local_requests(&conn)?;
+    } else {
+        callbacks = remove_deliveries(&conn)?;
     }
     if !options.with_tokens {
         conn.execute("DELETE FROM tokens", [])?;
     }
-    conn.close().map_err(|(_, error)| error.into())
+    conn.close().map_err(|(_, error)| error)?;
+    Ok(callbacks)
+}
+
+/// Removes the callbacks that were not delivered, those given up too, and the notices of questions: the server would send content of the file to addresses of the file, and sign it as its own. Returns the number of callbacks.
+fn remove_deliveries(conn: &Connection) -> Result<u64, SqliteError> {
+    let remove =
+        |kind: QueueKind| conn.execute("DELETE FROM queue WHERE kind = ?1", [kind.as_str()]);
+    remove(QueueKind::Notify)?;
+    Ok(remove(QueueKind::Callback)? as u64)
 }
 
 /// Removes from all sessions that a program on this machine has opened their folders: a file can say so of any folder.

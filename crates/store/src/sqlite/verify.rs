@@ -10,7 +10,7 @@ use super::{blob, row, scan};
 use crate::core::table::TableRow;
 use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
-    QueueItem, RunRow, ThreadRow, TokenRow,
+    QueueItem, QueueKind, RunRow, ThreadRow, TokenRow,
 };
 
 const MAX_FINDINGS: usize = 100;
@@ -27,6 +27,8 @@ pub struct VerifyReport {
     pub rows: u64,
     /// The tokens among the other rows.
     pub tokens: u64,
+    /// The callbacks among the other rows that were not delivered: those that wait, and those given up.
+    pub callbacks: u64,
     pub blobs: u64,
     /// Descriptions of the damage; at most 100.
     pub damage: Vec<String>,
@@ -91,6 +93,12 @@ fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Sqlite
         + check_table::<ConfigurationRow>(conn, report)?;
     report.tokens = check_table::<TokenRow>(conn, report)?;
     report.rows += report.tokens;
+    let callbacks: i64 = conn.query_row(
+        "SELECT count(*) FROM queue WHERE kind = ?1",
+        [QueueKind::Callback.as_str()],
+        |row| row.get(0),
+    )?;
+    report.callbacks = callbacks.cast_unsigned();
     Ok(())
 }
 

@@ -38,9 +38,18 @@ pub(crate) struct CopyCommand {
     /// Copy the tokens too. Only from a store that no other person could change: the holder of one of its tokens can use the server of the copy.
     #[arg(long)]
     with_tokens: bool,
-    /// Copy the runs that have not ended too: they continue, with their rules and folders, when a server opens the copy. Only from a store that no other person could change. Without it they are cancelled in the copy.
+    /// Copy the runs that have not ended too: they continue, with their rules and folders, when a server opens the copy. Also copy the callbacks that were not delivered: the server of the copy signs and sends them. Only from a store that no other person could change. Without it the runs are cancelled in the copy and the callbacks are left out.
     #[arg(long)]
     with_runs: bool,
+}
+
+/// What a copy without `--with-runs` does not take.
+#[derive(Default)]
+struct LeftOut {
+    /// The threads whose open runs were cancelled.
+    threads_with_runs: usize,
+    /// The callbacks that were not delivered.
+    callbacks: u64,
 }
 
 /// Draws how far the copy is, on a terminal.
@@ -64,24 +73,24 @@ impl CopyCommand {
             }
         };
         let options = CopyOptions { store: store.to_options()?, with_tokens: self.with_tokens };
-        let (report, cancelled) = Box::pin(self.copy(options, progress)).await?;
+        let (report, left_out) = Box::pin(self.copy(options, progress)).await?;
         self.write_audit_line()?;
-        self.print_report(&report, cancelled, globals)
+        self.print_report(&report, &left_out, globals)
     }
 
     /// Copies the store by way of a draft: what a server can open has passed the checks of a restore, also if this command is interrupted. Without
-    /// `--with-runs`, the open runs are cancelled in the draft. Returns the number of threads with such runs too.
+    /// `--with-runs`, the open runs are cancelled in the draft, and the callbacks are left out.
     async fn copy(
         &self,
         options: CopyOptions,
         mut progress: impl FnMut(CopyProgress) + Send,
-    ) -> Result<(CopyReport, usize)> {
+    ) -> Result<(CopyReport, LeftOut)> {
         let file = self.target_file();
         let has_both = self.from.starts_with("sqlite:") && file.is_some();
         if has_both || self.from == self.to || file.as_ref().is_some_and(|file| file.exists()) {
             // It is refused, with the reason.
             let report = trilogue_store::copy(&self.from, &self.to, options, progress).await?;
-            return Ok((report, 0));
+            return Ok((report, LeftOut::default()));
         }
         let draft = create_draft(file.as_deref()).map_err(|error| {
             CliError::failure(format!("cannot write a draft of the copy: {error}"))
@@ -91,25 +100,23 @@ impl CopyCommand {
             trilogue_store::copy_to_draft(&self.from, &path, options.clone(), &mut progress)
                 .await?;
         let url = format!("sqlite:{}", path.display());
-        let cancelled = match self.with_runs {
+        let threads_with_runs = match self.with_runs {
             true => 0,
             false => cancel_open_runs(&url, options.store.clone()).await?,
         };
         // The draft has only the tokens that are wanted.
         let wanted =
             RestoreOptions { overwrite: false, with_tokens: true, with_runs: self.with_runs };
-        let report = match file {
-            Some(file) => {
-                restore(path, file, wanted).await?;
-                report
-            }
+        let (report, callbacks) = match file {
+            Some(file) => (report, restore(path, file, wanted).await?.callbacks),
             None => {
-                blocking(move || sqlite::settle_draft(&path, wanted)).await?;
+                let callbacks = blocking(move || sqlite::settle_draft(&path, wanted)).await?;
                 let options = CopyOptions { with_tokens: true, ..options };
-                trilogue_store::copy(&url, &self.to, options, progress).await?
+                (trilogue_store::copy(&url, &self.to, options, progress).await?, callbacks)
             }
         };
-        Ok((report, cancelled))
+        let callbacks = if self.with_runs { 0 } else { callbacks };
+        Ok((report, LeftOut { threads_with_runs, callbacks }))
     }
 
     /// The file of a copy that is not in a database.
@@ -129,8 +136,7 @@ impl CopyCommand {
         audit_log::write(AuditEvent::StoreCopied, self.target_file().as_deref(), &subject, &detail)
     }
 
-    /// `cancelled` is the number of threads whose open runs were cancelled.
-    fn print_report(&self, report: &CopyReport, cancelled: usize, globals: &Globals) -> Result {
+    fn print_report(&self, report: &CopyReport, left_out: &LeftOut, globals: &Globals) -> Result {
         let to = trilogue_store::redacted_url(&self.to);
         let CopyReport { threads, runs, frames, events, rows, blobs } = report;
         if globals.json {
@@ -154,9 +160,15 @@ impl CopyCommand {
                 "tokens were left out: make new ones with `trilogue token create --label LABEL`, or copy with --with-tokens",
             );
         }
-        if cancelled > 0 {
+        let LeftOut { threads_with_runs, callbacks } = left_out;
+        if *threads_with_runs > 0 {
             print::note(&format!(
-                "threads with runs that had not ended: {cancelled}. Their open runs were cancelled in the copy; --with-runs keeps them"
+                "threads with runs that had not ended: {threads_with_runs}. Their open runs were cancelled in the copy; --with-runs keeps them"
+            ));
+        }
+        if *callbacks > 0 {
+            print::note(&format!(
+                "callbacks that were not delivered: {callbacks}. They were left out of the copy; --with-runs keeps them"
             ));
         }
         print::hint("name this store in `store.url` of the configuration, and start the server");

@@ -37,7 +37,7 @@ pub(crate) struct Restore {
     /// Take the backup's tokens too. Only for a backup that no other person could change: the holder of one of its tokens can use the restored server.
     #[arg(long, conflicts_with = "verify")]
     with_tokens: bool,
-    /// Take the runs that have not ended too: they continue, with their rules and folders, when a server opens the store. Only for a backup that no other person could change. Without it they are cancelled.
+    /// Take the runs that have not ended too: they continue, with their rules and folders, when a server opens the store. Also take the callbacks that were not delivered: the server signs and sends them. Only for a backup that no other person could change. Without it the runs are cancelled and the callbacks are left out.
     #[arg(long, conflicts_with = "verify")]
     with_runs: bool,
 }
@@ -91,6 +91,15 @@ impl Restore {
             print::note(
                 "runs that had not ended were cancelled: the backup may come from elsewhere",
             );
+            print::hint(
+                "if no other person could change the backup, keep them: restore again with --force --with-runs",
+            );
+        }
+        if report.callbacks > 0 && !self.with_runs {
+            print::note(&format!(
+                "{} callbacks of the backup were left out: they could go anywhere, with a signature of your server",
+                report.callbacks
+            ));
             print::hint(
                 "if no other person could change the backup, keep them: restore again with --force --with-runs",
             );
@@ -175,6 +184,7 @@ fn print_report(report: &VerifyReport, globals: &Globals) -> Result {
             "events": report.events,
             "rows": report.rows,
             "tokens": report.tokens,
+            "callbacks": report.callbacks,
             "blobs": report.blobs,
             "damage": report.damage,
         }))?;

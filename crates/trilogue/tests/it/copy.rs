@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::json;
 use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::until;
 
 use crate::approval::start_waiting_run;
 use crate::harness::{BINARY, Home, audits, lasting_address};
+use crate::webhooks::run_with_callback;
 
 /// Longer than a copy takes.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -84,6 +86,31 @@ fn a_copy_tells_of_cancelled_runs_only_if_there_were_some() {
     start_waiting_run(&server);
     let copied = home.run(&["copy", &from, &one]).expect(0);
     assert!(copied.err.contains("had not ended: 1. Their open runs were cancelled"), "{copied:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callbacks_are_copied_only_on_demand() {
+    let home = Home::new();
+    let from = format!("sqlite:{}", home.state().join("trilogue.db").display());
+    let demo = ["demo", "--listen", &lasting_address(), "--allow-egress", "127.0.0.1"];
+    let server = home.start(&demo);
+    // Nothing listens there.
+    let run = run_with_callback(&server, &json!(format!("http://{}/hook", lasting_address())));
+    server.run(&["tail", run["run_id"].as_str().unwrap(), "--follow"]).expect(0);
+    assert!(server.stop(Signal::TERM).success());
+    for (more, expected) in [(&[][..], 0), (&["--with-runs"], 1)] {
+        let (database, schema) = new_schema("copy").await.unwrap();
+        let to =
+            format!("{}?options=-csearch_path%3D{schema}", service("TRILOGUE_POSTGRES").unwrap());
+        let copied = home.run(&[&["copy", &from, &to][..], more].concat()).expect(0);
+        let has_note =
+            copied.err.contains("callbacks that were not delivered: 1. They were left out");
+        assert_eq!(has_note, more.is_empty(), "{copied:?}");
+        let sql = format!("SELECT count(*) FROM {schema}.queue WHERE kind = 'callback'");
+        let callbacks: i64 = database.query_one(&sql, &[]).await.unwrap().get(0);
+        assert_eq!(callbacks, expected, "{more:?}");
+        database.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

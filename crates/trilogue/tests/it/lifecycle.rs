@@ -6,10 +6,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
+use serde_json::json;
 use trilogue_testkit::Seed;
 
 use crate::approval::start_waiting_run;
 use crate::harness::{BINARY, Home, Server, demo, finish, lasting_address, pid, until};
+use crate::webhooks::{Listening, run_with_callback};
 
 /// The number of restores that are killed at random times.
 const KILLED_RESTORES: u32 = 12;
@@ -275,6 +277,53 @@ fn runs_of_a_backup_start_only_on_demand() {
     // Nothing of the copy in which they were cancelled is left.
     let left = fs::read_dir(home.work()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("restoring")));
+}
+
+#[test]
+fn callbacks_of_a_backup_are_sent_only_on_demand() {
+    let home = Home::new();
+    let store = |file: &str| format!("sqlite:{file}");
+    let start = |file: &str| {
+        let store = store(file);
+        home.start(&[
+            "demo",
+            "--listen",
+            "127.0.0.1:0",
+            "--allow-egress",
+            "127.0.0.1",
+            "--store",
+            &store,
+        ])
+    };
+    // Nothing listens yet, so the callback waits for its next attempt.
+    let receiver = lasting_address();
+    let callback = json!(format!("http://{receiver}/hook"));
+    let server = start("own.db");
+    let old = run_with_callback(&server, &callback);
+    let old = old["run_id"].as_str().unwrap();
+    server.run(&["tail", old, "--follow"]).expect(0);
+    server.run(&["backup", "b.db"]).expect(0);
+    assert!(server.stop(Signal::TERM).success());
+    let restore = ["restore", "b.db", "--to", "restored.db", "--force"];
+    for more in [&[][..], &["--with-runs"]] {
+        let restored = home.run(&[&restore[..], more].concat()).expect(0);
+        let has_note = restored.err.contains("1 callbacks of the backup were left out");
+        assert_eq!(has_note, more.is_empty(), "{restored:?}");
+        let listening = Listening::start(&home, &["--listen", &receiver, "--count", "1"]);
+        let server = start("restored.db");
+        let new;
+        let expected = match more {
+            // A callback of the backup is due first.
+            [] => {
+                new = run_with_callback(&server, &callback);
+                new["run_id"].as_str().unwrap()
+            }
+            _ => old,
+        };
+        let lines = listening.end();
+        assert!(lines[0].contains(expected), "{more:?}: {lines:#?}");
+        assert!(server.stop(Signal::TERM).success());
+    }
 }
 
 #[test]

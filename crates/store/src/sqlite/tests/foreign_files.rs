@@ -4,18 +4,21 @@ use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
-use trilogue_domain::Rights;
 use trilogue_domain::error::Code;
+use trilogue_domain::{Json, Rights};
 
-use super::seed::{Folder, OVERWRITE, Random, options, thread_with_run};
-use crate::fixtures;
-use crate::port::Tokens;
+use super::seed::{
+    Folder, OVERWRITE, Random, batch, creation, options, tenant, thread_row, thread_with_run,
+};
+use crate::fixtures::{self, START};
+use crate::port::{Admin, Append, Batch, Change, Tokens};
+use crate::rows::{QueueItem, QueueKind};
 use crate::sql::tokens;
 use crate::sqlite::export::StoreSnapshot;
 use crate::sqlite::file::sibling_path;
 use crate::sqlite::row::run_to_end;
 use crate::sqlite::schema::{MIGRATIONS, check_objects};
-use crate::sqlite::{RestoreOptions, SqliteStore, restore, verify};
+use crate::sqlite::{RestoreOptions, SqliteStore, restore, settle_draft, verify};
 
 /// How many changed files are tried. `TRILOGUE_FOREIGN_FILES` sets another number.
 const FILES: usize = 1_000;
@@ -238,6 +241,49 @@ async fn tokens_are_restored_only_on_demand() {
     assert!(!stored.windows(8).any(|bytes| bytes == b"forged-1"));
     restore(&copy, &folder.path, RestoreOptions { with_tokens: true, ..OVERWRITE }).unwrap();
     assert_eq!(count_tokens(&folder.path), 2);
+}
+
+/// A server would sign what the file's author wrote, and send it where the author says.
+#[tokio::test]
+async fn callbacks_are_restored_only_with_runs() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let thread = thread_row(store.next_thread_key());
+    let item = |kind: QueueKind, key: &str| {
+        Change::Offer(QueueItem {
+            kind,
+            key: key.to_owned(),
+            due: START,
+            tenant: tenant(),
+            principal: thread.owner.clone(),
+            thread: Some(thread.key),
+            reference: Json::empty_object(),
+        })
+    };
+    let changes = vec![
+        item(QueueKind::Callback, "waiting"),
+        item(QueueKind::Callback, "dead"),
+        item(QueueKind::Notify, "notice"),
+        item(QueueKind::Retention, "kept"),
+    ];
+    store.append(creation(thread.key)).await.unwrap();
+    store.append(Batch { changes, ..batch(thread.key, 0) }).await.unwrap();
+    let copy = sibling_path(&folder.path, ".backup");
+    Admin::backup(&store, &copy).await.unwrap();
+    Admin::close(&store).await.unwrap();
+    let dead = "UPDATE queue SET dead = 1 WHERE key = 'dead'";
+    Connection::open(&copy).unwrap().execute(dead, []).unwrap();
+    let kept = || {
+        let conn = folder.raw();
+        let mut keys = conn.prepare("SELECT key FROM queue ORDER BY key").unwrap();
+        let keys = keys.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        keys.collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap().callbacks, 2);
+    assert_eq!(kept(), ["dead", "kept", "notice", "waiting"]);
+    let without_runs = RestoreOptions { with_runs: false, ..OVERWRITE };
+    assert_eq!(settle_draft(&folder.path, without_runs).unwrap(), 2);
+    assert_eq!(kept(), ["kept"]);
 }
 
 /// Connections of the store run nothing of a schema, even of one that the check did not see.
