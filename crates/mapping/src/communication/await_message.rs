@@ -1,14 +1,43 @@
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
 
 use super::part::write_part_with;
 use crate::choice::{list, one_choice};
 
-/// The effect of choosing an option, in the question as data.
-const ALLOW: &str = "allow";
-const REJECT: &str = "reject";
+/// A question as data. Its JSON stays as it is written: its values would need far more memory.
+#[derive(Serialize, Deserialize)]
+struct QuestionData<'q> {
+    interrupt_id: Cow<'q, str>,
+    kind: Cow<'q, str>,
+    options: Vec<OptionData>,
+    #[serde(borrow)]
+    payload: &'q RawValue,
+    #[serde(borrow, default)]
+    schema: Option<&'q RawValue>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OptionData {
+    always: bool,
+    effect: EffectData,
+    name: String,
+    option_id: String,
+}
+
+/// The effect of choosing an option.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EffectData {
+    Allow,
+    Reject,
+}
 
 /// Renders the parts of the await message. A question for a message has only its prompt; others also list the valid answers, as text and as JSON.
 pub(super) fn parts(
@@ -24,7 +53,8 @@ pub(super) fn parts(
         if let Some(options) = options_in_words(interrupt) {
             parts.push(Part::text(options));
         }
-        parts.push(Part::json(&Json::from_value(&as_data(interrupt))));
+        let data = as_data(interrupt).unwrap_or_default();
+        parts.push(Part::new("application/json", Content::Text(data.into())));
     }
     let mut named = Map::new();
     named.insert("interrupt_id".to_owned(), Value::from(interrupt.id.as_str()));
@@ -62,39 +92,42 @@ fn options_in_words(interrupt: &Interrupt) -> Option<String> {
     Some(format!("\nAnswer with one of: {}", options.collect::<Vec<_>>().join(", ")))
 }
 
-fn as_data(interrupt: &Interrupt) -> Value {
-    let options = interrupt.options.iter().map(|option| {
-        let effect = match option.effect {
-            Effect::Allow => ALLOW,
-            Effect::Reject => REJECT,
-        };
-        json!({ "option_id": option.id, "name": option.name, "effect": effect, "always": option.always })
-    });
-    json!({
-        "interrupt_id": interrupt.id.as_str(),
-        "kind": interrupt.kind.as_str(),
-        "payload": interrupt.payload.to_value(),
-        "options": options.collect::<Vec<_>>(),
-        "schema": interrupt.schema.as_ref().map(Json::to_value),
+fn as_data(interrupt: &Interrupt) -> serde_json::Result<String> {
+    let schema = interrupt.schema.as_ref().map(raw).transpose()?;
+    serde_json::to_string(&QuestionData {
+        interrupt_id: interrupt.id.as_str().into(),
+        kind: interrupt.kind.as_str().into(),
+        options: interrupt.options.iter().map(OptionData::of).collect(),
+        payload: raw(&interrupt.payload)?,
+        schema,
     })
+}
+
+fn raw(json: &Json) -> serde_json::Result<&RawValue> {
+    serde_json::from_slice(json.as_bytes())
 }
 
 /// Takes the question that one of our servers shows as data in the last of these parts, under the server's id for it; also removes the parts that repeat it as text.
 /// Returns `None` if the question is missing or incomplete: then only the parts are known.
 pub(super) fn interrupt_of_data(id: &str, parts: &mut Vec<Part>) -> Option<Interrupt> {
-    let data = match &parts.last()?.content {
-        Content::Text(text) => serde_json::from_str::<Value>(text).ok()?,
-        _ => return None,
-    };
-    if data.get("interrupt_id")?.as_str()? != id {
+    let Content::Text(text) = &parts.last()?.content else { return None };
+    // The values of the payload and the schema are read later, whenever the question is shown.
+    if is_too_complex(text.as_bytes(), DEFAULT_MAX_TREE_BYTES) {
         return None;
     }
-    let options = data.get("options")?.as_array()?.iter().map(option_of);
+    let data: QuestionData<'_> = serde_json::from_str(text).ok()?;
+    if data.interrupt_id != id {
+        return None;
+    }
+    let read = |json: &RawValue| Json::parse(json.get().to_owned()).ok();
     let interrupt = Interrupt {
-        payload: Json::from_value(data.get("payload")?),
-        options: options.collect::<Option<_>>()?,
-        schema: data.get("schema").filter(|schema| !schema.is_null()).map(Json::from_value),
-        ..Interrupt::new(InterruptKind::from_text(data.get("kind")?.as_str()?))
+        payload: read(data.payload)?,
+        options: data.options.into_iter().map(OptionData::into_option).collect(),
+        schema: match data.schema {
+            Some(schema) => Some(read(schema)?),
+            None => None,
+        },
+        ..Interrupt::new(InterruptKind::from_text(&data.kind))
     };
     parts.pop();
     for words in [options_in_words(&interrupt), Some(in_words(&interrupt))] {
@@ -103,23 +136,31 @@ pub(super) fn interrupt_of_data(id: &str, parts: &mut Vec<Part>) -> Option<Inter
     Some(interrupt)
 }
 
-fn option_of(option: &Value) -> Option<PermissionOption> {
-    let text = |name: &str| option.get(name)?.as_str();
-    let effect = match text("effect")? {
-        ALLOW => Effect::Allow,
-        REJECT => Effect::Reject,
-        _ => return None,
-    };
-    Some(PermissionOption {
-        id: text("option_id")?.to_owned(),
-        name: text("name")?.to_owned(),
-        effect,
-        always: option.get("always")?.as_bool()?,
-    })
+// === impl OptionData ===
+
+impl OptionData {
+    fn of(option: &PermissionOption) -> Self {
+        let effect = match option.effect {
+            Effect::Allow => EffectData::Allow,
+            Effect::Reject => EffectData::Reject,
+        };
+        let (name, option_id) = (option.name.clone(), option.id.clone());
+        Self { always: option.always, effect, name, option_id }
+    }
+
+    fn into_option(self) -> PermissionOption {
+        let Self { always, effect, name, option_id: id } = self;
+        let effect = match effect {
+            EffectData::Allow => Effect::Allow,
+            EffectData::Reject => Effect::Reject,
+        };
+        PermissionOption { id, name, effect, always }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use trilogue_domain::InterruptId;
 
     use super::*;
@@ -191,6 +232,35 @@ mod tests {
         assert_eq!(parts[0]["content"], command);
         let data: Value = serde_json::from_str(parts[1]["content"].as_str().unwrap()).unwrap();
         assert_eq!(data["payload"]["command"], command);
+    }
+
+    /// Another server decides what is in the question. A list of small objects needs 90 times its text.
+    #[test]
+    fn a_question_of_many_small_values_is_neither_read_nor_shown_as_values() {
+        let question = |count: usize| {
+            let payload = vec!["{\"a\":0}"; count].join(",");
+            let data = format!(
+                "{{\"interrupt_id\":\"i\",\"kind\":\"form\",\"options\":[],\"payload\":[{payload}]}}"
+            );
+            vec![Part::text("q?"), Part::new("application/json", Content::Text(data.into()))]
+        };
+        let mut small = question(100);
+        let mut known = interrupt_of_data("i", &mut small).unwrap();
+        assert_eq!((small.len(), &known.kind), (1, &InterruptKind::Form));
+        let mut large = question(100_000);
+        let bytes = allocation_counter::measure(|| {
+            assert_eq!(interrupt_of_data("i", &mut large), None);
+        });
+        assert!(bytes.bytes_max < 64 * 1024, "{bytes:?}");
+        assert_eq!(large.len(), 2);
+
+        // A store can hold such a payload already.
+        let payload = format!("[{}]", vec!["{\"a\":0}"; 100_000].join(","));
+        let size = payload.len() as u64;
+        known.payload = Json::parse(payload).unwrap();
+        known.id = InterruptId::parse("i").unwrap();
+        let bytes = allocation_counter::measure(|| drop(parts(&known, false, |_| String::new())));
+        assert!(bytes.bytes_max < 16 * size, "{bytes:?}");
     }
 
     #[test]

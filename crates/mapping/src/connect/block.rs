@@ -22,6 +22,7 @@ use crate::message_members::MESSAGE;
 use crate::native::hex;
 use crate::native::message::PATH_SEGMENT;
 use trilogue_wire::encoded_bytes::decode_base64;
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
 
 /// The default MIME type of text.
 const PLAIN: &str = "text/plain";
@@ -144,6 +145,8 @@ fn original_block(part: &Part, extra: &Map<String, Value>, links: &Links) -> Opt
     }
     match block {
         Value::Bool(true) => match &part.content {
+            // It is shown as text instead: a part of another protocol can say that it is a block.
+            Content::Text(text) if is_too_complex(text.as_bytes(), DEFAULT_MAX_TREE_BYTES) => None,
             Content::Text(text) => serde_json::from_str(text).ok(),
             _ => None,
         },
@@ -337,4 +340,30 @@ fn read_trajectory(step: &Map<String, Value>) -> Result<Trajectory> {
 fn with<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let there = members.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     Value::Object(there.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of small objects needs 90 times its text.
+    #[test]
+    fn a_text_of_many_small_values_is_shown_as_text() {
+        let links = Links::new(&"http://here/connect".into(), &ThreadId::parse("t").unwrap());
+        let part = |count: usize| {
+            let list = vec!["{\"a\":0}"; count].join(",");
+            let text = format!("{{\"type\":\"x\",\"a\":[{list}]}}");
+            Part {
+                extra: Some(Json::parse(r#"{"trilogue":{"block":true}}"#).unwrap()),
+                ..Part::new("application/json", Content::Text(text.into()))
+            }
+        };
+        assert_eq!(block(&part(10), &links).kind, "x");
+        let large = part(100_000);
+        let Content::Text(text) = &large.content else { panic!("{large:?}") };
+        let mut shown = None;
+        let bytes = allocation_counter::measure(|| shown = Some(block(&large, &links)));
+        assert_eq!(shown.unwrap().text.as_deref(), Some(&**text));
+        assert!(bytes.bytes_max < 4 * text.len() as u64, "{bytes:?}");
+    }
 }

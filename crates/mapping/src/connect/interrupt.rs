@@ -1,4 +1,7 @@
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
 use trilogue_domain::interrupt::Effect;
 use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};
 use trilogue_wire::agent_connect as wire;
@@ -27,28 +30,33 @@ fn payload(interrupt: &Interrupt, links: &Links) -> wire::Json {
     if let InterruptKind::Custom(_) = interrupt.kind {
         return to_wire(&interrupt.payload);
     }
-    let mut shown = Map::new();
-    let mut set = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
+    // Its JSON stays as it is written: its values would need far more memory.
+    let mut shown: BTreeMap<&str, wire::Json> = BTreeMap::new();
+    let mut set = |key, value: wire::Json| drop(shown.insert(key, value));
     let words: Vec<&str> = interrupt.prompt.iter().filter_map(Part::as_text).collect();
     if !words.is_empty() {
-        set("message", words.join("\n").into());
+        set("message", json_of(&words.join("\n")));
     }
     let is_words = |part: &Part| matches!(part.content, Content::Text(_)) && part.name.is_none();
     if !interrupt.prompt.iter().all(is_words) {
         let blocks: Vec<_> = interrupt.prompt.iter().map(|part| block(part, links)).collect();
-        set("content", serde_json::to_value(blocks).unwrap_or(Value::Null));
+        set("content", json_of(&blocks));
     }
     if interrupt.kind == InterruptKind::Permission {
-        set("options", interrupt.options.iter().map(option).collect());
+        set("options", json_of(&interrupt.options.iter().map(option).collect::<Vec<_>>()));
     }
-    let payload = interrupt.payload.to_value();
-    if !payload.is_null() {
+    if interrupt.payload.as_str().trim() != "null" {
         let is_permission = interrupt.kind == InterruptKind::Permission;
         let call = is_permission.then(|| tool_call_of(&interrupt.payload)).flatten();
         let key = if is_permission { "tool_call" } else { "payload" };
-        set(key, call.map_or(payload, |call| call.to_value()));
+        set(key, call.unwrap_or_else(|| to_wire(&interrupt.payload)));
     }
-    wire::Json::from_value(&Value::Object(shown))
+    json_of(&shown)
+}
+
+fn json_of(value: &impl Serialize) -> wire::Json {
+    let text = serde_json::to_string(value).and_then(wire::Json::parse);
+    text.unwrap_or_else(|_| wire::Json::null())
 }
 
 fn option(option: &trilogue_domain::interrupt::PermissionOption) -> Value {
