@@ -12,7 +12,7 @@ use trilogue_domain::{Json, RequestSource};
 use super::error::{Health, SqliteError};
 use super::file::{FileLock, cannot, create_new, sibling_path, sync_directory};
 use super::scan::{self, SCAN_CACHE_KIB};
-use super::verify::{VerifyReport, verify};
+use super::verify::{VerifyReport, find_invalid_gap, verify};
 use super::{KeyCounters, apply, commit_record, connection, remove, row};
 use crate::rows::{BindingRow, QueueKind, RunRow};
 
@@ -110,6 +110,10 @@ pub fn settle_draft(draft: &Path, options: RestoreOptions) -> Result<u64> {
 fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<u64, SqliteError> {
     let (conn, _) = scan::open(copy)?;
     KeyCounters::read(&conn)?;
+    if let Some(damage) = find_invalid_gap(&conn)? {
+        let message = format!("the copy is damaged: {damage}");
+        return Err(Error::new(Code::StoreCorrupt, message).hint("use another backup").into());
+    }
     if !options.with_runs {
         let sql = "SELECT count(*) FROM runs WHERE ended_at IS NULL";
         let open: i64 = conn.query_row(sql, [], |row| row.get(0))?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use trilogue_domain::error::{Error, Result};
 
 use super::error::{Health, SqliteError};
@@ -14,6 +14,23 @@ use crate::rows::{
 };
 
 const MAX_FINDINGS: usize = 100;
+/// The largest number of a removed event: numbers remain for further events, in JSON too.
+const MAX_GAP_END: i64 = 1 << 52;
+/// Gaps of threads and runs that are being removed may still have their frames, or have them no longer.
+const INVALID_GAP: &str = concat!(
+    "SELECT thread, first, last FROM gaps AS gap WHERE NOT EXISTS",
+    " (SELECT 1 FROM removals WHERE removals.thread = gap.thread AND removals.run = 0)",
+    " AND (first < 1 OR last < first OR last > ?1",
+    " OR first > 1 + max(",
+    "coalesce((SELECT last FROM frames WHERE frames.thread = gap.thread AND frames.first < gap.first",
+    " ORDER BY frames.first DESC LIMIT 1), 0),",
+    " coalesce((SELECT last FROM gaps AS earlier WHERE earlier.thread = gap.thread",
+    " AND earlier.first < gap.first ORDER BY earlier.first DESC LIMIT 1), 0))",
+    " OR EXISTS (SELECT 1 FROM frames WHERE frames.thread = gap.thread",
+    " AND frames.first BETWEEN gap.first AND gap.last AND NOT EXISTS",
+    " (SELECT 1 FROM removals WHERE removals.thread = frames.thread",
+    " AND removals.run = coalesce(frames.run, 0)))) LIMIT 1"
+);
 
 /// The counts of a store, and its damage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,6 +92,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport> {
         scan::structures(&conn)?.into_iter().for_each(|finding| report.add_damage(finding));
         check_rows(&conn, &mut report)?;
         check_frames(&conn, &mut report)?;
+        find_invalid_gap(&conn)?.into_iter().for_each(|damage| report.add_damage(damage));
         check_blobs(&conn, &mut report)?;
         Ok(report)
     };
@@ -123,6 +141,15 @@ fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), Sqli
         });
         report.judge(checked, |error| error.message().to_owned())
     })
+}
+
+/// Returns the first gap that no removal of runs can have made: it holds events, does not follow the event or gap before it, or leaves no number for the thread's next event. Later events would be taken for removed ones.
+pub(super) fn find_invalid_gap(conn: &Connection) -> Result<Option<String>, SqliteError> {
+    let found = conn.query_row(INVALID_GAP, [MAX_GAP_END], |row| {
+        let (thread, first, last): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(format!("the events {first} to {last} of thread {thread} cannot have been removed"))
+    });
+    Ok(found.optional()?)
 }
 
 fn check_blobs(conn: &Connection, report: &mut VerifyReport) -> Result<(), SqliteError> {

@@ -243,6 +243,34 @@ async fn tokens_are_restored_only_on_demand() {
     assert_eq!(count_tokens(&folder.path), 2);
 }
 
+/// The numbers of later events would count as removed, and reads would leave them out.
+#[tokio::test]
+async fn gaps_that_no_removal_made_are_refused() {
+    let folder = Folder::new();
+    backup(&folder).await;
+    let copy = sibling_path(&folder.path, ".backup");
+    let original = std::fs::read(&copy).unwrap();
+    for (first, last) in [(4, i64::MAX), (100, 200), (1, 2), (0, 0), (4, 3), (2, i64::MAX)] {
+        std::fs::write(&copy, &original).unwrap();
+        let gap = "INSERT INTO gaps SELECT key, ?1, ?2 FROM threads";
+        Connection::open(&copy).unwrap().execute(gap, [first, last]).unwrap();
+        let refused = [
+            restore(&copy, &folder.path, OVERWRITE).map(drop),
+            settle_draft(&copy, OVERWRITE).map(drop),
+        ];
+        for refused in refused {
+            let error = refused.unwrap_err();
+            assert_eq!(error.code(), Code::StoreCorrupt, "{first} to {last}: {error}");
+            assert!(error.message().contains("cannot have been removed"), "{error}");
+        }
+    }
+    // The newest events of a thread can be removed.
+    std::fs::write(&copy, &original).unwrap();
+    let gap = "INSERT INTO gaps SELECT key, 4, 9 FROM threads";
+    Connection::open(&copy).unwrap().execute(gap, []).unwrap();
+    restore(&copy, &folder.path, OVERWRITE).unwrap();
+}
+
 /// A server would sign what the file's author wrote, and send it where the author says.
 #[tokio::test]
 async fn callbacks_are_restored_only_with_runs() {
