@@ -25,6 +25,11 @@ pub(super) fn write(
     Ok(())
 }
 
+/// A name as a part of a detail: in quotes, so that its text cannot pass for the rest of the detail.
+pub(super) fn quote(name: &str) -> String {
+    format!("{name:?}")
+}
+
 /// Starts a log of audit lines only.
 fn start(target: Option<&Path>) -> Result<logging::LogGuard> {
     let only_audit = |format| Log { format, level: "off".to_owned() };

@@ -128,7 +128,7 @@ impl CopyCommand {
         let taken = |is_taken| if is_taken { "taken" } else { "left out" };
         let detail = format!(
             "from {}; runs that had not ended: {}; tokens: {}",
-            trilogue_store::redacted_url(&self.from),
+            audit_log::quote(&trilogue_store::redacted_url(&self.from)),
             taken(self.with_runs),
             taken(self.with_tokens)
         );

@@ -79,7 +79,7 @@ impl Restore {
         let taken = |is_taken| if is_taken { "taken" } else { "left out" };
         let detail = format!(
             "from {}; runs that had not ended: {}; tokens: {}",
-            absolute(&backup).display(),
+            audit_log::quote(&absolute(&backup).to_string_lossy()),
             taken(self.with_runs),
             taken(self.with_tokens)
         );

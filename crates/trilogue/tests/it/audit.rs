@@ -106,19 +106,21 @@ fn what_an_editor_runs_and_answers_is_in_the_log_without_a_token() {
 fn who_restores_a_store_is_in_the_log() {
     let home = Home::new();
     let server = home.start(&["demo", "--listen", "127.0.0.1:0"]);
-    server.run(&["backup", "b.db"]).expect(0);
+    // A name that looks like the rest of the line's detail.
+    let name = "b\"; runs that had not ended: taken; tokens: taken";
+    server.run(&["backup", name]).expect(0);
     assert!(server.stop(Signal::TERM).success());
-    let backup = home.work().canonicalize().unwrap().join("b.db");
+    let backup = home.work().canonicalize().unwrap().join(name);
     let by = format!("by the user {} of the system", rustix::process::getuid().as_raw());
     for (store, more, tokens) in [
         (home.state().join("trilogue.db"), &["--force"][..], "left out"),
         (home.work().join("other.db"), &["--with-tokens"], "taken"),
     ] {
-        let to = ["restore", "b.db", "--to", store.to_str().unwrap()];
+        let to = ["restore", name, "--to", store.to_str().unwrap()];
         let restored = home.run(&[&to[..], more].concat()).expect(0);
         let [line] = &audits(&restored.err, "store_restored")[..] else { panic!("{restored:?}") };
         assert_eq!(line["subject"], store.to_str().unwrap());
-        let from = format!("from {}", backup.display());
+        let from = format!("from {backup:?}");
         let detail = format!("{by}; {from}; runs that had not ended: left out; tokens: {tokens}");
         assert_eq!(line["detail"], detail);
     }
@@ -128,7 +130,7 @@ fn who_restores_a_store_is_in_the_log() {
     let [line] = lines[..] else { panic!("{log}") };
     assert!(line.contains("trilogue.db") && line.contains(&by), "{line}");
     // What is refused changes nothing.
-    let refused = home.run(&["restore", "b.db", "--to", "other.db"]).expect(7);
+    let refused = home.run(&["restore", name, "--to", "other.db"]).expect(7);
     assert_eq!(audits(&refused.err, "store_restored").len(), 0, "{refused:?}");
 }
 

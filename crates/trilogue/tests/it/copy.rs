@@ -51,7 +51,7 @@ fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
     assert!(line["subject"].as_str().unwrap().starts_with("postgres://"), "{line}");
     let user = rustix::process::getuid().as_raw();
     let detail = format!(
-        "by the user {user} of the system; from {from}; runs that had not ended: taken; tokens: taken"
+        "by the user {user} of the system; from {from:?}; runs that had not ended: taken; tokens: taken"
     );
     assert_eq!(line["detail"], detail, "{line}");
     let again = home.run(&["copy", &from, &to]).expect(7);
