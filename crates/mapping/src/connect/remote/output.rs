@@ -1,7 +1,7 @@
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use serde_json::{Map, Value};
+use serde_json::value::{RawValue, to_raw_value};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::{Body, Json, MessageId, Part, Role, Timestamp};
@@ -124,9 +124,8 @@ impl RemoteOutput {
         is_end: bool,
         out: &mut Vec<Body>,
     ) -> Result<()> {
-        let value = values.to_value();
         let said = messages.map(Cow::Borrowed).or_else(|| {
-            let said = || messages_in(&value).map(Cow::Owned);
+            let said = || messages_in(&values).map(Cow::Owned);
             self.form.is_chat.then(said).flatten()
         });
         let has_said = said.is_some();
@@ -137,13 +136,13 @@ impl RemoteOutput {
             self.complete_all(out);
         }
         let rest = match (self.form.is_chat, has_said) {
-            (true, true) => beyond_messages(&value),
-            (false, true) if self.is_last_text(&value, messages) => None,
-            _ => Some(values).filter(|_| is_end || !is_nothing(&value)),
+            (true, true) => beyond_messages(&values),
+            (false, true) if self.is_last_text(&values, messages) => None,
+            _ => Some(values).filter(|values| is_end || !is_nothing(values)),
         };
         let Some(rest) = rest else { return Ok(()) };
         if is_end {
-            if !is_nothing(&rest.to_value()) || !has_said {
+            if !is_nothing(&rest) || !has_said {
                 out.push(Body::Run(RunEvent::Result(rest)));
             }
         } else if self.output.as_ref() != Some(&rest) {
@@ -154,16 +153,13 @@ impl RemoteOutput {
     }
 
     /// Whether a value only repeats the last text of the agent, which our servers use to fill the output.
-    fn is_last_text(&self, value: &Value, messages: Option<&[wire::Message]>) -> bool {
+    fn is_last_text(&self, value: &Json, messages: Option<&[wire::Message]>) -> bool {
         let Some(last) = messages.and_then(|all| all.last()) else { return is_nothing(value) };
         let text = last.content.to_text();
-        match value {
-            Value::String(said) => *said == text,
-            Value::Object(members) => {
-                members.is_empty()
-                    || (members.len() == 1 && members.values().all(|said| *said == *text))
-            }
-            _ => false,
+        let is_text = |value: &str| string(value).is_some_and(|said| said == text);
+        match value.members() {
+            Some(members) => members.len() <= 1 && members.values().all(|it| is_text(it.get())),
+            None => is_text(value.as_str()),
         }
     }
 
@@ -269,7 +265,7 @@ impl RemoteOutput {
             out.push(Body::State(StateEvent::Custom { kind, data }));
             return Ok(());
         }
-        match event_in(&data.to_value()).map(|event| read_body(event.body, base)).transpose()? {
+        match event_in(&data).map(|event| read_body(event.body, base)).transpose()? {
             Some(Some(Body::Message(message))) => self.message(message, out),
             Some(Some(body)) => out.push(body),
             Some(None) | None => {
@@ -316,61 +312,58 @@ impl RemoteOutput {
 }
 
 /// Returns the messages in the values of an agent that takes and returns messages.
-fn messages_in(values: &Value) -> Option<Vec<wire::Message>> {
+fn messages_in(values: &Json) -> Option<Vec<wire::Message>> {
     let said = |text: &str| vec![wire::Message::text("assistant", text)];
-    match values {
-        Value::String(text) => Some(said(text)),
-        Value::Object(members) => match (members.get("messages"), members.get("message")) {
-            (Some(messages), _) => serde_json::from_value(messages.clone()).ok(),
-            (None, Some(Value::String(text))) => Some(said(text)),
-            _ => None,
-        },
-        _ => None,
+    let Some(members) = values.members() else {
+        return string(values.as_str()).map(|text| said(&text));
+    };
+    match (members.get("messages"), members.get("message")) {
+        (Some(messages), _) => serde_json::from_str(messages.get()).ok(),
+        (None, Some(text)) => string(text.get()).map(|text| said(&text)),
+        (None, None) => None,
     }
 }
 
 /// Returns the values without the messages.
-fn beyond_messages(values: &Value) -> Option<Json> {
-    let Value::Object(members) = values else { return None };
-    let is_said = |key: &str| matches!(key, "messages" | "message");
-    let rest: Map<String, Value> = members
-        .iter()
-        .filter(|(key, _)| !is_said(key))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
-    (!rest.is_empty()).then(|| Json::from_value(&Value::Object(rest)))
+fn beyond_messages(values: &Json) -> Option<Json> {
+    let mut rest = values.members()?;
+    rest.retain(|key, _| !matches!(&**key, "messages" | "message"));
+    if rest.is_empty() {
+        return None;
+    }
+    Json::parse(serde_json::to_string(&rest).ok()?).ok()
 }
 
-fn is_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(members) => members.is_empty(),
-        _ => false,
-    }
+fn is_nothing(value: &Json) -> bool {
+    value.as_str().trim() == "null" || value.members().is_some_and(|members| members.is_empty())
+}
+
+/// Returns a JSON string's text; `None` for another value.
+fn string(json: &str) -> Option<String> {
+    serde_json::from_str(json).ok()
 }
 
 /// Returns the event that one of our servers sends as an update.
-fn event_in(update: &Value) -> Option<Event> {
-    let Value::Object(members) = update else { return None };
-    let mut event = members.clone();
+fn event_in(update: &Json) -> Option<Event> {
+    let mut event: BTreeMap<String, &RawValue> = update.members()?;
     let kind = event.remove("kind")?;
+    let [number, id, at] =
+        [to_raw_value(&0).ok()?, to_raw_value("0").ok()?, to_raw_value("").ok()?];
     event.insert("type".to_owned(), kind);
-    event.insert("id".to_owned(), "0".into());
-    event.insert("number".to_owned(), 0.into());
-    event.insert("at".to_owned(), "".into());
-    serde_json::from_value(Value::Object(event)).ok()
+    event.insert("id".to_owned(), &id);
+    event.insert("number".to_owned(), &number);
+    event.insert("at".to_owned(), &at);
+    serde_json::from_str(&serde_json::to_string(&event).ok()?).ok()
 }
 
 /// Returns the data of an update that one of our servers had to wrap into an object.
 fn unwrap_update(kind: &str, data: Json) -> Json {
-    let value = data.to_value();
-    let members = value.as_object().filter(|members| members.len() == 2);
-    match members.map(|members| (members.get("kind"), members.get("data"))) {
-        Some((Some(Value::String(named)), Some(inner))) if named == kind && !inner.is_object() => {
-            Json::from_value(inner)
-        }
-        _ => data,
-    }
+    let inner = data.members().filter(|members| members.len() == 2).and_then(|members| {
+        let is_named = string(members.get("kind")?.get())? == kind;
+        let inner = Json::parse(members.get("data")?.get().to_owned()).ok()?;
+        Some(inner).filter(|inner| is_named && !inner.is_object())
+    });
+    inner.unwrap_or(data)
 }
 
 #[cfg(test)]
