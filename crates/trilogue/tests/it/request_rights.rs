@@ -452,6 +452,17 @@ fn settings_of_an_editor_cannot_be_written_over_the_network() {
         let told = post("/api/v1/runs", &run);
         assert!(told.contains("forbidden") && told.contains(member), "{told}");
     }
+    // The right `server` allows it, and an audit line says who did it.
+    let log = home.log();
+    assert_eq!(audits(&log, "editor_settings_written").len(), 0, "{log}");
+    let (operator, id) = token_of(&server, "owner", &["read", "run", "server"]);
+    let change = json!({ "metadata": { "trilogue.config": { "mode": "ask" } } });
+    let told = send(&home, &server, &operator, "PATCH", "/api/v1/threads/own", &change);
+    assert!(!told.contains("forbidden"), "{told}");
+    let log = home.log();
+    let [written] = &audits(&log, "editor_settings_written")[..] else { panic!("{log}") };
+    assert_eq!(written["subject"], "own");
+    assert_eq!((&written["principal"], &written["token"]), (&json!("owner"), &json!(id)));
 }
 
 #[test]
