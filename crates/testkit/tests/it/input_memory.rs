@@ -1,7 +1,7 @@
 //! Input of every shape takes memory in proportion to its size: requests, lines of hosted agents, and responses of other servers.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use trilogue_testkit::payload_server::PayloadServer;
 use trilogue_testkit::{Client, Folder, Server, ServerOptions};
 
@@ -266,4 +266,76 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
         }
     }
     assert_eq!(failures, Vec::<String>::new());
+}
+
+/// JSON in a string: its values are parsed when the text is taken for a block or a question.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn json_in_a_string_takes_memory_in_proportion_to_its_size() {
+    let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
+    let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
+    let client = server.client();
+    let values = vec!["{\"a\":0}"; BODY_BYTES / 8].join(",");
+    let block = format!("{{\"type\":\"x\",\"a\":[{values}]}}");
+    let question = format!(
+        "{{\"interrupt_id\":\"i\",\"kind\":\"form\",\"options\":[],\"payload\":[{values}]}}"
+    );
+    let mut failures = Vec::new();
+
+    let thread = client.post("/connect/threads", &json!({})).await.unwrap().json();
+    let thread = thread["thread_id"].as_str().unwrap().to_owned();
+    let part = json!({ "content_type": "application/json", "content": block, "trilogue": { "block": true } });
+    let run = json!({
+        "agent_name": "echo", "mode": "sync", "session_id": thread,
+        "input": [{ "role": "user", "parts": [part] }],
+    });
+    let state = format!("/connect/threads/{thread}/state");
+    for (method, path, body) in [
+        (Method::POST, "/communication/runs", run.to_string()),
+        (Method::GET, state.as_str(), String::new()),
+    ] {
+        measure((&server, &client), method, path, body, &mut failures).await;
+    }
+
+    let parts = json!([
+        { "content_type": "text/plain", "content": "q?" },
+        { "content_type": "application/json", "content": question },
+    ]);
+    let message = json!({ "role": "agent", "parts": parts, "x_trilogue": { "interrupt_id": "i" } });
+    let waiting = json!({
+        "run_id": "01890a5d-ac96-774b-bcce-b302099a8057", "agent_name": "any",
+        "status": "awaiting", "output": [], "created_at": "2026-01-01T00:00:00Z",
+        "await_request": { "type": "message", "message": message },
+    });
+    far.answer_with_event(&json!({ "type": "run.awaiting", "run": waiting }).to_string());
+    let run = json!({ "agent": "far_any", "mode": "wait", "input": "x" }).to_string();
+    let run = measure((&server, &client), Method::POST, "/api/v1/runs", run, &mut failures).await;
+    assert_eq!(run["status"], "interrupted", "{run:.500}");
+    for face in ["/communication/runs", "/connect/runs", "/api/v1/runs"] {
+        let path = format!("{face}/{}", run["id"].as_str().unwrap());
+        measure((&server, &client), Method::GET, &path, String::new(), &mut failures).await;
+    }
+    assert_eq!(failures, Vec::<String>::new());
+}
+
+/// Sends a request, and notes in `failures` if it failed or took too much memory.
+async fn measure(
+    (server, client): (&Server, &Client),
+    method: Method,
+    path: &str,
+    body: String,
+    failures: &mut Vec<String>,
+) -> Value {
+    forget_peak(server);
+    let before = memory(server, "VmRSS");
+    let what = format!("{method} {path}");
+    let headers = [("content-type", "application/json")];
+    let reply = client.send(method, path, &headers, body.into()).await.unwrap();
+    let more = memory(server, "VmHWM").saturating_sub(before);
+    eprintln!("{what}: {}, {} bytes, {more} KiB", reply.status, reply.body.len());
+    if more > MOST + 3 * (reply.body.len() / 1024) as u64 || reply.status >= 300 {
+        failures.push(format!("{what}: {} {}, {more} KiB", reply.status, reply.code()));
+    }
+    reply.json()
 }
