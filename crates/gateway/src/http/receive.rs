@@ -27,6 +27,9 @@ const SMALL_BODY_BYTES: usize = 1024;
 /// Bodies up to this size, in bytes, do not count for their principal.
 const FREE_BYTES: usize = 16 * 1024;
 
+/// What counting one batch of unread messages takes itself, in bytes.
+const UNREAD_OVERHEAD_BYTES: usize = 256;
+
 /// The bytes of bodies that the whole server holds.
 #[derive(Debug)]
 pub(crate) struct BodyBudget {
@@ -140,7 +143,7 @@ pub(crate) fn hold_response(
     }
     let mut held = HeldBytes::of(budget, principal);
     match held.grow(bytes.len()) {
-        Ok(()) => Ok(Bytes::from_owner(CountedPiece { bytes, _held: held })),
+        Ok(()) => Ok(held.count(bytes)),
         Err(spent) => {
             budget.refused.increment(1);
             Err(spent)
@@ -221,6 +224,29 @@ impl HeldBytes {
         let mut held = Self::new(budget);
         held.principal = Some(principal.clone());
         held
+    }
+
+    /// Holds the bytes of messages that wait for a client to read them. Small ones count for the principal too, because many can wait.
+    /// Errors: when the budget is spent.
+    pub(crate) fn of_unread(
+        budget: &Arc<BodyBudget>,
+        principal: &Principal,
+        bytes: usize,
+    ) -> Result<Self, BudgetSpent> {
+        let mut held = Self::of(budget, principal);
+        held.share = Some(budget.shares.begin(principal));
+        match held.grow(bytes + UNREAD_OVERHEAD_BYTES) {
+            Ok(()) => Ok(held),
+            Err(spent) => {
+                budget.refused.increment(1);
+                Err(spent)
+            }
+        }
+    }
+
+    /// Returns the bytes, which count until their last part is dropped.
+    pub(crate) fn count(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(CountedPiece { bytes, _held: self })
     }
 
     /// Holds the bytes that the JSON of a body takes as a tree of values. Errors: `json_too_complex`; `overloaded` if the budget

@@ -322,6 +322,20 @@ async fn a_client_that_answers_no_ping_is_disconnected() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_no_initialize_in_time_is_disconnected() {
+    let client =
+        ClientOptions { hello_timeout: Duration::from_secs(2), ..ClientOptions::default() };
+    let rig = rig_with(client).await;
+    let (_, mut there) = open(&rig, &[]).await;
+    there.send(Message::text(initialize(1))).await.unwrap();
+    assert_eq!(message(&mut there).await["id"], 1);
+    let (_, mut silent) = open(&rig, &[]).await;
+    assert_eq!(close_code(&mut silent).await, 1008);
+    there.send(Message::text(initialize(2))).await.unwrap();
+    assert_eq!(message(&mut there).await["id"], 2);
+}
+
+#[tokio::test]
 async fn a_client_that_reads_nothing_is_disconnected_and_slows_nobody() {
     let client = ClientOptions {
         max_outbox_messages: 4,

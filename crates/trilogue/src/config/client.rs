@@ -32,7 +32,7 @@ pub struct Client {
     pub max_sessions: usize,
     /// The maximum number of clients on the local socket. Each uses two file descriptors.
     pub max_connections: usize,
-    /// How long a program that connects may take for its handshake.
+    /// How long a program that connects may take for its handshake, and a WebSocket client until it sends `initialize`.
     pub hello_timeout: Span,
     /// The maximum number of clients over the network. A WebSocket is also one of `server.limits.max_connections`, and uses one file descriptor.
     pub max_network_connections: usize,
@@ -40,7 +40,7 @@ pub struct Client {
     pub ping_interval: Span,
     /// How long a client on a WebSocket may send nothing after a ping. Then the server ends the connection.
     pub pong_timeout: Span,
-    /// How long a connection over HTTP lasts without a request and without a stream. Messages for it, such as responses, wait that long.
+    /// How long a connection over HTTP lasts without a request and without a stream. It also ends when a message has waited this long for room because no stream is read.
     pub idle_timeout: Span,
     /// Whether a client over the network may make an agent start programs on the server's machine: servers of the Model Context Protocol with a `command`, and members of a request that only the agent understands, such as `_meta`, with which some agents start programs. Otherwise the server refuses such servers, and leaves such members out. Programs of the server's user on the same machine always may.
     pub network_programs: bool,

@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub(super) streams: Arc<Streams>,
     /// The budget of what clients of the network send.
     pub(super) body_budget: Arc<BodyBudget>,
+    /// The budget of what clients of the network have not read.
+    pub(super) response_budget: Arc<BodyBudget>,
     lifecycle: Arc<Lifecycle>,
     /// Cancelled when streams of sessions end.
     pub(super) streams_end: CancellationToken,
@@ -97,6 +99,7 @@ impl State {
             http_connections: HttpConnections::default(),
             streams: Arc::clone(&services.streams),
             body_budget: Arc::clone(&services.body_budget),
+            response_budget: Arc::clone(&services.response_budget),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),
         }

@@ -11,6 +11,7 @@ pub(crate) mod requests;
 pub(crate) mod session;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
@@ -38,7 +39,7 @@ use self::session::SessionPresence;
 use super::options::{ClientOptions, MessageIdFormat};
 use super::state::State;
 use super::wire::lines::{MethodResult, OutgoingLines};
-use super::wire::outbox::{Batch, Outbox};
+use super::wire::outbox::{Batch, Outbox, OutboxBudget};
 use crate::core::connected_clients::ConnectedClientGuard;
 use crate::core::not_found::no_thread;
 
@@ -68,6 +69,8 @@ pub(crate) struct ClientConnection {
     /// Permits for notifications that the agent has not received yet.
     pub(crate) notifications: Arc<Semaphore>,
     pub(crate) requests: OpenRequests,
+    /// Whether the client has sent `initialize`.
+    pub(crate) has_sent_initialize: AtomicBool,
     handshake: Mutex<Option<Arc<Handshake>>>,
     /// Its entry in the list of connected clients.
     pub(crate) listing: Option<ConnectedClientGuard>,
@@ -103,8 +106,17 @@ impl ClientConnection {
         let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
         let lines = if origin.is_local() { MAX_LOCAL_REQUEST_LINES } else { 1 };
         let max_request_bytes = options.max_line_bytes.saturating_mul(lines);
+        let outbox = Outbox::new(options.max_outbox_messages, options.max_outbox_bytes);
+        let outbox = match origin.is_local() {
+            true => outbox,
+            false => outbox.with_budget(OutboxBudget {
+                budget: Arc::clone(&state.response_budget),
+                principal: Arc::clone(origin.principal()),
+                closed: closed.clone(),
+            }),
+        };
         Self {
-            outbox: Outbox::new(options.max_outbox_messages, options.max_outbox_bytes),
+            outbox,
             principal: Arc::clone(origin.principal()),
             origin,
             agent,
@@ -116,6 +128,7 @@ impl ClientConnection {
             children: AnnouncedChildren::default(),
             notifications: Arc::new(Semaphore::new(options.max_requests)),
             requests: OpenRequests::new(options.max_requests, max_request_bytes),
+            has_sent_initialize: AtomicBool::new(false),
             handshake: Mutex::default(),
             listing: None,
             foreign_cancels: Arc::new(Semaphore::new(MAX_FOREIGN_CANCELS)),
@@ -234,7 +247,7 @@ impl ClientConnection {
             let mut lines = OutgoingLines::default();
             lines.control(&Control::Accepted { request: prompt.as_str().into() });
             // Only a client that sends nothing more waits for this line.
-            self.outbox.push_lazily(Batch { lines: lines.bytes, messages: 0 }).await;
+            self.outbox.push_lazily(Batch::new(lines.bytes, 0)).await;
         }
     }
 
@@ -243,6 +256,6 @@ impl ClientConnection {
         if self.numbered {
             lines.control(&position);
         }
-        self.outbox.push(Batch { lines: lines.bytes, messages: lines.messages }).await;
+        self.outbox.push(Batch::new(lines.bytes, lines.messages)).await;
     }
 }

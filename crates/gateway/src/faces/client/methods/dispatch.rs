@@ -1,6 +1,7 @@
 //! Dispatches a client's requests and notifications by method.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::ThreadId;
@@ -29,6 +30,7 @@ pub(crate) async fn dispatch(
     request: IncomingRequest,
 ) -> Option<IncomingRequest> {
     if request.method == "initialize" {
+        connection.has_sent_initialize.store(true, Ordering::Relaxed);
         // The client's next line is read only after the response.
         let work = initialize::initialize(connection, &request.params);
         let result = on_behalf_of(request.id.clone(), work).await;

@@ -16,7 +16,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -142,12 +142,26 @@ async fn serve_socket(
         is_revoked.store(true, Ordering::Relaxed);
         connection.closed.cancel();
     };
+    let is_silent = AtomicBool::new(false);
+    let silence = async {
+        // A connection of the local socket's protocol has had its first frame in time.
+        if !is_local_protocol {
+            sleep(options.hello_timeout).await;
+            // The response can take longer, because an agent has to start.
+            if !connection.has_sent_initialize.load(Ordering::Relaxed) {
+                is_silent.store(true, Ordering::Relaxed);
+                return connection.closed.cancel();
+            }
+        }
+        std::future::pending().await
+    };
     let serving = async {
         let serving = serve(&connection, &mut source, sink, decoder, &stop);
         tokio::pin!(serving);
         tokio::select! {
             sink = &mut serving => sink,
             () = revocation => serving.await,
+            () = silence => serving.await,
         }
     };
     let Some(sink) = serving.await else { return };
@@ -156,6 +170,10 @@ async fn serve_socket(
         None if is_revoked.into_inner() => {
             (CloseCode::Policy, "the token was revoked or has expired")
         }
+        None if connection.outbox.is_over_budget() => {
+            (CloseCode::Again, "too many bytes of messages are not read")
+        }
+        None if is_silent.into_inner() => (CloseCode::Policy, "`initialize` did not come in time"),
         None if stop.is_cancelled() => (CloseCode::Away, "the server ends the connection"),
         None => (CloseCode::Normal, ""),
     };
@@ -216,7 +234,7 @@ async fn hello(
         Err(error) => (None, HelloReply::from_problem(&problem::describe(&error, None))),
     };
     let lines = serde_json::to_vec(&reply).unwrap_or_default();
-    sink.send(vec![Batch { lines, messages: 1 }]).await.ok()?;
+    sink.send(vec![Batch::new(lines, 1)]).await.ok()?;
     connection
 }
 
@@ -340,8 +358,11 @@ impl LineSink for FrameSink {
         if is_due {
             self.feed(Message::Ping(Bytes::new())).await?;
         }
+        // The frames count until they are written: the socket has a copy of them.
+        let mut counted = Vec::with_capacity(batches.len());
         for batch in batches {
             let mut lines = Bytes::from(batch.lines);
+            counted.push(batch.held);
             while !lines.is_empty() {
                 let end = memchr(b'\n', &lines).unwrap_or(lines.len());
                 let line = lines.split_to(end);

@@ -1,15 +1,17 @@
 //! Lines that wait to be written to a client.
 
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::lock;
+use trilogue_domain::{Principal, lock};
 
 use super::transport::LineSink;
+use crate::http::receive::{BodyBudget, HeldBytes};
 
 /// The longest time that a lazy batch waits for the next batch.
 const LINGER: Duration = Duration::from_millis(50);
@@ -26,6 +28,16 @@ pub(crate) struct Outbox {
     taken: Notify,
     max_messages: usize,
     max_bytes: usize,
+    budget: Option<OutboxBudget>,
+}
+
+/// The budget in which batches count until the client has read them.
+#[derive(Debug)]
+pub(crate) struct OutboxBudget {
+    pub(crate) budget: Arc<BodyBudget>,
+    pub(crate) principal: Arc<Principal>,
+    /// Ends the connection when the budget is spent.
+    pub(crate) closed: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +46,8 @@ struct OutboxState {
     messages: usize,
     bytes: usize,
     is_closed: bool,
+    /// Whether the budget had no room for a batch.
+    is_over_budget: bool,
     /// Whether the batches must be written now.
     is_due: bool,
     /// Whether the writer's timer for lazy batches is running.
@@ -57,6 +71,8 @@ pub(crate) struct Batch {
     pub(crate) lines: Vec<u8>,
     /// How many of them are messages.
     pub(crate) messages: usize,
+    /// Their part of the budget, if they count in one.
+    pub(crate) held: Option<HeldBytes>,
 }
 
 // === impl Outbox ===
@@ -69,7 +85,18 @@ impl Outbox {
             taken: Notify::new(),
             max_messages: max_messages.max(1),
             max_bytes: max_bytes.max(1),
+            budget: None,
         }
+    }
+
+    /// Counts the batches in this budget, also those that wait for room.
+    pub(crate) fn with_budget(self, budget: OutboxBudget) -> Self {
+        Self { budget: Some(budget), ..self }
+    }
+
+    /// Whether the outbox was closed because the budget had no room for a batch.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.lock().is_over_budget
     }
 
     /// Adds a batch when there is room. A batch that is larger than the outbox waits until the outbox is empty. After `close`, batches are dropped.
@@ -86,7 +113,7 @@ impl Outbox {
         if batch.lines.is_empty() {
             return;
         }
-        let mut batch = Some(batch);
+        let mut batch = self.count(batch);
         loop {
             let taken = self.taken.notified();
             tokio::pin!(taken);
@@ -96,6 +123,26 @@ impl Outbox {
                 return;
             }
             taken.await;
+        }
+    }
+
+    /// Returns the batch with its part of the budget. Without room for it the connection ends: a batch that waits takes memory too.
+    fn count(&self, mut batch: Batch) -> Option<Batch> {
+        let Some(OutboxBudget { budget, principal, closed }) = &self.budget else {
+            return Some(batch);
+        };
+        match HeldBytes::of_unread(budget, principal, batch.lines.len()) {
+            Ok(held) => {
+                batch.held = Some(held);
+                Some(batch)
+            }
+            Err(spent) => {
+                tracing::debug!(%spent, "a client that leaves messages unread is disconnected");
+                self.lock().is_over_budget = true;
+                self.close();
+                closed.cancel();
+                None
+            }
         }
     }
 
@@ -201,10 +248,25 @@ impl Outbox {
     }
 }
 
+// === impl Batch ===
+
+impl Batch {
+    pub(crate) fn new(lines: Vec<u8>, messages: usize) -> Self {
+        Self { lines, messages, held: None }
+    }
+
+    /// Returns the lines, which count in the budget until their last part is dropped.
+    pub(crate) fn into_lines(self) -> Bytes {
+        let lines = Bytes::from(self.lines);
+        match self.held {
+            Some(held) => held.count(lines),
+            None => lines,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::io::{AsyncReadExt, AsyncWrite};
     use tokio::time::timeout;
 
@@ -219,7 +281,7 @@ mod tests {
     }
 
     fn batch(text: &str) -> Batch {
-        Batch { lines: text.as_bytes().to_vec(), messages: 1 }
+        Batch::new(text.as_bytes().to_vec(), 1)
     }
 
     #[tokio::test]

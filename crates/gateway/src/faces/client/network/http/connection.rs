@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use memchr::memchr;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, ThreadId, lock};
@@ -39,6 +39,8 @@ pub(super) struct HttpConnection {
     messages: mpsc::Sender<Bytes>,
     routing: Mutex<Routing>,
     limits: MailboxLimits,
+    /// How long a message waits for room in its stream.
+    idle_timeout: Duration,
     /// Notified when messages were taken from a stream.
     taken: Notify,
     last_used: Mutex<Instant>,
@@ -104,6 +106,7 @@ impl HttpConnection {
                 messages: options.max_outbox_messages,
                 bytes: options.max_outbox_bytes,
             },
+            idle_timeout: options.idle_timeout,
             taken: Notify::new(),
             last_used: Mutex::new(Instant::now()),
             closed,
@@ -225,12 +228,12 @@ impl MessageSource for PostedMessages {
 impl LineSink for StreamSink {
     async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
         for batch in batches {
-            let mut lines = Bytes::from(batch.lines);
+            let mut lines = batch.into_lines();
             while !lines.is_empty() {
                 let end = memchr(b'\n', &lines).unwrap_or(lines.len());
                 let line = lines.split_to(end);
                 drop(lines.split_to(lines.len().min(1)));
-                self.push(line).await;
+                self.push(line).await?;
             }
         }
         Ok(())
@@ -238,17 +241,18 @@ impl LineSink for StreamSink {
 }
 
 impl StreamSink {
-    /// Waits until the line's stream has room for it.
-    async fn push(&self, line: Bytes) {
+    /// Waits until the line's stream has room for it. Meanwhile the other streams of the connection wait too, so the wait is limited.
+    /// Errors: [`io::ErrorKind::TimedOut`] if no stream is read for the idle timeout.
+    async fn push(&self, line: Bytes) -> io::Result<()> {
         let mut line = line;
         loop {
             // A permit stays if a reader takes messages between the check and the wait.
             let full = self.0.routing().push(line, self.0.limits);
             match full {
-                None => return,
+                None => return Ok(()),
                 Some(rest) => line = rest,
             }
-            self.0.taken.notified().await;
+            timeout(self.0.idle_timeout, self.0.taken.notified()).await?;
         }
     }
 }

@@ -84,7 +84,7 @@ async fn initialize(call: &ClientCall, agent: AgentName) -> Result<Reply> {
     let response = connection.expect_first_response();
     connection.post(call.body.clone()).await?;
     let Ok(response) = response.await else {
-        return Err(Error::new(Code::ShuttingDown, "the server ends its connections"));
+        return Err(no_response(call));
     };
     // An agent can take long to start.
     connection.touch();
@@ -98,6 +98,16 @@ async fn initialize(call: &ClientCall, agent: AgentName) -> Result<Reply> {
     }
     guard.0 = None;
     Ok(reply.header_text(CONNECTION_ID, &connection.id))
+}
+
+/// Returns why a connection ended before its first response.
+fn no_response(call: &ClientCall) -> Error {
+    if call.state.is_draining() {
+        return Error::new(Code::ShuttingDown, "the server ends its connections");
+    }
+    Error::new(Code::Overloaded, "the connection ended before its first response").hint(
+        "read the messages of your other connections; an operator may raise `server.limits.max_responses`",
+    )
 }
 
 /// Opens a stream of server-sent events.
