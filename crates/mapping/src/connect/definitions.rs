@@ -123,7 +123,12 @@ pub fn of_code(code: Code) -> &'static Definition {
         Code::InvalidInput => "input_schema_violation",
         Code::AnswerInvalid => "resume_schema_violation",
         Code::InvalidJson | Code::JsonTooDeep => "invalid_json",
-        Code::InvalidRequest | Code::InvalidId | Code::InvalidCursor => "validation_error",
+        Code::InvalidRequest
+        | Code::InvalidId
+        | Code::InvalidCursor
+        | Code::NotAcceptable
+        | Code::UnsupportedMediaType
+        | Code::UpgradeRequired => "validation_error",
         Code::HostNotAllowed | Code::OriginNotAllowed => "forbidden",
         Code::InterruptNotFound => "not_found",
         Code::AlreadyExists | Code::ThreadWaiting | Code::RunNotEnded => "conflict",
