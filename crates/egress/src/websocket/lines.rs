@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 
 use super::liveness::{PingSchedule, PingStep, ReceiveState};
-use super::taken::{CountedOutput, TakenBytes};
+use super::send_progress::{CountedOutput, TakenBytes};
 use super::{WebSocket, WebSocketClosed, WebSocketEnd, WebSocketOptions};
 
 /// The size of the pipes between a connection and its owner, in bytes. A longer line passes in pieces.

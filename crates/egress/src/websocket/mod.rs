@@ -5,7 +5,7 @@
 mod handshake;
 mod lines;
 mod liveness;
-mod taken;
+mod send_progress;
 
 use std::fmt;
 use std::sync::Arc;
