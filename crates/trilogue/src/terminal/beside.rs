@@ -9,7 +9,6 @@ use trilogue_wire::native::{
 };
 
 use super::safe::{self, Stripper};
-use super::table;
 use super::tool_content::{self, ToolContent, ToolItem};
 
 const MAX_INLINE_CHARS: usize = 200;
@@ -201,7 +200,7 @@ pub(crate) fn subagent_line(subagent: &StateSubagent) -> String {
         }
         line.push(')');
     }
-    format!("{line} thread {}", table::noted_id(thread_id))
+    format!("{line} thread {}", safe::visible(thread_id))
 }
 
 pub(crate) fn artifact_line(part: &Part) -> String {
