@@ -73,9 +73,11 @@ fn production(file: &File, line: &Line) -> impl Iterator<Item = String> {
     let is_tool = TOOLS.contains(&package);
     let has = |words: &[&str]| words.iter().any(|word| mentions(&line.code, word));
     let sql = !is_tool && package != "store" && line.strings.iter().any(|text| is_sql(text));
-    // The command line's receiver of callbacks is a server of its own.
-    let answers =
-        package == "gateway" || file.path.starts_with("crates/trilogue/src/command/receiver");
+    // The command line's receiver of callbacks is a server of its own, and so is an agent that listens for WebSockets. A WebSocket's client compares statuses.
+    let answers = package == "gateway"
+        || file.path.starts_with("crates/trilogue/src/command/receiver")
+        || file.path.starts_with("crates/egress/src/websocket")
+        || file.path.starts_with("crates/sdk/src/agent_client/network");
     let status = !is_tool && !answers && line.code.contains("StatusCode::");
     // An agent that an editor starts speaks on its own standard streams.
     // A build script tells cargo by printing.
