@@ -127,6 +127,7 @@ pub fn of_code(code: Code) -> &'static Definition {
         | Code::InvalidId
         | Code::InvalidCursor
         | Code::NotAcceptable
+        | Code::NotImplemented
         | Code::UnsupportedMediaType
         | Code::UpgradeRequired => "validation_error",
         Code::HostNotAllowed | Code::OriginNotAllowed => "forbidden",
