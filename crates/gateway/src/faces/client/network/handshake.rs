@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
+use trilogue_egress::WebSocket;
 use trilogue_wire::native::local::SUBPROTOCOL;
 
 use super::admission::ClientCall;
@@ -13,8 +14,6 @@ use super::admission::ClientCall;
 pub(super) const VERSION: &str = "13";
 /// The length of the client's key, in bytes.
 const KEY_BYTES: usize = 16;
-/// The text that makes the server's answer to the key, from the RFC.
-const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What a client's request for a WebSocket contains.
 #[derive(Debug)]
@@ -56,18 +55,10 @@ impl Handshake {
             );
         }
         Ok(Self {
-            accept: accept_of(key),
+            accept: WebSocket::accept_key(key.as_bytes()),
             is_local_protocol: has_token(headers, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL),
         })
     }
-}
-
-/// Returns the answer to a client's key.
-fn accept_of(key: &str) -> String {
-    let mut hash = sha1_smol::Sha1::new();
-    hash.update(key.as_bytes());
-    hash.update(KEY_SUFFIX.as_bytes());
-    STANDARD.encode(hash.digest().bytes())
 }
 
 /// Whether a header that contains a list has this entry.
@@ -82,6 +73,7 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_key_is_that_of_the_rfc() {
-        assert_eq!(accept_of("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        let accept = WebSocket::accept_key(b"dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }
