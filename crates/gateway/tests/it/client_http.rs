@@ -382,6 +382,51 @@ async fn a_connection_whose_messages_wait_ends_although_another_stream_is_open()
     assert_eq!(client.send(Method::POST, &[], &list).await.status, 404);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clients_leave_unread_has_a_budget_for_their_principal() {
+    const MIB: usize = 1024 * 1024;
+    const CLIENTS: usize = 12;
+    let options =
+        Options { max_output_bytes: 2 * MIB, max_responses_bytes: 8 * MIB, ..Options::default() };
+    let rig = Rig::with(options).await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    // A run without a thread gets one that no client can load.
+    let run = rig.run_on("kept", "stream 30").await;
+    let session = run["thread_id"].as_str().unwrap();
+    let metric = async |name: &str| {
+        let metrics = rig.metrics().await;
+        let value = metrics.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(' '));
+        value.map_or(0, |it| it.parse::<usize>().unwrap())
+    };
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = HttpClient::open(rig.alice()).await;
+        client.ask("session/load", load.clone()).await;
+        clients.push(client);
+        assert!(metric("trilogue_http_response_bytes").await <= 5 * MIB);
+    }
+    until("a connection to end", LIMIT, async || {
+        let refused = metric("trilogue_http_refused_responses_total").await > 0;
+        let status = rig.alice().get("/api/v1/status").await.unwrap().ok().unwrap();
+        (refused && status["clients"].as_array()?.len() < CLIENTS).then_some(())
+    })
+    .await
+    .unwrap();
+    // Another principal can use the other half of the budget.
+    let bob = HttpClient::open(rig.as_("alpha", "bob")).await;
+    bob.post(&request(1, "session/list", &json!({}))).await;
+    let mut stream = bob.stream(None, None).await;
+    until_response(&mut stream, 1).await;
+    for client in &clients {
+        client.send(Method::DELETE, &[], &Value::Null).await;
+    }
+    bob.send(Method::DELETE, &[], &Value::Null).await;
+    end(&mut stream).await;
+    let all_back = async || (metric("trilogue_http_response_bytes").await == 0).then_some(());
+    until("the messages to be dropped", LIMIT, all_back).await.unwrap();
+}
+
 #[tokio::test]
 async fn deleting_a_connection_in_a_turn_leaves_the_session() {
     let rig = Rig::start().await;
