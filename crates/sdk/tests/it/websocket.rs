@@ -43,7 +43,7 @@ async fn answer_to(client: &Client, prompt: &str) -> String {
     let mut turn = session.prompt(Prompt::from(prompt)).await.unwrap();
     let mut text = String::new();
     while let Some(update) = turn.next().await.unwrap() {
-        text.push_str(&update.text());
+        text.push_str(update.text());
     }
     text
 }
