@@ -22,7 +22,7 @@ use crate::message_members::MESSAGE;
 use crate::native::hex;
 use crate::native::message::PATH_SEGMENT;
 use trilogue_wire::encoded_bytes::decode_base64;
-use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, MAX_TREE_FACTOR, tree_bytes};
 
 /// The default MIME type of text.
 const PLAIN: &str = "text/plain";
@@ -47,6 +47,29 @@ pub struct Links {
     thread: Arc<str>,
 }
 
+/// What is left of the memory that blocks which are kept as JSON in a string may need as trees, together.
+#[derive(Debug)]
+pub(super) struct TreeRoom {
+    /// In bytes, beyond a small multiple of their texts.
+    left: usize,
+}
+
+// === impl TreeRoom ===
+
+impl TreeRoom {
+    pub(super) fn new() -> Self {
+        Self { left: DEFAULT_MAX_TREE_BYTES }
+    }
+
+    /// Takes the room of this text. Returns `false` if it does not fit.
+    fn take(&mut self, text: &str) -> bool {
+        let free = text.len().saturating_mul(MAX_TREE_FACTOR);
+        let left = self.left.checked_sub(tree_bytes(text.as_bytes()).saturating_sub(free));
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
+
 // === impl Links ===
 
 impl Links {
@@ -61,10 +84,11 @@ impl Links {
     }
 }
 
-pub(super) fn block(part: &Part, links: &Links) -> Block {
+/// Converts a part for display. `room` is that of all blocks which are in memory together.
+pub(super) fn block(part: &Part, links: &Links, room: &mut TreeRoom) -> Block {
     let mut metadata: Map<String, Value> =
         serde_json::from_str(&citation::extra_without(part)).unwrap_or_default();
-    if let Some(kept) = original_block(part, &metadata, links) {
+    if let Some(kept) = original_block(part, &metadata, links, room) {
         return kept;
     }
     if metadata.keys().any(|key| RESERVED.contains(&key.as_str())) {
@@ -128,7 +152,12 @@ fn kind(part: &Part) -> &'static str {
 }
 
 /// Returns the original block of a part, if it was kept.
-fn original_block(part: &Part, extra: &Map<String, Value>, links: &Links) -> Option<Block> {
+fn original_block(
+    part: &Part,
+    extra: &Map<String, Value>,
+    links: &Links,
+    room: &mut TreeRoom,
+) -> Option<Block> {
     let ours = extra.get(EXTENSION)?;
     let block = ours.get("block")?;
     if let Some(place) = ours.get(CONTENT_PLACE).and_then(Value::as_str) {
@@ -146,7 +175,7 @@ fn original_block(part: &Part, extra: &Map<String, Value>, links: &Links) -> Opt
     match block {
         Value::Bool(true) => match &part.content {
             // It is shown as text instead: a part of another protocol can say that it is a block.
-            Content::Text(text) if is_too_complex(text.as_bytes(), DEFAULT_MAX_TREE_BYTES) => None,
+            Content::Text(text) if !room.take(text) => None,
             Content::Text(text) => serde_json::from_str(text).ok(),
             _ => None,
         },
@@ -164,7 +193,9 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     let block = in_standard_form(block);
     let block = block.as_ref();
     let read = read(block)?;
-    if self::block(&read, links) == *block && !touches_ours(block.metadata.as_ref()) {
+    if self::block(&read, links, &mut TreeRoom::new()) == *block
+        && !touches_ours(block.metadata.as_ref())
+    {
         return Ok(read);
     }
     match read_unencoded(block)? {
@@ -358,12 +389,30 @@ mod tests {
                 ..Part::new("application/json", Content::Text(text.into()))
             }
         };
-        assert_eq!(block(&part(10), &links).kind, "x");
+        assert_eq!(block(&part(10), &links, &mut TreeRoom::new()).kind, "x");
         let large = part(100_000);
         let Content::Text(text) = &large.content else { panic!("{large:?}") };
         let mut shown = None;
-        let bytes = allocation_counter::measure(|| shown = Some(block(&large, &links)));
+        let show = || shown = Some(block(&large, &links, &mut TreeRoom::new()));
+        let bytes = allocation_counter::measure(show);
         assert_eq!(shown.unwrap().text.as_deref(), Some(&**text));
         assert!(bytes.bytes_max < 4 * text.len() as u64, "{bytes:?}");
+    }
+
+    #[test]
+    fn blocks_of_small_values_share_their_room() {
+        let links = Links::new(&"http://here/connect".into(), &ThreadId::parse("t").unwrap());
+        let list = vec!["{\"a\":0}"; 20_000].join(",");
+        let text = format!("{{\"type\":\"x\",\"a\":[{list}]}}");
+        let part = Part {
+            extra: Some(Json::parse(r#"{"trilogue":{"block":true}}"#).unwrap()),
+            ..Part::new("application/json", Content::Text(text.into()))
+        };
+        let mut room = TreeRoom::new();
+        let kinds: Vec<String> = (0..3).map(|_| block(&part, &links, &mut room).kind).collect();
+        // Each list alone fits. The second one is shown as text.
+        assert_eq!(kinds, ["x", "text", "text"]);
+        let plain = block(&Part::text("words"), &links, &mut room);
+        assert_eq!(plain, Block::text("words"));
     }
 }

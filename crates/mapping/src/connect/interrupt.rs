@@ -7,7 +7,7 @@ use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};
 use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::RunInterrupt;
 
-use super::block::{Links, block};
+use super::block::{Links, TreeRoom, block};
 use crate::agent_client::tool_call_of;
 use crate::native::json as to_wire;
 
@@ -39,7 +39,9 @@ fn payload(interrupt: &Interrupt, links: &Links) -> wire::Json {
     }
     let is_words = |part: &Part| matches!(part.content, Content::Text(_)) && part.name.is_none();
     if !interrupt.prompt.iter().all(is_words) {
-        let blocks: Vec<_> = interrupt.prompt.iter().map(|part| block(part, links)).collect();
+        let mut room = TreeRoom::new();
+        let prompt = interrupt.prompt.iter();
+        let blocks: Vec<_> = prompt.map(|part| block(part, links, &mut room)).collect();
         set("content", json_of(&blocks));
     }
     if interrupt.kind == InterruptKind::Permission {

@@ -11,17 +11,22 @@ use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::MessageContent;
 
 use super::EXTENSION;
-use super::block::{Links, block, has_invalid_base64, read_block};
+use super::block::{Links, TreeRoom, block, has_invalid_base64, read_block};
 use super::input::invalid_input;
 use crate::message_members::{FURTHER, keep, split};
 use crate::repeated_id;
 
 pub fn messages(messages: &[Message], links: &Links) -> Vec<wire::Message> {
-    messages.iter().map(|it| message(it, links)).collect()
+    let mut room = TreeRoom::new();
+    messages.iter().map(|it| message_within(it, links, &mut room)).collect()
 }
 
 /// Converts a message for display: one text, or blocks for other content.
 pub fn message(message: &Message, links: &Links) -> wire::Message {
+    message_within(message, links, &mut TreeRoom::new())
+}
+
+fn message_within(message: &Message, links: &Links, room: &mut TreeRoom) -> wire::Message {
     let mut parts = message.parts.as_slice();
     let (first, mut ours) = match parts.split_first() {
         Some((first, _)) => split(first),
@@ -31,10 +36,9 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
         parts = &[];
     }
     let as_blocks = ours.remove("blocks").is_some();
-    let mut blocks: Vec<wire::Block> = parts.iter().map(|part| block(part, links)).collect();
-    if let (Some(first), Some(place)) = (&first, blocks.first_mut()) {
-        *place = block(first, links);
-    }
+    let first = first.as_ref().or(parts.first());
+    let shown = parts.first().and(first).into_iter().chain(parts.iter().skip(1));
+    let mut blocks: Vec<wire::Block> = shown.map(|part| block(part, links, room)).collect();
     let content = match blocks.as_mut_slice() {
         [wire::Block { kind, text: Some(text), metadata: None, extra }]
             if kind == "text" && extra.is_empty() && !as_blocks =>
