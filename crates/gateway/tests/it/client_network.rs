@@ -13,7 +13,7 @@ use trilogue_testkit::Editor;
 use crate::client_agent::Hosted;
 use crate::client_hosted::hosted_server;
 use crate::rig::{Rig, Setup, user};
-use crate::websocket::{bridge, exchange, upgrade};
+use crate::websocket::{self, bridge, exchange, upgrade};
 
 /// A client over the network that has sent nothing.
 async fn connected(rig: &Rig, agent: &str, principal: &str) -> Editor {
@@ -155,6 +155,21 @@ async fn a_client_that_only_reads_observes_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn who_only_reads_ends_no_run_of_a_client_that_it_names() {
+    let rig = Rig::start().await;
+    let mut alice = websocket::numbered(&rig, "hers").await;
+    let session = alice.session().await;
+    let prompt = alice.start_prompt(&session, "ask").await;
+    let asked = alice.request("session/request_permission").await;
+    token(&rig, "reader", &[Right::Read]).await;
+    let mut reader = websocket::numbered_by(&rig, "alpha-reader", "hers").await;
+    reader.ok("session/load", opening(&session, "/w")).await;
+    reader.ok("session/close", json!({"sessionId": session})).await;
+    alice.choose(&asked, "yes").await;
+    assert_eq!(alice.answer(&prompt).await["result"]["stopReason"], "end_turn");
+}
+
+#[tokio::test]
 async fn a_client_without_the_right_to_answer_is_not_asked() {
     let (rig, _) = hosted_server().await;
     token(&rig, "runner", &[Right::Read, Right::Run]).await;
@@ -278,6 +293,8 @@ async fn a_client_elsewhere_starts_no_programs_unless_the_settings_allow_it() {
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains("client.network_programs"), "{refused}");
     }
+    let refused = alice.call("session/options", new(json!([program]))).await;
+    assert_eq!(refused["error"]["data"]["code"], "forbidden", "{refused}");
     assert_eq!(hosted.recorded_calls("open").len(), 0);
     alice.ok("session/new", new(json!([]))).await;
     let opened = &hosted.recorded_calls("open")[0]["params"];

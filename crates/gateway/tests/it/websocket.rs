@@ -97,7 +97,13 @@ pub(crate) async fn editor_as(rig: &Rig, token: &str) -> Editor {
 
 /// A numbered client that speaks the local socket's protocol over a WebSocket.
 pub(crate) async fn numbered(rig: &Rig, client: &str) -> Editor {
-    let (head, socket) = open(rig, &[("sec-websocket-protocol", "x, trilogue.local")]).await;
+    numbered_by(rig, "alpha-alice", client).await
+}
+
+pub(crate) async fn numbered_by(rig: &Rig, token: &str, client: &str) -> Editor {
+    let token = format!("Bearer {token}");
+    let changes = [("sec-websocket-protocol", "x, trilogue.local"), ("authorization", &*token)];
+    let (head, socket) = open(rig, &changes).await;
     assert_eq!(head.headers["sec-websocket-protocol"], "trilogue.local");
     let mut editor = bridge(socket);
     let attach = json!({"agent": "puppet", "cwd": "/w"});

@@ -41,7 +41,8 @@ pub(super) async fn close(
     let is_own = |run: &RunRow| match run.started_by {
         // The last client that closes the session ends the agent's own work too.
         Some(StartedBy::Agent) => is_only,
-        None => own.contains(&run.key) || is_of_client(connection, run),
+        // A client that only observes has prompted nothing, also if it names the client of another one.
+        None => may_end && (own.contains(&run.key) || is_of_client(connection, run)),
     };
     let cancelled = cancel::cancel_runs(connection, &thread, is_own).await;
     cancelled.map_err(|error| mapping::error_object(&error))?;
