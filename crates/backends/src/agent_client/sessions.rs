@@ -16,13 +16,18 @@ use trilogue_wire::agent_client::{self as wire, splice};
 
 use super::agent::AgentClient;
 use super::failure::AgentFailure;
+use super::launch::Launch;
 use super::meta::for_agent;
-use super::opening::{ReopenedSession, Requester, SessionOpener, session_restarted};
+use super::opening::{
+    FOLDER_MEMBER, ReopenedSession, Requester, SessionOpener, default_cwd, session_restarted,
+};
 use super::process::{
     CLIENT_CALL_TIMEOUT, PrincipalKey, Process, Profile, SERVER_CALL_TIMEOUT, json_of,
 };
 use super::session::{OpeningRollback, Session, SessionBinding, SessionLease, ThreadState};
 
+/// The method whose params name the folder of a session that does not exist.
+const OPTIONS_METHOD: &str = "session/options";
 /// How long an agent may take to read a notification.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -195,7 +200,10 @@ async fn call_agent(
     method: &str,
     params: Json,
 ) -> Result<RawJson, AgentFailure> {
-    let params = client_params(opener, &params)?;
+    let params = match method {
+        OPTIONS_METHOD => client_params(opener, &in_own_folder(&opener.launch(), params))?,
+        _ => client_params(opener, &params)?,
+    };
     let lease = opener.process_for(client.as_ref()).await?;
     let process = lease.process();
     let result = process.call_for(Some(client), method, &params, CLIENT_CALL_TIMEOUT).await?;
@@ -221,6 +229,18 @@ async fn call_agent(
         _ => {}
     }
     Ok(result)
+}
+
+/// Params with the folder in which the agent works, if clients do not choose it: a session would open there too.
+fn in_own_folder(launch: &Launch, params: Json) -> Json {
+    let folder = match launch.remote_cwd() {
+        Some(remote) => remote.to_owned(),
+        None if launch.folders.is_some() => default_cwd(launch),
+        None => return params,
+    };
+    let named =
+        folder.to_str().and_then(|it| splice::set_text(params.as_str(), &[FOLDER_MEMBER], it));
+    named.and_then(|it| Json::parse(it).ok()).unwrap_or(params)
 }
 
 /// A client's params, as the agent gets them.

@@ -32,6 +32,7 @@ use crate::workspace::lease::WorkspaceLease;
 
 pub(super) use folder::{AcceptedFolders, FOLDER_MEMBER, check_folder};
 use folder::{OpeningFolders, check_opening};
+pub(super) use params::default_cwd;
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 pub(super) use settings::note_choice;
 

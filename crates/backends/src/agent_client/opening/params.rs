@@ -159,7 +159,7 @@ pub(super) fn follows_client(launch: &Launch) -> bool {
     launch.processes == Processes::Thread && !is_fixed
 }
 
-pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
+pub(in crate::agent_client) fn default_cwd(launch: &Launch) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     match &launch.remote {
         Some(remote) => remote.cwd.clone().unwrap_or_else(|| PathBuf::from("/")),

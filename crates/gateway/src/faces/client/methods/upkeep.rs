@@ -97,6 +97,7 @@ pub(super) async fn options(
     }
     let further = &request.additional_directories;
     network_params::check_folders(connection, METHOD, &request.cwd, further).await?;
+    network_params::check_servers(connection, METHOD, params)?;
     let backend = backend_of(connection)?;
     if backend.sessions().is_none() {
         let config = match &request.session_id {
