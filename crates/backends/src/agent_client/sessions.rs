@@ -233,11 +233,10 @@ async fn call_agent(
 
 /// Params with the folder in which the agent works, if clients do not choose it: a session would open there too.
 fn in_own_folder(launch: &Launch, params: Json) -> Json {
-    let folder = match launch.remote_cwd() {
-        Some(remote) => remote.to_owned(),
-        None if launch.folders.is_some() => default_cwd(launch),
-        None => return params,
-    };
+    if launch.folders.is_none() && launch.remote_cwd().is_none() {
+        return params;
+    }
+    let folder = default_cwd(launch);
     let named =
         folder.to_str().and_then(|it| splice::set_text(params.as_str(), &[FOLDER_MEMBER], it));
     named.and_then(|it| Json::parse(it).ok()).unwrap_or(params)
