@@ -438,3 +438,27 @@ async fn parts_of_messages_count_among_the_bodies_of_requests() {
         assert_eq!(message(&mut socket).await["id"], id);
     }
 }
+
+#[tokio::test]
+async fn requests_that_wait_count_among_the_bodies_of_requests() {
+    let options =
+        Options { max_body_bytes: 32 * 1024, max_bodies_bytes: 128 * 1024, ..Options::default() };
+    let rig = Rig::with(options).await;
+    let mut editor = websocket::editor(&rig).await;
+    editor.initialize(json!({})).await;
+    let session = editor.session().await;
+    let running = editor.start_prompt(&session, "sleep").await;
+    let text = "x".repeat(60 * 1024);
+    let mut prompts = Vec::new();
+    for _ in 0..3 {
+        prompts.push(editor.start_prompt(&session, &text).await);
+    }
+    let refused = editor.answer(&prompts[2]).await;
+    assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
+    for prompt in [&running, &prompts[0], &prompts[1]] {
+        assert!(editor.answer(prompt).await.get("result").is_some());
+    }
+    // Answered requests count no more.
+    editor.prompt(&session, &text).await;
+}

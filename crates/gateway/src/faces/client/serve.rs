@@ -189,13 +189,17 @@ async fn take_request(
         }
         params => params.map(RawValue::get),
     };
+    let held = match IncomingRequest::hold(connection, bytes) {
+        Ok(held) => held,
+        Err(error) => return connection.respond_unadmitted(&id, Err(error)).await,
+    };
     let (params, extras) = match params {
         Some(params) if connection.numbered => Extras::take(params),
         params => (params.unwrap_or("{}").into(), Extras::default()),
     };
     let method = request.method.into_owned();
     let params = params.into_owned();
-    let request = IncomingRequest { id, method, params, extras, bytes, snapshot: None };
+    let request = IncomingRequest { id, method, params, extras, bytes, snapshot: None, held };
     backlog.take(connection, request).await;
 }
 

@@ -17,6 +17,7 @@ use super::super::asking::agent_calls::on_behalf_of;
 use super::super::asking::snapshot::QuestionSnapshot;
 use super::super::connection::ClientConnection;
 use super::super::wire::lines::MethodResult;
+use crate::http::receive::HeldBytes;
 
 #[derive(Debug)]
 pub(crate) struct IncomingRequest {
@@ -29,6 +30,25 @@ pub(crate) struct IncomingRequest {
     pub(crate) bytes: usize,
     /// The question that the client knew when the request arrived, if it had to wait in the backlog.
     pub(crate) snapshot: Option<QuestionSnapshot>,
+    /// Counts its line among all request bodies, if it came over the network.
+    pub(crate) held: Option<HeldBytes>,
+}
+
+impl IncomingRequest {
+    /// Counts a line of this many bytes among all request bodies. A program on this machine is the server's user, and counts for nothing.
+    /// Errors: `overloaded`.
+    pub(crate) fn hold(
+        connection: &ClientConnection,
+        bytes: usize,
+    ) -> Result<Option<HeldBytes>, ErrorObject> {
+        if connection.origin.is_local() {
+            return Ok(None);
+        }
+        let mut held = HeldBytes::of(&connection.state.body_budget, &connection.principal);
+        let grown = held.grow(bytes);
+        grown.map_err(|spent| mapping::error_object(&spent.to_error()))?;
+        Ok(Some(held))
+    }
 }
 
 /// Processes a request and responds to it, even if the work panics.
