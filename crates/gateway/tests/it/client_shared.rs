@@ -312,3 +312,25 @@ async fn a_turn_that_somebody_else_began_says_who() {
         assert_eq!(begun(&later), Some(by));
     }
 }
+
+#[tokio::test]
+async fn requests_of_two_clients_with_one_id_get_their_own_responses() {
+    let rig = Rig::start().await;
+    let (mut first, one) = rig.editor_socket().open_session("puppet").await;
+    let (mut second, two) = rig.editor_socket().open_session("puppet").await;
+    let prompt = |session: &str| {
+        let text = json!([{"type": "text", "text": "sleep"}]);
+        let params = json!({"sessionId": session, "prompt": text});
+        json!({"jsonrpc": "2.0", "id": "same", "method": "session/prompt", "params": params})
+    };
+    first.raw(format!("{}\n", prompt(&one)).as_bytes()).await;
+    second.raw(format!("{}\n", prompt(&two)).as_bytes()).await;
+    first.notify("session/cancel", json!({"sessionId": one})).await;
+    let ended = first.answer(&json!("same")).await;
+    assert_eq!(ended["result"]["stopReason"], "cancelled", "{ended}");
+    second.ok("session/status", json!({"sessionId": two})).await;
+    assert!(!second.has_before(|it| it["id"] == "same"));
+    second.notify("session/cancel", json!({"sessionId": two})).await;
+    let ended = second.answer(&json!("same")).await;
+    assert_eq!(ended["result"]["stopReason"], "cancelled", "{ended}");
+}
