@@ -22,7 +22,7 @@ pub struct Options {
     pub call_timeout: Duration,
     /// The maximum number of attempts in a row to reconnect a broken stream. Then the stream fails.
     pub attempts: u32,
-    /// The delay before the second attempt. It doubles with each further attempt.
+    /// The delay before the second attempt. It doubles with each further attempt, and with each further connection in a row that ended soon and delivered little.
     pub delay: Duration,
     /// The maximum delay between two attempts.
     pub max_delay: Duration,

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::time::Instant;
 use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, OwnedItems, is_too_complex};
 use trilogue_wire::sse::{Decoder, Item};
 
@@ -20,6 +21,11 @@ use super::transport::{Response, ResponseBody};
 
 /// The content type of event streams.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+
+/// A connection with fewer items than this, which ended within [`SHORT_CONNECTION_TIME`], increases the delay before the next one.
+const SHORT_CONNECTION_ITEMS: u32 = 16;
+/// How soon a connection ends that increases the delay before the next one.
+const SHORT_CONNECTION_TIME: Duration = Duration::from_secs(10);
 
 /// A response that is being awaited.
 pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send>>;
@@ -90,6 +96,8 @@ pub(crate) struct Flow<S: StreamSource> {
     pub(crate) attempts: u32,
     /// Successful attempts in a row that delivered nothing. They also increase the delay.
     pub(crate) idle: u32,
+    /// Connections in a row that ended soon and delivered little. They also increase the delay.
+    short_connections: u32,
     /// Whether a connection was tried before, so that the next attempt waits.
     pub(crate) tried: bool,
     /// The delay before the next attempt that the server requests.
@@ -114,6 +122,9 @@ struct SseConnection {
     list: OwnedItems,
     decoder: Decoder,
     ready: VecDeque<Item>,
+    opened: Instant,
+    /// The items that this connection delivered.
+    items: u32,
 }
 
 // === impl Resumable ===
@@ -127,6 +138,7 @@ impl<S: StreamSource> Resumable<S> {
             ready: VecDeque::new(),
             attempts: 0,
             idle: 0,
+            short_connections: 0,
             tried: false,
             retry: None,
             unused_bytes: 0,
@@ -189,18 +201,15 @@ impl<S: StreamSource> Resumable<S> {
 
 impl<S: StreamSource> Flow<S> {
     pub(crate) fn read(&mut self, response: Response) -> Result<(), ClientError> {
-        let decoder = Decoder::new(self.options.stream_limits);
         let body = Some(stream_body(response)?);
-        let (list, ready) = (OwnedItems::default(), VecDeque::new());
-        self.connection = Some(SseConnection { body, list, decoder, ready });
+        self.connection = Some(SseConnection::new(body, OwnedItems::default(), &self.options));
         self.tried = true;
         Ok(())
     }
 
     /// Reads these events instead of a stream.
     pub(crate) fn read_list(&mut self, list: OwnedItems) {
-        let decoder = Decoder::new(self.options.stream_limits);
-        self.connection = Some(SseConnection { body: None, list, decoder, ready: VecDeque::new() });
+        self.connection = Some(SseConnection::new(None, list, &self.options));
     }
 
     /// Sends another request before the next attempt to connect.
@@ -219,15 +228,26 @@ impl<S: StreamSource> Flow<S> {
             connection.decoder.drop_unfinished();
             let skipped = connection.decoder.take_skipped_bytes();
             self.unused_bytes = self.unused_bytes.saturating_add(skipped);
+            if connection.is_short() {
+                self.short_connections = self.short_connections.saturating_add(1);
+            } else {
+                self.short_connections = 0;
+            }
         }
     }
 
-    /// Starts again. Drops the pending request and the unread items.
+    /// Starts again at once, because the caller has answered the run. Drops the pending request and the unread items.
     pub(crate) fn restart(&mut self) {
+        self.reconnect();
+        self.tried = false;
+        (self.attempts, self.idle, self.short_connections) = (0, 0, 0);
+    }
+
+    /// Continues with another connection, after the delay of one that broke. Drops the pending request and the unread items.
+    pub(crate) fn reconnect(&mut self) {
         self.disconnect();
         self.pending = None;
-        (self.tried, self.done) = (false, false);
-        (self.attempts, self.idle) = (0, 0);
+        (self.tried, self.done) = (true, false);
         self.ready.clear();
     }
 
@@ -256,6 +276,9 @@ impl<S: StreamSource> Flow<S> {
             Item::Event { id, event: name, data } => {
                 let bytes = (id.len() + name.len() + data.len()) as u64;
                 let item = source.on_event(SseEvent { id, name, data }, self)?;
+                if let (Some(_), Some(connection)) = (&item, &mut self.connection) {
+                    connection.items = connection.items.saturating_add(1);
+                }
                 if item.is_none() && self.ready.is_empty() {
                     self.count_unused(bytes)?;
                 }
@@ -291,8 +314,11 @@ impl<S: StreamSource> Flow<S> {
     }
 
     fn connect(&mut self, source: &mut S) {
+        // A single connection that broke early is common, and its events are not delayed.
+        let short = self.short_connections.saturating_sub(1);
+        let failed = self.attempts.max(self.idle).max(short);
         let wait = std::mem::replace(&mut self.tried, true)
-            .then(|| self.options.wait_after(self.attempts.max(self.idle), self.retry));
+            .then(|| self.options.wait_after(failed, self.retry));
         self.attempts = self.attempts.saturating_add(1);
         let answer = source.connect();
         let answer = async move {
@@ -318,6 +344,20 @@ impl<S: StreamSource> fmt::Debug for Flow<S> {
 // === impl SseConnection ===
 
 impl SseConnection {
+    fn new(body: Option<ResponseBody>, list: OwnedItems, options: &Options) -> Self {
+        let decoder = Decoder::new(options.stream_limits);
+        let (ready, opened) = (VecDeque::new(), Instant::now());
+        Self { body, list, decoder, ready, opened, items: 0 }
+    }
+
+    /// Returns `true` for a stream that delivered so little that a server which ends each one like this would get too many requests.
+    /// Lists are polled with a delay of their own.
+    fn is_short(&self) -> bool {
+        self.body.is_some()
+            && self.items < SHORT_CONNECTION_ITEMS
+            && self.opened.elapsed() < SHORT_CONNECTION_TIME
+    }
+
     /// Returns the next item. The error is the cause of the break, or `None` at a clean end.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Item, Option<ClientError>>> {
         loop {

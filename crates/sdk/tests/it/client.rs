@@ -8,7 +8,7 @@ use trilogue_sdk::client::{
 };
 use trilogue_wire::native::{Gap, RunStatus};
 
-use crate::script::{Script, events, header, json};
+use crate::script::{Script, events, events_of_a_minute, header, json};
 
 fn event(number: u64, kind: &str, members: &str) -> String {
     format!(
@@ -191,6 +191,39 @@ async fn events_that_connections_cut_off_are_given_up() {
         assert!(stream.next().await.unwrap().is_none(), "{part:?}");
         assert_eq!(script.requests().len(), 3, "{part:?}");
     }
+}
+
+/// The delay grows from 100 ms to 5 s, so a minute has about 16 connections.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_each_connection_after_an_event_gets_few_requests() {
+    for torn in [false, true] {
+        let script = Script::new((1..1000).map(|number| events(&delta(number), torn)).collect());
+        let mut stream = client(&script).run_events("r", None);
+        let count = events_of_a_minute(async || stream.next().await.unwrap().is_some()).await;
+        assert!((10..20).contains(&count), "{count} events");
+        assert!((10..20).contains(&script.requests().len()), "{}", script.requests().len());
+    }
+}
+
+/// One connection that is long or delivers much resets the delay.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_delivers_much_is_followed_by_the_next_one_soon() {
+    let much = |first: u64| (first..first + 16).map(delta).collect::<String>();
+    let script = Script::new(vec![
+        events(&delta(1), true),
+        events(&delta(2), true),
+        events(&delta(3), true),
+        events(&much(4), true),
+        events(&run_ended(20), false),
+    ]);
+    let mut stream = client(&script).run_events("r", None);
+    let mut at = Vec::new();
+    let start = tokio::time::Instant::now();
+    while let Some(StreamItem::Event { event, .. }) = stream.next().await.unwrap() {
+        at.push((event.number, start.elapsed().as_millis() / 100));
+    }
+    let moments: Vec<_> = [1, 2, 3, 4, 20].map(|number| at[number - 1].1).into();
+    assert_eq!(moments, [0, 1, 3, 7, 8]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use trilogue_wire::agent_communication::{
     Event, EventKind, Message, MessagePart, RunStatus, Session as Descriptor, Uuid,
 };
 
-use crate::script::{Script, Scripted, events, header, json, of_run};
+use crate::script::{Script, Scripted, events, events_of_a_minute, header, json, of_run};
 
 const RUN: &str = "2a4496e1-b907-4b65-9cec-2ae5658024fe";
 const SESSION: &str = "87cd7dc0-0000-4000-8000-000000000001";
@@ -559,4 +559,16 @@ async fn the_text_of_a_run_and_of_its_stream_leaves_artifacts_out() {
         texts.extend(event.text().map(str::to_owned));
     }
     assert_eq!(texts, ["Hi", "!"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_each_connection_after_an_event_gets_few_requests() {
+    for torn in [false, true] {
+        let connection = |first| events(&numbered(first, &[part("x")]), torn);
+        let script = Script::new((1..1000).map(connection).collect());
+        let mut stream = client(&script).follow(run_id(), None);
+        let count = events_of_a_minute(async || stream.next().await.unwrap().is_some()).await;
+        assert!((10..20).contains(&count), "{count} events");
+        assert!((10..20).contains(&script.requests().len()), "{}", script.requests().len());
+    }
 }

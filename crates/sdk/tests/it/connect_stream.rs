@@ -8,7 +8,7 @@ use trilogue_sdk::client::connect::{
 use trilogue_sdk::client::{ClientError, Options, Transport, TransportError};
 
 use crate::connect::{Answered, RUN, body, client, paths, run, waited};
-use crate::script::{Script, events, header, json, of_run};
+use crate::script::{Script, events, events_of_a_minute, header, json, of_run};
 
 fn values(status: &str, message: &str) -> String {
     format!(
@@ -30,6 +30,10 @@ fn fails() -> String {
 
 fn update(number: u32) -> String {
     format!(r#"{{"type":"custom","status":"pending","update":{{"n":{number}}}}}"#)
+}
+
+fn question_without_id() -> String {
+    format!("data: {}\n\n", asks("?"))
 }
 
 fn sse(of: &[(&str, String)]) -> String {
@@ -147,6 +151,37 @@ async fn a_server_that_repeats_its_events_without_end_is_given_up() {
     let mut stream = client.run_stream(new()).await.unwrap();
     let error = collect_events(&mut stream).await.unwrap_err();
     assert!(error.to_string().contains("4096 bytes of comments and skipped events"), "{error}");
+}
+
+/// Each connection brings an event. If it ends cleanly, the client also reads the run's status.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_each_connection_after_an_event_gets_few_requests() {
+    for torn in [false, true] {
+        let connection = |number: u32| {
+            let stream = events(&sse(&[(&number.to_string(), update(number))]), torn);
+            [Some(stream), (!torn).then(|| json(200, &run("pending")))]
+        };
+        let script = Script::new((1..1000).flat_map(connection).flatten().collect());
+        let mut stream = client(&script).join(RUN, None);
+        let count = events_of_a_minute(async || stream.next().await.unwrap().is_some()).await;
+        assert!((10..20).contains(&count), "{count} events");
+        let most = if torn { 20 } else { 40 };
+        assert!(script.requests().len() < most, "{}", script.requests().len());
+    }
+}
+
+/// A run that repeats its question while its status says that it works is looked at with growing delays.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_repeats_its_question_without_end_gets_few_requests() {
+    let script = Script::new((0..1000).map(|_| events(&question_without_id(), false)).collect());
+    let mut stream = client(&script).join(RUN, None);
+    let count = events_of_a_minute(async || {
+        let is_asked = stream.next().await.unwrap().is_some();
+        stream.wait_on();
+        is_asked
+    });
+    let count = count.await;
+    assert!((10..20).contains(&count), "{count} events");
 }
 
 #[tokio::test(start_paused = true)]

@@ -63,6 +63,17 @@ pub(crate) fn events(text: &str, torn: bool) -> Result<Scripted, TransportError>
     Ok(Scripted { status: 200, content_type, run_id: None, pieces: pieces.chain(tear).collect() })
 }
 
+/// Reads what `next` reads, for a minute of the paused clock, from a server that ends each connection after an event. Returns the events in it.
+pub(crate) async fn events_of_a_minute(mut next: impl AsyncFnMut() -> bool) -> usize {
+    let end = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut events = 0;
+    while let Ok(has_more) = tokio::time::timeout_at(end, next()).await {
+        assert!(has_more, "the stream ended after {events} events");
+        events += 1;
+    }
+    events
+}
+
 /// Returns the same response with the id of its run.
 pub(crate) fn of_run(
     response: Result<Scripted, TransportError>,

@@ -181,20 +181,17 @@ impl RunStream {
             return Err(ClientError::Unexpected("no event has named the run yet".to_owned()));
         };
         self.stream.source.client.resume(at, answer).await?;
-        self.restart(RunState::Open);
+        self.stream.source.state = RunState::Open;
+        self.stream.flow.restart();
         Ok(())
     }
 
     /// Continues after a question without answering it, because another client answers it.
     pub fn wait_on(&mut self) {
         if self.stream.source.state == RunState::Interrupted {
-            self.restart(RunState::Waiting);
+            self.stream.source.state = RunState::Waiting;
+            self.stream.flow.reconnect();
         }
-    }
-
-    fn restart(&mut self, state: RunState) {
-        self.stream.source.state = state;
-        self.stream.flow.restart();
     }
 }
 
