@@ -1,12 +1,15 @@
 //! Child processes: none is left behind, for every kind of start and every kind of end of the server.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
-use trilogue_backends::child::{Children, MARKER, Program, StartedChild};
+use trilogue_backends::child::{
+    Children, INHERITED, MARKER, Program, StartedChild, join_folders, search_folders,
+};
 
 use crate::agent_client_program;
 
@@ -139,16 +142,39 @@ async fn what_outlives_a_child_that_ended_is_ended_too() {
     assert_eq!(said, b"");
 }
 
+/// The whole environment of a child: what every child inherits, what its owner names, and its marker.
 #[tokio::test]
 async fn a_child_knows_no_variable_but_those_that_it_may() {
     let children = Children::open(None).await.unwrap();
-    let mut started = start(&children, &["env"], Path::new("/")).await;
-    let mut said = String::new();
-    started.output.read_to_string(&mut said).await.unwrap();
-    let marker = format!("{MARKER}={}", started.child.instance());
-    assert!(said.lines().any(|line| line == marker), "{said}");
-    assert!(said.lines().any(|line| line.starts_with("PATH=")));
-    assert!(!said.contains("CARGO"), "{said}");
+    let command = ["env", "-0"].map(str::to_owned);
+    let given = ("GIVEN".to_owned(), "1".to_owned());
+    let inherit = ["CARGO_MANIFEST_DIR", "NOT_SET_ANYWHERE"].map(str::to_owned);
+    let mut expected: BTreeMap<_, _> =
+        INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
+    let all = std::env::vars().count();
+    assert!(all > expected.len() + 1, "this process has more variables than a child may have");
+    // Relative folders are left out: `a_child_finds_no_program_by_a_relative_search_path`.
+    let path = search_folders(&expected["PATH"]).collect::<Vec<_>>();
+    expected.insert("PATH".to_owned(), join_folders(&path).unwrap());
+    for (env, inherit) in [(&[][..], &[][..]), (&[given.clone()][..], &inherit[..])] {
+        let cwd = Path::new("/");
+        let program = Program { name: "test", command: &command, cwd, env, inherit };
+        let mut started = children.start(program).await.unwrap();
+        let mut said = String::new();
+        started.output.read_to_string(&mut said).await.unwrap();
+        let lines = said.split_terminator('\0').map(|line| line.split_once('=').unwrap());
+        let got: BTreeMap<_, _> =
+            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut expected = expected.clone();
+        expected.insert(MARKER.to_owned(), started.child.instance().to_string());
+        expected.extend(env.iter().cloned());
+        expected.extend(inherit.iter().filter_map(|name| Some((name.clone(), variable(name)?))));
+        assert_eq!(got, expected);
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 #[tokio::test]
