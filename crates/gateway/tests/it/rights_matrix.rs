@@ -7,8 +7,10 @@ use http::Method;
 use serde_json::Value;
 use trilogue_domain::{Right, Rights};
 use trilogue_gateway::protocols;
+use trilogue_wire::agent_client::{Kind, METHODS, Side};
 
 use crate::rig::{EveryPeer, Rig, Setup};
+use crate::websocket::editor_as;
 
 /// An id that no object has, valid in every protocol.
 const NOBODY: &str = "99999999-2222-4333-8444-000000000001";
@@ -170,6 +172,41 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
     ),
 ];
 
+/// The rights that each request below `/client` needs, beside [`Right::Read`], with which a connection opens.
+const METHOD_NEEDS: &[(&[Right], &[&str])] = &[
+    (
+        &[],
+        &[
+            "initialize",
+            "session/list",
+            "session/load",
+            "session/resume",
+            "session/status",
+            "session/close",
+        ],
+    ),
+    (
+        &[Right::Run],
+        &[
+            "session/new",
+            "session/fork",
+            "session/prompt",
+            "session/options",
+            "session/set_title",
+            "session/archive",
+            "session/unarchive",
+        ],
+    ),
+    (&[Right::Admin], &["session/delete", "authenticate", "logout"]),
+    (
+        &[Right::Run, Right::Answer],
+        &["session/set_mode", "session/set_config_option", EXTENSION, UNKNOWN_METHOD],
+    ),
+];
+/// A method of an agent, which the protocol does not have.
+const EXTENSION: &str = "_x/anything";
+const UNKNOWN_METHOD: &str = "session/set_anything";
+
 /// What a route demands of its caller beside a right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Guard {
@@ -220,6 +257,7 @@ const GUARDS: &[(Guard, &[&str])] = &[
     (
         Guard::Nothing,
         &[
+            // They give nothing without an approval.
             // Only for pages, which no agent is.
             "sign_in",
             "look_up_sign_in_link",
@@ -330,6 +368,39 @@ async fn every_right_opens_exactly_its_routes_on_every_face() {
                 let is_admitted = reply.status != 403;
                 assert_eq!(is_admitted, route.admits(right, own), "{name} on {operation} {path}");
                 assert_ne!(reply.status, 401, "{name} on {operation} {path}");
+            }
+        }
+    }
+}
+
+/// The requests of the registry of methods, and one of each kind that it does not have.
+fn client_methods() -> Vec<&'static str> {
+    let known = METHODS.iter().filter(|it| it.to != Side::Client && it.kind == Kind::Request);
+    known.map(|method| method.name).chain([EXTENSION, UNKNOWN_METHOD]).collect()
+}
+
+#[tokio::test]
+async fn every_right_opens_exactly_its_methods_below_client() {
+    let rig = Rig::start().await;
+    let optional = [Right::Run, Right::Answer, Right::Admin, Right::Server];
+    for number in 0..1_usize << (optional.len() + 1) {
+        let chosen = (0..optional.len()).filter(|bit| number >> bit & 1 == 1);
+        let rights: Rights = chosen.map(|bit| optional[bit]).chain([Right::Read]).collect();
+        let own = number >> optional.len() == 1;
+        let name = format!("holder-{number}");
+        rig.token("alpha", &name, rights, own).await;
+        let mut client = editor_as(&rig, &format!("alpha-{name}")).await;
+        client.initialize(serde_json::json!({})).await;
+        for method in client_methods() {
+            let found = METHOD_NEEDS.iter().find(|(_, names)| names.contains(&method));
+            let (needs, _) = found.unwrap_or_else(|| panic!("{method} needs a line"));
+            let answer = client.call(method, serde_json::json!({})).await;
+            let is_refused = answer["error"]["data"]["code"] == "forbidden";
+            let missing = needs.iter().find(|right| !rights.has(**right));
+            assert_eq!(is_refused, missing.is_some(), "{rights:?} {method}: {answer}");
+            if let Some(missing) = missing {
+                let message = answer["error"]["message"].as_str().unwrap();
+                assert!(message.contains(&format!("'{}'", missing.as_str())), "{message}");
             }
         }
     }
