@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::{AgentName, Body, MessageId, RunId, Scope, TenantId, ThreadId};
 use trilogue_mapping::agent_client::{IdFormat, shown_id};
+use trilogue_testkit::client::Reply;
 use trilogue_testkit::until;
 
 use crate::rig::{LIMIT, Rig, text};
@@ -336,6 +337,7 @@ async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     for path in ["/healthz", "/readyz"] {
         let reply = rig.stranger().get(path).await.unwrap();
         assert_eq!((reply.status, reply.body.as_ref()), (200, &b"ok\n"[..]));
+        tells_nothing_in_headers(&reply);
     }
     let status = rig.alice().get("/api/v1/status").await.unwrap().ok().unwrap();
     assert_eq!(text(&status, "/durability"), "memory");
@@ -354,7 +356,23 @@ async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     until("the closed store to show", LIMIT, ready).await.unwrap();
     let reply = rig.stranger().get("/readyz").await.unwrap();
     assert_eq!(reply.body, &b"not ready: shutting_down\n"[..], "it says why, and no path");
+    tells_nothing_in_headers(&reply);
     assert_eq!(rig.stranger().get("/healthz").await.unwrap().status, 200);
+}
+
+/// A stranger's response has only headers whose values are the same for every server, and the id of the request.
+fn tells_nothing_in_headers(reply: &Reply) {
+    let mut headers: Vec<_> = reply
+        .headers
+        .iter()
+        .filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str()))
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    headers.sort();
+    let length = format!("content-length: {}", reply.body.len());
+    assert_eq!(headers, [length.as_str(), "content-type: text/plain; charset=utf-8"]);
+    let id = reply.headers["x-request-id"].to_str().unwrap();
+    assert!(uuid::Uuid::parse_str(id).is_ok(), "{id}");
 }
 
 #[tokio::test]
