@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::error_text;
+
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 const CANNOT_NOW: [StatusCode; 3] =
     [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
@@ -104,6 +106,7 @@ impl Client {
             let response = self.open(method, path, headers, body).await?;
             let (head, body) = response.into_parts();
             let body = body.collect().await?.to_bytes();
+            error_text::check_response(head.status.as_u16(), &body);
             Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
         };
         timeout(REQUEST_LIMIT, whole).await.context("the request took too long")?
@@ -127,6 +130,7 @@ impl Client {
         let status = response.status();
         if !status.is_success() {
             let body = response.into_body().collect().await?.to_bytes();
+            error_text::check_response(status.as_u16(), &body);
             bail!("the stream was refused: {status} {}", String::from_utf8_lossy(&body));
         }
         let is_closed = self.nodes.is_closed.subscribe();

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::error_text::check_message;
 use crate::schema::{Conversation, Side};
 
 /// The time limit for a response or a message.
@@ -273,6 +274,7 @@ impl Editor {
             let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
             let held = self.conversation.hold(&message);
             held.unwrap_or_else(|error| panic!("{error:#}: {message}"));
+            check_message(&message["error"]);
             if message["method"] == "session/update" {
                 self.updates.push(message["params"].clone());
             }

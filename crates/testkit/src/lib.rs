@@ -20,6 +20,7 @@ pub mod client;
 pub mod disk_journal;
 pub mod documents;
 pub mod editor;
+pub mod error_text;
 pub mod faulty_server;
 pub mod folder;
 pub mod foreign;
