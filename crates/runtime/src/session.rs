@@ -12,6 +12,7 @@ use trilogue_domain::{
 };
 use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
+use uuid::Uuid;
 
 use crate::client::{CallError, Client, ClientProfile};
 use crate::owner::{Envelope, stopped_error};
@@ -92,8 +93,8 @@ pub struct ThreadContext {
 /// What is known of a sub-agent when its thread is created.
 #[derive(Clone, Debug)]
 pub struct NewSubagent {
-    /// The id of its thread. It is derived from the sub-agent's own id, so that a restart finds the thread again.
-    pub thread: ThreadId,
+    /// What tells it apart from the parent's other sub-agents: the same for the same sub-agent, so that a restart finds its thread again.
+    pub key: Uuid,
     pub title: Option<String>,
     /// The run in which its agent announced it.
     pub run: Option<RunId>,

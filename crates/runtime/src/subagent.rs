@@ -7,20 +7,20 @@ use trilogue_domain::event::ThreadEvent;
 use trilogue_domain::thread::AGENT_TITLE_MEMBER;
 use trilogue_domain::{AgentName, Body, Code, Error, Json, Principal, Scope, ThreadId, ThreadKey};
 use trilogue_store::Draft;
-use trilogue_store::rows::ThreadRow;
+use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 
 use crate::client::ClientProfile;
 use crate::handle::Runtime;
 use crate::request::NewThread;
 use crate::session::{NewSubagent, SubagentThread, ThreadContext};
 use crate::step::Command;
-use crate::subagent_member::{SUBAGENT_MEMBER, is_subagent};
+use crate::subagent_member::{SUBAGENT_KEY_MEMBER, SUBAGENT_MEMBER, is_subagent};
 
 // === impl Runtime ===
 
 impl Runtime {
     /// The thread of a sub-agent; creates it if it does not exist. It belongs to the owner of its parent's thread.
-    /// Errors: `thread_not_found` if the parent's thread was erased, `already_exists` if the id names another kind of thread, `shutting_down`, and what storing can fail with.
+    /// Errors: `thread_not_found` if the parent's thread was erased, `shutting_down`, and what storing can fail with.
     pub(crate) async fn subagent_thread(
         &self,
         parent: &ThreadContext,
@@ -31,11 +31,18 @@ impl Runtime {
         let owner = store.thread_of(&parent.scope, parent.thread).await?.ok_or_else(|| {
             Error::new(Code::ThreadNotFound, format!("thread '{}' not found", parent.id))
         })?;
-        if let Some(known) = store.thread(&parent.scope, &new.thread).await? {
-            if known.owner != owner.owner || !is_subagent(&known.metadata) {
-                let message = format!("the thread '{}' is not the sub-agent's", known.id);
-                return Err(Error::new(Code::AlreadyExists, message));
-            }
+        let key = new.key.to_string();
+        let filter = ThreadFilter {
+            metadata: vec![
+                (SUBAGENT_KEY_MEMBER.to_owned(), format!("\"{key}\"")),
+                (SUBAGENT_MEMBER.to_owned(), "true".to_owned()),
+            ],
+            ..ThreadFilter::default()
+        };
+        let scope = Scope { tenant: owner.tenant.clone(), owner: Some(owner.owner.clone()) };
+        let page = Page { limit: 1, ..Page::default() };
+        // An erased thread is not found, and its sub-agent gets a new one.
+        if let Some(known) = store.threads(&scope, &filter, &page).await?.rows.into_iter().next() {
             if known.owner_node != self.services().node {
                 store.take_for_agent(&known, &parent.agent).await?;
             }
@@ -43,6 +50,7 @@ impl Runtime {
         }
         let mut metadata = serde_json::json!({
             SUBAGENT_MEMBER: true,
+            SUBAGENT_KEY_MEMBER: key,
             "parent_thread_id": parent.id.as_str(),
             "parent_agent": parent.agent.as_str(),
         });
@@ -59,16 +67,10 @@ impl Runtime {
             rights: std::iter::empty().collect(),
             own: true,
         };
-        let thread = NewThread {
-            id: Some(new.thread.clone()),
-            metadata: Some(metadata.clone()),
-            ..NewThread::default()
-        };
+        let thread = NewThread { metadata: Some(metadata.clone()), ..NewThread::default() };
         let row = self.new_thread_row(&by, &thread, false)?;
-        // Not an alias of its owner: the id is the server's own.
-        let row = ThreadRow { id: new.thread.clone(), ..row };
         store.check_takes(row.key).await?;
-        let created = ThreadEvent::Created { thread: new.thread, metadata, copied_from: None };
+        let created = ThreadEvent::Created { thread: row.id.clone(), metadata, copied_from: None };
         self.append_new(&row, &[Body::Thread(created)], Vec::new()).await?;
         Ok(SubagentThread { context: self.below(parent, &row), is_new: true })
     }
@@ -104,7 +106,7 @@ impl Runtime {
 
 impl ThreadContext {
     /// Opens the thread of a sub-agent of this thread's agent, and creates it if it does not exist.
-    /// Errors: `thread_not_found`, `already_exists`, `shutting_down`, and what storing can fail with.
+    /// Errors: `thread_not_found`, `shutting_down`, and what storing can fail with.
     pub async fn subagent(&self, new: NewSubagent) -> Result<SubagentThread> {
         self.services.call_chains.port()?.subagent_thread(self, new).await
     }

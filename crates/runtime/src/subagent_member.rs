@@ -1,4 +1,4 @@
-//! The member of a thread's metadata by which the thread of a sub-agent is known.
+//! The members of a thread's metadata by which the thread of a sub-agent is known.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Json};
@@ -6,6 +6,13 @@ use trilogue_store::rows::ThreadRow;
 
 /// The member of a thread's metadata that says that the thread is a sub-agent's.
 pub const SUBAGENT_MEMBER: &str = "trilogue.subagent";
+
+/// The member that tells the sub-agents of a thread apart. It is derived from the agent's own id, so that a restart finds the thread again.
+/// The thread's own id is not: an erased thread's id never comes back.
+pub(crate) const SUBAGENT_KEY_MEMBER: &str = "trilogue.subagent_key";
+
+/// Both members. Requests cannot set them.
+pub const SUBAGENT_MEMBERS: [&str; 2] = [SUBAGENT_MEMBER, SUBAGENT_KEY_MEMBER];
 
 /// Whether a thread with this metadata is a sub-agent's.
 #[must_use]
@@ -15,12 +22,16 @@ pub fn is_subagent(metadata: &Json) -> bool {
         && metadata.to_value().get(SUBAGENT_MEMBER).is_some_and(|it| it == true)
 }
 
-/// A thread's metadata without the member that says that the thread is a sub-agent's.
+/// A thread's metadata without the members that say that the thread is a sub-agent's.
 pub(crate) fn without_subagent(metadata: &Json) -> Json {
     if !is_subagent(metadata) {
         return metadata.clone();
     }
-    metadata.with_member(SUBAGENT_MEMBER, None).unwrap_or_else(Json::empty_object)
+    let mut others = metadata.clone();
+    for member in SUBAGENT_MEMBERS {
+        others = others.with_member(member, None).unwrap_or_else(Json::empty_object);
+    }
+    others
 }
 
 /// Checks that a request may start a run on a thread. Fails with `thread_of_subagent`.

@@ -20,7 +20,7 @@ use crate::request::{
 };
 use crate::state::ThreadState;
 use crate::step::Submit;
-use crate::subagent_member::{SUBAGENT_MEMBER, check_takes_requests};
+use crate::subagent_member::{SUBAGENT_MEMBERS, check_takes_requests};
 use trilogue_domain::Input;
 
 /// The retries when another request creates the thread or the idempotency key meanwhile.
@@ -558,9 +558,9 @@ pub(crate) fn check_editor_metadata(
     metadata: Option<&Json>,
     has_checked_settings: bool,
 ) -> Result<()> {
-    if metadata.is_some_and(|metadata| metadata.to_value().get(SUBAGENT_MEMBER).is_some()) {
-        let message =
-            format!("only an agent sets the member '{SUBAGENT_MEMBER}' of a thread's metadata");
+    let has = |member: &&str| metadata.is_some_and(|it| it.to_value().get(member).is_some());
+    if let Some(member) = SUBAGENT_MEMBERS.iter().find(|member| has(member)) {
+        let message = format!("only an agent sets the member '{member}' of a thread's metadata");
         return Err(Error::new(Code::Forbidden, message).hint("leave it out"));
     }
     let is_free = has_checked_settings || by.require(Right::Server).is_ok();

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::SubagentState;
-use trilogue_domain::{Code, Error, Json, RunId, ThreadId};
+use trilogue_domain::{Code, Error, Json, RunId};
 use trilogue_mapping::agent_client::{
     MAX_IGNORED_BYTES, SUBAGENT_UPDATE, SubagentDescription, WorkReport, ignored_line,
     with_thread_ids,
@@ -220,7 +220,7 @@ impl SubagentStart<'_> {
         remote: &str,
     ) -> Result<(ThreadContext, SubagentDescription, bool)> {
         let title = splice::get_text(self.params, &["update", "title"]).map(|it| it.into_owned());
-        let new = NewSubagent { thread: self.derived_thread(remote), title, run: self.run.clone() };
+        let new = NewSubagent { key: self.key_of(remote), title, run: self.run.clone() };
         let SubagentThread { context, is_new } = self.thread.subagent(new).await?;
         let bound = context.binding().await?.filter(|bound| !is_new && bound.remote == remote);
         let known = bound.and_then(|bound| SessionBinding::read(&bound.capabilities).subagent);
@@ -235,11 +235,11 @@ impl SubagentStart<'_> {
         Ok((context, SubagentDescription::default(), false))
     }
 
-    /// The id of a sub-agent's thread: the same whenever the agent opens the same session again.
-    fn derived_thread(&self, remote: &str) -> ThreadId {
+    /// The key of a sub-agent: the same whenever the agent opens the same session again.
+    fn key_of(&self, remote: &str) -> Uuid {
         let (parent, of_parent) = (self.thread, &self.family.parts().remote);
         let name = format!("{}\n{of_parent}\n{remote}", parent.thread());
         let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, parent.tenant().as_str().as_bytes());
-        ThreadId::from_uuid(Uuid::new_v5(&space, name.as_bytes()))
+        Uuid::new_v5(&space, name.as_bytes())
     }
 }

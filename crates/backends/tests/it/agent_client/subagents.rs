@@ -444,6 +444,44 @@ async fn the_work_of_a_sub_agent_is_lost_with_its_process_and_a_load_finds_its_t
     rig.end().await;
 }
 
+/// The id of an erased thread never comes back, although the agent has the same session.
+#[tokio::test]
+async fn a_sub_agent_whose_thread_was_erased_gets_a_new_thread() {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |_| {}).await;
+    let work = |text: &str| {
+        [
+            announce("a", &running(), false),
+            within("a", &chunk(text)),
+            report("a", &idle("end_turn")),
+        ]
+        .join("\n")
+    };
+    let erase = async |thread: &ThreadId| {
+        run_in(&rig, thread, 0, RunStatus::Completed).await;
+        rig.runtime.erase_thread(&rig.by, thread).await.unwrap();
+    };
+    let newest = async || subagents(&rig, &rig.thread).await.last().unwrap().thread.clone();
+    rig.run(&rig.thread, &work("secret")).await;
+    let first = newest().await;
+    erase(&first).await;
+    // The session of the parent is still open.
+    rig.run(&rig.thread, &work("second")).await;
+    let second = newest().await;
+    erase(&second).await;
+    // Another life of the agent's process loads the session.
+    let crashed = rig.begin(&rig.thread, "crash").await;
+    super::rig::settle(crashed).await;
+    rig.run(&rig.thread, &work("third")).await;
+    let third = newest().await;
+    assert!(first != second && second != third && third != first);
+    for erased in [&first, &second] {
+        assert!(rig.store.thread(&rig.by.scope(), erased).await.unwrap().is_none());
+    }
+    let run = run_in(&rig, &third, 0, RunStatus::Completed).await;
+    assert_eq!((rig.reply_text(&run).await.as_str(), runs(&rig, &third).await.len()), ("third", 1));
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn a_session_that_was_not_announced_is_ignored() {
     let rig = Rig::new(&[]).await;

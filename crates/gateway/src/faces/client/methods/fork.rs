@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use trilogue_domain::{Code, Error, Json, ThreadId};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{NewThread, SUBAGENT_MEMBER};
+use trilogue_runtime::{NewThread, SUBAGENT_MEMBERS};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::ForkSessionRequest;
 use trilogue_wire::jsonrpc::ErrorObject;
@@ -71,7 +71,7 @@ async fn copy(
     metadata.extend(open.metadata());
     metadata.remove(ARCHIVED);
     // The copy of a sub-agent's session is an ordinary one.
-    metadata.remove(SUBAGENT_MEMBER);
+    SUBAGENT_MEMBERS.iter().for_each(|member| drop(metadata.remove(*member)));
     metadata.insert(AGENT.to_owned(), connection.agent.as_str().into());
     metadata.retain(|_, value| !value.is_null());
     let metadata = Some(Json::from_value(&Value::Object(metadata)));
