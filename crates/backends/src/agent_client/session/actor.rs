@@ -495,8 +495,10 @@ impl SessionActor {
             return true;
         };
         let state = state_of(kind, &params);
-        let report = splice::get(&params, &["update"]).and_then(work_report);
-        let report = report.filter(|_| kind == STATE_UPDATE && self.family.is_subagent());
+        // Most updates are messages, and are not searched for a report.
+        let reports = kind == STATE_UPDATE && self.family.is_subagent();
+        let update = reports.then(|| splice::get(&params, &["update"])).flatten();
+        let report = update.and_then(work_report);
         // This decides whether a failed prompt may be repeated.
         work.has_worked |= !is_background(kind);
         work.record_sign(state);
