@@ -107,6 +107,14 @@ pub struct AttachGuard {
     client: AttachedClient,
 }
 
+/// Tells whether a client of a thread is its controller. Cheap to clone; it keeps nothing attached.
+#[derive(Clone, Debug)]
+pub struct ControlView {
+    controllers: Controllers,
+    thread: ThreadKey,
+    number: u64,
+}
+
 // === impl Controllers ===
 
 impl Controllers {
@@ -259,11 +267,26 @@ impl AttachGuard {
 
     #[must_use]
     pub fn is_in_control(&self) -> bool {
+        self.view().is_in_control()
+    }
+
+    #[must_use]
+    pub fn view(&self) -> ControlView {
+        let (controllers, number) = (self.controllers.clone(), self.client.number);
+        ControlView { controllers, thread: self.thread, number }
+    }
+}
+
+// === impl ControlView ===
+
+impl ControlView {
+    #[must_use]
+    pub fn is_in_control(&self) -> bool {
         let threads = lock(&self.controllers.0);
         let clients = threads.clients.get(&self.thread);
         let control = clients.map(|clients| clients.control.borrow());
         control.is_some_and(|control| {
-            control.client.as_ref().is_some_and(|client| client.number == self.client.number)
+            control.client.as_ref().is_some_and(|client| client.number == self.number)
         })
     }
 }

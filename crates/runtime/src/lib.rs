@@ -52,7 +52,7 @@ mod turn;
 mod workers;
 
 pub use backend::{Availability, Backend, Input, ProcessFailure, Rewind};
-pub use client::{AttachGuard, CONTROLLER_GONE, CallError, Client, ClientProfile};
+pub use client::{AttachGuard, CONTROLLER_GONE, CallError, Client, ClientProfile, ControlView};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::{Runtime, cancel_open_runs};
 pub use history::{ConversationReader, NewestMessages, ReferenceReader, StateAt, StateReader};

@@ -149,6 +149,9 @@ async fn a_client_has_two_sessions_with_streams_of_their_own() {
     }
     let status = rig.alice().get("/api/v1/status").await.unwrap().ok().unwrap();
     assert_eq!(status["clients"].as_array().map(Vec::len), Some(1), "{status}");
+    let listed = &status["clients"][0];
+    assert_eq!((&listed["transport"], &listed["principal"]), (&json!("http"), &json!("alice")));
+    assert_eq!(listed["sessions"].as_array().map(Vec::len), Some(2), "{status}");
     assert_eq!(client.send(Method::DELETE, &[], &Value::Null).await.status, 202);
     for stream in [&mut whole, &mut first, &mut second] {
         end(stream).await;

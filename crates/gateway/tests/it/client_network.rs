@@ -12,7 +12,7 @@ use trilogue_testkit::Editor;
 
 use crate::client_agent::Hosted;
 use crate::client_hosted::hosted_server;
-use crate::rig::{Rig, Setup, user};
+use crate::rig::{LIMIT, Rig, Setup, user};
 use crate::websocket::{self, bridge, exchange, upgrade};
 
 /// A client over the network that has sent nothing.
@@ -306,4 +306,61 @@ async fn a_client_elsewhere_starts_no_programs_unless_the_settings_allow_it() {
     let opened = &hosted.recorded_calls("open")[0]["params"];
     assert_eq!(opened["mcpServers"], json!([program]));
     assert_eq!(opened["_meta"]["x"]["executable"], "/bin/x");
+}
+
+/// The program, its way to the server, its principal and its part in the session.
+async fn attached(rig: &Rig, session: &str) -> Vec<String> {
+    let found = thread(rig, session).await;
+    let clients = found["clients"].as_array().cloned().unwrap_or_default();
+    let lines = clients.iter().map(|it| {
+        let text = |member: &str| it[member].as_str().unwrap_or("-").to_owned();
+        let role = if it["controls"] == true { "controls" } else { "observes" };
+        let (name, version) = (text("name"), text("version"));
+        format!("{name} {version} {} {} {role}", text("transport"), text("principal"))
+    });
+    lines.collect()
+}
+
+#[tokio::test]
+async fn the_clients_of_a_session_are_listed_with_their_roles() {
+    let rig = Rig::start().await;
+    let (alice, session) = rig.editor_socket().open_session("puppet").await;
+    token(&rig, "reader", &[Right::Read]).await;
+    rig.token("alpha", "bob", user(), false).await;
+    let mut reader = connected(&rig, "puppet", "reader").await;
+    let info = json!({"name": "viewer", "title": "Viewer", "version": "1.2"});
+    let hello = json!({"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info});
+    reader.ok("initialize", hello).await;
+    reader.ok("session/load", opening(&session, "/w")).await;
+    let mut bob = client(&rig, "puppet", "bob").await;
+    bob.load(&session).await;
+    let mut expected = vec![
+        "- - local alice controls".to_owned(),
+        "Viewer 1.2 websocket reader observes".to_owned(),
+        "- - websocket bob observes".to_owned(),
+    ];
+    assert_eq!(attached(&rig, &session).await, expected);
+    // The client that prompts takes the agent's calls.
+    bob.prompt(&session, "hello").await;
+    expected[0] = "- - local alice observes".to_owned();
+    expected[2] = "- - websocket bob controls".to_owned();
+    assert_eq!(attached(&rig, &session).await, expected);
+    let status = rig.alice().get("/api/v1/status").await.unwrap().ok().unwrap();
+    let bob_now = &status["clients"][2];
+    assert_eq!(bob_now["sessions"], json!([{"thread_id": session, "controls": true}]), "{status}");
+    assert_eq!(
+        (&bob_now["principal"], &bob_now["transport"]),
+        (&json!("bob"), &json!("websocket"))
+    );
+    // A client that closes the session or disconnects is not listed any more.
+    reader.ok("session/close", json!({"sessionId": session})).await;
+    drop(alice);
+    trilogue_testkit::until("the clients to leave", LIMIT, async || {
+        (attached(&rig, &session).await == expected[2..]).then_some(())
+    })
+    .await
+    .unwrap();
+    // Lists of threads leave it out.
+    let listed = rig.alice().get("/api/v1/threads").await.unwrap().ok().unwrap();
+    assert!(listed["items"][0].get("clients").is_none(), "{listed}");
 }

@@ -57,8 +57,8 @@ pub use run::{
 };
 pub use run_request::{RequestCode, RunRequests};
 pub use status::{
-    AgentDifference, AgentProcess, AgentState, ConnectedClient, Node, ProcessStderr, RuntimeState,
-    Status, StoreState, ThreadHandOver,
+    AgentDifference, AgentProcess, AgentState, ConnectedClient, Node, OpenSession, ProcessStderr,
+    RuntimeState, Status, StoreState, ThreadClient, ThreadHandOver,
 };
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{

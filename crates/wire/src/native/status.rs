@@ -83,6 +83,36 @@ record! {
         cwd?: String,
         /// The id of the process that holds the connection, such as the process of `trilogue connect`. Clients over the network have none.
         pid?: u32,
+        /// How the client reaches the server: `local` for the local socket, `websocket` or `http`.
+        transport: String = default,
+        /// The principal in whose name the client acts.
+        principal: String = default,
+        /// The sessions that the client has open, at most 100 of them.
+        sessions: Vec<OpenSession> = default unless "Vec::is_empty",
+        /// When the client connected.
+        since: String,
+    }
+
+    /// A session that a client of the Agent Client Protocol has open.
+    pub struct OpenSession: Default {
+        /// The id of the thread.
+        thread_id: String,
+        /// Whether the agent's requests for files and terminals go to this client. Every other client of the session observes.
+        controls: bool,
+    }
+
+    /// A client of the Agent Client Protocol that has a thread open.
+    pub struct ThreadClient: Default {
+        /// The client's name, as it reports it.
+        name?: String,
+        /// The client's version, as it reports it.
+        version?: String,
+        /// How the client reaches the server: `local` for the local socket, `websocket` or `http`.
+        transport: String,
+        /// The principal in whose name the client acts.
+        principal: String,
+        /// Whether the agent's requests for files and terminals go to this client. Every other client of the thread observes.
+        controls: bool,
         /// When the client connected.
         since: String,
     }

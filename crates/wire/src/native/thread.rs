@@ -1,4 +1,4 @@
-use super::Json;
+use super::{Json, ThreadClient};
 use crate::json::record::record;
 
 record! {
@@ -24,6 +24,8 @@ record! {
         head?: String,
         /// The state at the head, if the agents keep one. Only in responses about a single thread.
         values?: Json,
+        /// The clients of the Agent Client Protocol that have the thread open on this server, at most 100 of them. Only in responses about a single thread.
+        clients: Vec<ThreadClient> = default unless "Vec::is_empty",
     }
 
     /// A thread to create.

@@ -16,7 +16,7 @@ use trilogue_wire::native::local::{
 };
 
 use super::connection::ClientConnection;
-use super::connection::origin::ClientOrigin;
+use super::connection::origin::{ClientOrigin, ClientTransport};
 use super::serve::serve;
 use super::state::State;
 use super::wire::socket::{LocalReader, LocalWriter, split_local};
@@ -116,7 +116,12 @@ impl State {
             self.opened_folders.add(&connection.principal, folder);
         }
         connection.client = hello.client.filter(|_| hello.numbered);
-        self.list(&mut connection);
+        // A program elsewhere speaks this protocol on a WebSocket.
+        let transport = match connection.origin.is_local() {
+            true => ClientTransport::LocalSocket,
+            false => ClientTransport::WebSocket,
+        };
+        self.list(&mut connection, transport);
         let welcome = HelloReply::Open(HelloAccepted {
             trilogue: VERSION,
             agent: agent.as_str().to_owned(),
@@ -129,11 +134,13 @@ impl State {
     }
 
     /// Adds a connection to the list of connected clients, until it is dropped.
-    pub(super) fn list(&self, connection: &mut ClientConnection) {
+    pub(super) fn list(&self, connection: &mut ClientConnection, transport: ClientTransport) {
         connection.listing = Some(self.connected_clients.add(ConnectedClient {
             agent: connection.agent.as_str().to_owned(),
             cwd: connection.folder.as_ref().map(|folder| folder.display().to_string()),
             pid: connection.origin.pid(),
+            transport: transport.as_str().to_owned(),
+            principal: connection.principal.id.as_str().to_owned(),
             since: self.clock.now().to_string(),
             ..ConnectedClient::default()
         }));

@@ -22,6 +22,7 @@ pub(super) fn thread(row: &ThreadRow) -> Thread {
         damage: None,
         head: None,
         values: None,
+        clients: Vec::new(),
     }
 }
 

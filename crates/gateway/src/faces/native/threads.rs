@@ -232,6 +232,7 @@ async fn titled(call: &NativeCall, row: &ThreadRow, node: Option<String>) -> Thr
 async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
     let mut owners = call.state.admin.owner_names(&[row.key]).await?;
     let mut thread = titled(call, row, owners.remove(&row.key)).await;
+    thread.clients = call.state.connected_clients.of_thread(row.key);
     if row.head.is_none() {
         return Ok(thread);
     }

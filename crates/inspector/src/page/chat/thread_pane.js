@@ -36,6 +36,8 @@ export class ThreadPane {
     this.saidState = undefined;
     /** The server that owns the thread, if there are several. @type {string | undefined} */
     this.node = undefined;
+    /** The programs that have the thread open. @type {string | undefined} */
+    this.clients = undefined;
     this.agentIsChosen = false;
     /** @type {TimelinePane | undefined} */
     this.timeline = undefined;
@@ -72,6 +74,7 @@ export class ThreadPane {
   async refreshTitle() {
     const thread = await get(`threads/${segment(this.id)}`, { signal: this.life.signal });
     this.node = thread.node;
+    this.clients = clientNames(thread.clients ?? []);
     fill(this.title, thread.title || `Thread ${shortId(this.id)}`);
     this.element.setAttribute("aria-label", visible(`Thread: ${thread.title ?? this.id}`.slice(0, 120)));
   }
@@ -103,7 +106,7 @@ export class ThreadPane {
     const words = status ? WORDS[status] ?? status : "Empty";
     if (words !== this.saidState && this.saidState !== undefined) announce(`${run?.agent ?? "Agent"}: ${words}`);
     this.saidState = words;
-    fill(this.state, h("span.dot", { "data-status": status ?? "" }), [words, run?.agent, run ? duration(Math.max(0, took)) : undefined, this.node].filter(Boolean).join(" · "));
+    fill(this.state, h("span.dot", { "data-status": status ?? "" }), [words, run?.agent, run ? duration(Math.max(0, took)) : undefined, this.node, this.clients].filter(Boolean).join(" · "));
   }
 
   async stop() {
@@ -172,3 +175,9 @@ export class ThreadPane {
     this.element.remove();
   }
 }
+
+/**
+ * The programs that have a thread open, and which of them the agent calls.
+ * @param {{ name?: string, principal: string, controls: boolean }[]} clients
+ */
+const clientNames = (clients) => clients.map((it) => `${visible((it.name ?? "a program").slice(0, 40))} of ${visible(it.principal)} ${it.controls ? "controls" : "observes"}`).join(", ");

@@ -89,7 +89,13 @@ const difference = ({ agent, variants, missing_on: missing }) => `Servers differ
 const nodeTable = (status) => dataTable("Servers", ["Name", "State", "Open threads", "Agents"], (status.nodes ?? []).map((/** @type {any} */ it) => [it.name, it.alive && it.draining ? "draining" : it.this ? "this one" : it.alive ? "alive" : `silent for ${duration(it.silent_ms)}`, it.open_threads, (it.agents ?? []).join(", ")]));
 
 /** @param {any} status */
-const clientTable = (status) => dataTable("Connected programs", ["Program", "Agent", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid, it.agent, it.cwd ?? "", ago(it.since)]));
+const clientTable = (status) => dataTable("Connected programs", ["Program", "Agent", "Connected by", "Principal", "Sessions", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid || "a program", it.agent, it.transport, it.principal, sessionCounts(it.sessions ?? []), it.cwd ?? "", ago(it.since)]));
+
+/** @param {{ controls: boolean }[]} sessions */
+function sessionCounts(sessions) {
+  const controlled = sessions.filter((it) => it.controls).length;
+  return [controlled > 0 && `controls ${controlled}`, sessions.length > controlled && `observes ${sessions.length - controlled}`].filter(Boolean).join(", ");
+}
 
 /** @param {string} title @param {any[]} runs */
 const runTable = (title, runs) => dataTable(title, ["Agent", "State", "Begun", "Details"], runs.slice(0, MAX_ROWS).map((run) => [h("a", { href: placeOf(["threads", run.thread_id]) }, run.agent), [h("span.dot", { "data-status": run.status }), ` ${run.status}`], ago(run.created_at), run.outcome?.error ? [h("code", null, run.outcome.error.code), ` ${run.outcome.error.message.slice(0, 200)}`] : duration(Date.now() - milliseconds(run.created_at))]));

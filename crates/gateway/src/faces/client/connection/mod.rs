@@ -21,7 +21,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Principal, Right, ThreadId};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{Backend, ClientProfile, Runtime};
+use trilogue_runtime::{AttachGuard, Backend, ClientProfile, Runtime};
 use trilogue_store::Read;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::{
@@ -166,13 +166,21 @@ impl ClientConnection {
         self.principal.require(right).is_ok()
     }
 
-    /// Returns what the client counts for while it has a session of this thread open.
-    pub(crate) fn presence(&self, thread: &ThreadRow) -> SessionPresence {
+    /// Returns what the client counts for while it has a session of this thread open. `attached` is absent for a client that the agent does not call there.
+    pub(crate) fn presence(
+        &self,
+        thread: &ThreadRow,
+        attached: Option<&AttachGuard>,
+    ) -> SessionPresence {
         let answering = || self.runtime().active(thread.key);
         let open = || self.state.open_sessions.open(thread.key);
+        let listed = |client: &ConnectedClientGuard| {
+            client.add_session(thread.key, thread.id.clone(), attached.map(AttachGuard::view))
+        };
         SessionPresence::new(
             self.may(Right::Answer).then(answering),
             self.may(Right::Run).then(open),
+            self.listing.as_ref().map(listed),
         )
     }
 

@@ -21,6 +21,27 @@ pub(crate) enum ClientOrigin {
     Network(Caller),
 }
 
+/// How a client reaches the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ClientTransport {
+    LocalSocket,
+    WebSocket,
+    Http,
+}
+
+// === impl ClientTransport ===
+
+impl ClientTransport {
+    /// Returns its name in the native API.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::LocalSocket => "local",
+            Self::WebSocket => "websocket",
+            Self::Http => "http",
+        }
+    }
+}
+
 // === impl ClientOrigin ===
 
 impl ClientOrigin {

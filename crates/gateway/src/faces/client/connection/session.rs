@@ -20,6 +20,7 @@ use super::super::open_sessions::OpenSessionGuard;
 use super::super::wire::lines::MethodResult;
 use super::cancels::CancelMark;
 use super::command::PumpCommand;
+use crate::core::connected_clients::ListedSessionGuard;
 use crate::core::log_ref::LogRef;
 use crate::stream::feed::run_id;
 
@@ -49,6 +50,8 @@ pub(crate) struct SessionPresence {
     answering: Option<ActivePresence>,
     /// Present if it can prompt.
     _open: Option<OpenSessionGuard>,
+    /// Its entry in the list of the client's sessions.
+    _listed: Option<ListedSessionGuard>,
 }
 
 #[derive(Debug, Default)]
@@ -172,8 +175,12 @@ pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
 // === impl SessionPresence ===
 
 impl SessionPresence {
-    pub(crate) fn new(answering: Option<ActivePresence>, open: Option<OpenSessionGuard>) -> Self {
-        Self { answering, _open: open }
+    pub(crate) fn new(
+        answering: Option<ActivePresence>,
+        open: Option<OpenSessionGuard>,
+        listed: Option<ListedSessionGuard>,
+    ) -> Self {
+        Self { answering, _open: open, _listed: listed }
     }
 }
 

@@ -28,7 +28,7 @@ use trilogue_wire::native::local::{HelloReply, MAX_HELLO_BYTES, SUBPROTOCOL};
 use uuid::Uuid;
 
 use super::super::connection::ClientConnection;
-use super::super::connection::origin::ClientOrigin;
+use super::super::connection::origin::{ClientOrigin, ClientTransport};
 use super::super::options::ClientOptions;
 use super::super::serve::serve;
 use super::super::state::State;
@@ -127,7 +127,7 @@ async fn serve_socket(
         false => {
             let origin = ClientOrigin::Network(caller.clone());
             let mut connection = ClientConnection::new(Arc::clone(&state), origin, agent);
-            state.list(&mut connection);
+            state.list(&mut connection, ClientTransport::WebSocket);
             Some(connection)
         }
     };

@@ -38,7 +38,7 @@ pub(crate) fn attach_session(
         let client: Arc<dyn Client> = Arc::new(calls);
         connection.runtime().attach(&thread, client)
     });
-    let presence = connection.presence(&thread);
+    let presence = connection.presence(&thread, attached.as_ref());
     let session = Arc::new(ClientSession::new(thread, commands, attached, presence));
     let stop = session.stop.child_token();
     let followed = Followed::below(&session.thread.id, Followed::permits(), stop);

@@ -9,7 +9,7 @@ use super::super::admission::Admission;
 use super::connection::{HttpConnection, PostedMessages, StreamSink};
 use crate::access::authenticator::Caller;
 use crate::faces::client::connection::ClientConnection;
-use crate::faces::client::connection::origin::ClientOrigin;
+use crate::faces::client::connection::origin::{ClientOrigin, ClientTransport};
 use crate::faces::client::serve::serve;
 use crate::faces::client::state::State;
 
@@ -22,7 +22,7 @@ pub(super) fn begin(
 ) -> Arc<HttpConnection> {
     let origin = ClientOrigin::Network(caller.clone());
     let mut client = ClientConnection::new(Arc::clone(state), origin, agent.clone());
-    state.list(&mut client);
+    state.list(&mut client, ClientTransport::Http);
     let (connection, messages) =
         HttpConnection::new(agent, caller.clone(), &state.options, client.closed.clone());
     state.http_connections.add(&connection);

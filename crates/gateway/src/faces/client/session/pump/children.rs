@@ -391,7 +391,7 @@ impl Pump {
         let role = ChildRole::new(self.session.thread.id.clone(), form, permit);
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
         let connection = Arc::clone(&self.connection);
-        let presence = connection.presence(&row);
+        let presence = connection.presence(&row, None);
         let mut session = ClientSession::new(row, commands, None, presence);
         (session.asks_in, session.stop) = (asks_in, stop);
         let session = Arc::new(session);
