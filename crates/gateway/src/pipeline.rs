@@ -44,8 +44,8 @@ use trilogue_runtime::shares::{HeldShare, Shares};
 
 /// The most searches of one principal that work at a time: fewer than the store's readers.
 pub(crate) const MAX_SEARCHES_PER_PRINCIPAL: usize = 3;
-/// The operations that take a sign-in code.
-const SIGN_INS: [&str; 2] = ["sign_in", "look_up_sign_in_link"];
+/// The operations that take a sign-in code, or the secret of a login.
+const SIGN_INS: [&str; 3] = ["sign_in", "look_up_sign_in_link", "collect_login"];
 
 #[derive(Debug)]
 pub(crate) struct Pipeline {

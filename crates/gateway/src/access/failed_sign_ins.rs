@@ -81,7 +81,7 @@ pub(crate) fn seconds(wait: Duration) -> u64 {
 }
 
 /// Returns the part of an address that identifies a client.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {

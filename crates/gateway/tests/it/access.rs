@@ -71,8 +71,10 @@ async fn no_route_lets_in_without_a_valid_token() {
     let open = routes.iter().filter(|route| route.needs.is_none());
     let mut open: Vec<_> = open.map(|route| route.operation.as_str()).collect();
     open.sort_unstable();
-    // A browser that signs in has no token yet, and programs learn here how to get one.
+    // A browser that signs in has no token yet, as a program that logs in. Programs learn here how to get one.
     let expected = [
+        "begin_login",
+        "collect_login",
         "connect_get_agent_authentication",
         "connect_get_agent_openapi",
         "connect_get_authentication",

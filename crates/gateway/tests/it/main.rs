@@ -71,6 +71,7 @@ mod isolation_connect;
 mod isolation_harness;
 mod isolation_names;
 mod limits;
+mod logins;
 mod mounts;
 mod mounts_connect;
 mod mounts_streams;

@@ -22,6 +22,8 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
         &[
             "sign_in",
             "look_up_sign_in_link",
+            "begin_login",
+            "collect_login",
             "get_health",
             "get_readiness",
             "connect_get_openapi",
@@ -157,6 +159,8 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "list_tokens",
             "create_token",
             "revoke_token",
+            "look_up_login",
+            "approve_login",
         ],
     ),
     (
@@ -223,6 +227,7 @@ const GUARDS: &[(Guard, &[&str])] = &[
     (
         Guard::NewSignIn,
         &[
+            "approve_login",
             "create_token",
             "revoke_token",
             "create_sign_in_link",
@@ -234,6 +239,7 @@ const GUARDS: &[(Guard, &[&str])] = &[
     (
         Guard::Person,
         &[
+            "look_up_login",
             "delete_run",
             "erase_thread",
             "hand_over_thread",
@@ -258,6 +264,8 @@ const GUARDS: &[(Guard, &[&str])] = &[
         Guard::Nothing,
         &[
             // They give nothing without an approval.
+            "begin_login",
+            "collect_login",
             // Only for pages, which no agent is.
             "sign_in",
             "look_up_sign_in_link",

@@ -32,7 +32,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use trilogue_wire::native::{
     Agent, AnswerCreate, CallbackKeys, CallbackTarget, Caller, Checkpoint, Delivery, Event,
-    Interrupt, List, Message, Node, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy,
+    Interrupt, List, LoginApproval, LoginBegin, LoginBegun, LoginCode, LoginSecret, LoginState,
+    LoginView, Message, Node, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy,
     ThreadCreate, ThreadPatch, Token, TokenCreate, TokenCreated,
 };
 
@@ -418,6 +419,40 @@ impl Client {
     /// `forbidden` without the right `admin`.
     pub async fn create_token(&self, new: &TokenCreate) -> Result<TokenCreated, ClientError> {
         self.fetch(self.call(Method::Post, &["tokens"]).json(new)?).await
+    }
+
+    /// Begins to log in from another machine. Needs no token.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    pub async fn begin_login(&self, new: &LoginBegin) -> Result<LoginBegun, ClientError> {
+        self.fetch(self.call(Method::Post, &["logins"]).json(new)?).await
+    }
+
+    /// Asks for the token of a login. Needs no token.
+    ///
+    /// # Errors
+    /// `unauthenticated` if the login has ended.
+    pub async fn collect_login(&self, secret: &str) -> Result<LoginState, ClientError> {
+        let secret = LoginSecret { secret: secret.to_owned() };
+        self.fetch(self.call(Method::Post, &["logins", "collect"]).json(&secret)?).await
+    }
+
+    /// Returns what asks for a token with this code.
+    ///
+    /// # Errors
+    /// `not_found`, `overloaded`.
+    pub async fn login(&self, code: &str) -> Result<LoginView, ClientError> {
+        let code = LoginCode { code: code.to_owned() };
+        self.fetch(self.call(Method::Post, &["logins", "look-up"]).json(&code)?).await
+    }
+
+    /// Approves a login. Only its program gets the secret of the token.
+    ///
+    /// # Errors
+    /// `not_found`, `overloaded`, and those of [`Client::create_token`].
+    pub async fn approve_login(&self, approval: &LoginApproval) -> Result<Token, ClientError> {
+        self.fetch(self.call(Method::Post, &["logins", "approve"]).json(approval)?).await
     }
 
     /// Revokes a token.

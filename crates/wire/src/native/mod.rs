@@ -62,6 +62,7 @@ pub use status::{
 };
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{
-    Caller, PageSession, RightName, SignIn, SignInLink, SignInOwner, Token, TokenCreate,
+    Caller, LoginApproval, LoginBegin, LoginBegun, LoginCode, LoginSecret, LoginState, LoginView,
+    PageSession, RightName, SignIn, SignInLink, SignInOwner, Token, TokenCreate,
     TokenCreated,
 };

@@ -77,6 +77,70 @@ record! {
         page_secret: String,
     }
 
+    /// Begins to log in from another machine.
+    pub strict struct LoginBegin: Default {
+        /// The name of the machine or program, for the person who approves it.
+        label?: String,
+    }
+
+    /// A login that waits for its approval.
+    pub struct LoginBegun {
+        /// The code that a person approves on the server, such as `BCDF-GHJK`.
+        code: String,
+        /// What the program collects the token with. No other program needs it.
+        secret: String,
+        /// When the login expires.
+        expires_at: String,
+        /// How long the program should wait between two requests for the token.
+        interval_seconds: u64,
+    }
+
+    /// Names a login by its code.
+    pub strict struct LoginCode {
+        /// The code.
+        code: String,
+    }
+
+    /// A login, as a person sees it before the approval.
+    pub struct LoginView {
+        /// The name that the program gives itself.
+        label: String,
+        /// The address from which the program began the login.
+        address?: String,
+        /// When the login expires.
+        expires_at: String,
+    }
+
+    /// Approves a login: the token that its program gets.
+    pub strict struct LoginApproval: Default {
+        /// The code.
+        code: String,
+        /// The name of the token, for people. The default is that of the login.
+        label?: String,
+        /// The principal that uses the token. The default is the caller.
+        principal?: String,
+        /// The rights of the token. The default is `read`, `run` and `answer`. The caller needs each of these rights.
+        rights?: Vec<RightName>,
+        /// Whether the token sees and answers only resources that its principal created. Excludes the right `server`.
+        own: bool = default,
+        /// When the token expires (RFC 3339).
+        expires_at?: String,
+    }
+
+    /// Names a login by its secret.
+    pub strict struct LoginSecret {
+        /// The secret of the login.
+        secret: String,
+    }
+
+    /// Whether a login is approved.
+    pub struct LoginState: Default {
+        /// `pending` or `approved`.
+        status: String,
+        /// The token, in the only response that has it.
+        token?: TokenCreated,
+    }
+
     /// The caller of a request.
     pub struct Caller {
         /// The tenant of the caller.

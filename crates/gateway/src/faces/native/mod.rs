@@ -9,6 +9,7 @@ mod draw;
 mod event_forms;
 mod export;
 mod interrupts;
+mod logins;
 mod meta;
 mod named_message;
 mod nodes;
@@ -38,6 +39,7 @@ use trilogue_wire::native::{Event, List};
 
 pub use document::openapi_document;
 
+use crate::access::logins::Logins;
 use crate::core::callback_secrets::CallbackSecrets;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
@@ -79,6 +81,7 @@ pub(crate) struct State {
     max_output_bytes: usize,
     callback_secrets: CallbackSecrets,
     connected_clients: ConnectedClients,
+    logins: Arc<Logins>,
     store_url: String,
     inspector: Option<String>,
     public_url: Option<String>,
@@ -140,6 +143,7 @@ fn routes() -> Vec<NativeRoute> {
         tokens::ROUTES,
         changes::ROUTES,
         sign_in::ROUTES,
+        logins::ROUTES,
         draw::ROUTES,
         backup::ROUTES,
         nodes::ROUTES,
@@ -172,6 +176,7 @@ impl State {
             max_output_bytes: options.max_output_bytes,
             callback_secrets: options.callback_secrets.clone(),
             connected_clients: ConnectedClients::clone(&services.common_state()),
+            logins: Arc::default(),
             store_url: options.store_url.clone(),
             inspector: options.inspector.clone(),
             public_url: options.public_url.clone(),

@@ -79,13 +79,33 @@ async fn visible_tokens(call: &NativeCall) -> Result<Vec<TokenRow>> {
 }
 
 async fn create(call: NativeCall) -> Result<Reply> {
-    let body: TokenCreate = call.json()?;
-    if body.label.len() > MAX_LABEL_BYTES || body.label.chars().any(char::is_control) {
-        return Err(Error::new(
-            Code::InvalidRequest,
-            format!("'label' is longer than {MAX_LABEL_BYTES} bytes or holds a control character"),
-        ));
+    let (row, secret) = new_token(&call, call.json()?)?;
+    let created = TokenCreated { token: token(&row), secret };
+    let (id, detail) = (row.id.clone(), token_detail(&row));
+    call.state.tokens.put_token(row).await?;
+    call.audit(AuditEvent::TokenCreated, id.as_str(), &detail);
+    Ok(Reply::json(StatusCode::CREATED, &created))
+}
+
+/// What the audit line of a new token says.
+pub(super) fn token_detail(row: &TokenRow) -> String {
+    let rights: Vec<_> = row.rights.iter().map(Right::as_str).collect();
+    format!("for {}; rights {}; own {}", row.principal, rights.join(" "), row.own)
+}
+
+pub(super) fn check_label(label: &str) -> Result<()> {
+    if label.len() <= MAX_LABEL_BYTES && !label.chars().any(char::is_control) {
+        return Ok(());
     }
+    Err(Error::new(
+        Code::InvalidRequest,
+        format!("'label' is longer than {MAX_LABEL_BYTES} bytes or holds a control character"),
+    ))
+}
+
+/// Makes a token that the caller may make, and its secret. It is not stored yet.
+pub(super) fn new_token(call: &NativeCall, body: TokenCreate) -> Result<(TokenRow, String)> {
+    check_label(&body.label)?;
     let now = call.state.clock.now();
     let expires_at = body.expires_at.map(|text| read_time(&text, "expires_at")).transpose()?;
     if expires_at.is_some_and(|end| end <= now) {
@@ -134,13 +154,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
         expires_at,
         session_of: None,
     };
-    let created = TokenCreated { token: token(&row), secret };
-    let rights: Vec<_> = row.rights.iter().map(Right::as_str).collect();
-    let detail = format!("for {}; rights {}; own {}", row.principal, rights.join(" "), row.own);
-    let id = row.id.clone();
-    call.state.tokens.put_token(row).await?;
-    call.audit(AuditEvent::TokenCreated, id.as_str(), &detail);
-    Ok(Reply::json(StatusCode::CREATED, &created))
+    Ok((row, secret))
 }
 
 async fn revoke(call: NativeCall) -> Result<Reply> {
