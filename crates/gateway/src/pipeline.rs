@@ -22,6 +22,7 @@ use crate::access::failed_sign_ins::{self, FailedSignIns};
 use crate::access::origin_guard::OriginGuard;
 use crate::access::page_session;
 use crate::access::schemes::Challenge;
+use crate::access::tickets::shown_ticket;
 use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, RefusalLimits, audit};
 use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
@@ -46,6 +47,9 @@ use trilogue_runtime::shares::{HeldShare, Shares};
 pub(crate) const MAX_SEARCHES_PER_PRINCIPAL: usize = 3;
 /// The operations that take a sign-in code, or the secret of a login.
 const SIGN_INS: [&str; 3] = ["sign_in", "look_up_sign_in_link", "collect_login"];
+
+/// The operation that takes tickets.
+const TICKET_OPERATION: &str = "client_open";
 
 #[derive(Debug)]
 pub(crate) struct Pipeline {
@@ -120,7 +124,8 @@ impl Pipeline {
             Ok(found) => {
                 let (face, meters) = (found.face, found.meters);
                 let operation = found.endpoint.operation;
-                let shows_token = shows_token(&head.headers);
+                let shows_token =
+                    shows_token(&head.headers) || shows_only_ticket(operation, &head.headers);
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
                 let handling =
@@ -254,6 +259,9 @@ impl Pipeline {
             Access::Open => (self.authenticator.nobody(), None),
             Access::Public => (self.authenticator.admit_to_public(&head.headers).await, None),
             Access::Right(right) => (self.authenticator.admit(&head.headers).await?, Some(right)),
+            Access::Agent(right) if shows_only_ticket(endpoint.operation, &head.headers) => {
+                (self.authenticator.admit_by_ticket(&head.headers).await?, Some(right))
+            }
             Access::Agent(right) => {
                 let caller = match self.authenticator.admit_to_agents(&head.headers).await {
                     Ok(caller) => caller,
@@ -469,6 +477,11 @@ impl RequestIds {
 }
 
 /// Reads the query's parameters. Every parameter must be one of the route's.
+/// Whether a request shows a ticket in the place of a token.
+fn shows_only_ticket(operation: &str, headers: &http::HeaderMap) -> bool {
+    operation == TICKET_OPERATION && !shows_token(headers) && shown_ticket(headers).is_some()
+}
+
 fn read_query(route: &Endpoint, query: &str) -> Result<Vec<(String, String)>> {
     let read: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
         .map(|(name, value)| (name.into_owned(), value.into_owned()))

@@ -19,6 +19,7 @@ use trilogue_store::{PeerMessage, PeerNews, Tokens};
 use super::page_session::{require_new_sign_in, session_secret};
 use super::schemes::{self, Challenge};
 use super::secret::hash_secret;
+use super::tickets::{Tickets, refused_ticket};
 use crate::core::options::{Access, Options};
 use crate::core::scheme::Scheme;
 
@@ -54,6 +55,7 @@ pub(crate) struct Authenticator {
     /// The longest age of a cached token. An older one is looked up again.
     pub(crate) recheck: Duration,
     cache: RwLock<TokenCache>,
+    tickets: Tickets,
 }
 
 /// The tokens that were looked up last.
@@ -93,6 +95,11 @@ impl Caller {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_test(principal: Arc<Principal>) -> Self {
+        Self::without_token(&principal)
+    }
+
     /// Whether the caller shares one principal with all callers that show no token.
     pub(crate) fn is_anonymous(&self) -> bool {
         !self.is_known() && self.principal.own
@@ -129,6 +136,7 @@ impl Authenticator {
             clock,
             recheck,
             cache: RwLock::default(),
+            tickets: Tickets::default(),
         })
     }
 
@@ -160,6 +168,22 @@ impl Authenticator {
             }
             _ => self.admit(headers).await,
         }
+    }
+
+    /// Makes a ticket with which a page of this origin opens one WebSocket in the caller's name. Returns its subprotocol, and when it expires.
+    /// Errors: `overloaded`.
+    pub(crate) fn issue_ticket(
+        &self,
+        caller: &Caller,
+        origin: &str,
+    ) -> Result<(String, Timestamp)> {
+        self.tickets.issue(caller.clone(), origin.to_owned(), self.clock.now())
+    }
+
+    /// Admits the request of a page for a WebSocket by its ticket, as long as the token works with which the page got it. Errors: `unauthenticated`.
+    pub(crate) async fn admit_by_ticket(&self, headers: &HeaderMap) -> Result<Caller> {
+        let caller = self.tickets.take(headers, self.clock.now())?;
+        if self.still_admits(&caller).await { Ok(caller) } else { Err(refused_ticket()) }
     }
 
     /// Like [`Self::admit`], for a public route: a caller without a valid credential gets a principal without rights.

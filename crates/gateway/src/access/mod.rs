@@ -10,3 +10,4 @@ pub(crate) mod page_session;
 pub(crate) mod peer_filter;
 pub(crate) mod schemes;
 pub(crate) mod secret;
+pub(crate) mod tickets;

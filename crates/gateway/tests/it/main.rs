@@ -89,4 +89,5 @@ mod schemes;
 mod shutdown;
 mod small_face;
 mod streams;
+mod tickets;
 mod websocket;

@@ -45,6 +45,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "get_run_requests",
             "get_thread_state",
             "create_sign_in_link",
+            "create_ticket",
             "sign_out",
             "draw",
             "list_agents",
@@ -240,6 +241,7 @@ const GUARDS: &[(Guard, &[&str])] = &[
         Guard::Person,
         &[
             "look_up_login",
+            "create_ticket",
             "delete_run",
             "erase_thread",
             "hand_over_thread",

@@ -63,6 +63,6 @@ pub use status::{
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{
     Caller, LoginApproval, LoginBegin, LoginBegun, LoginCode, LoginSecret, LoginState, LoginView,
-    PageSession, RightName, SignIn, SignInLink, SignInOwner, Token, TokenCreate,
+    PageSession, RightName, SignIn, SignInLink, SignInOwner, Ticket, Token, TokenCreate,
     TokenCreated,
 };

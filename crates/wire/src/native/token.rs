@@ -141,6 +141,14 @@ record! {
         token?: TokenCreated,
     }
 
+    /// A ticket with which a page opens one WebSocket.
+    pub struct Ticket {
+        /// The subprotocol with which the page opens the WebSocket. It works once.
+        protocol: String,
+        /// When the ticket expires.
+        expires_at: String,
+    }
+
     /// The caller of a request.
     pub struct Caller {
         /// The tenant of the caller.

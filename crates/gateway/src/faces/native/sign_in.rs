@@ -7,11 +7,12 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, TokenId};
 use trilogue_mapping::native::token::right;
 use trilogue_store::rows::{SignInLinkRow, TokenRow};
-use trilogue_wire::native::{Caller, PageSession, SignIn, SignInLink, SignInOwner};
+use trilogue_wire::native::{Caller, PageSession, SignIn, SignInLink, SignInOwner, Ticket};
 
 use super::{NativeCall, NativeRoute};
 use crate::access::page_session::{LINK_LIFE, PAGE, SESSION_LIFE, SessionSecret, set_cookie};
 use crate::access::secret::{hash_secret, new_secret};
+use crate::access::tickets::only_origin;
 use crate::core::audit::{AuditActor, AuditEvent, audit};
 use crate::core::options::is_encrypted;
 use crate::http::reply::Reply;
@@ -52,6 +53,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             "The page's half of the session's secret; the cookie has the other half.",
             of::<PageSession>,
         )]),
+    BASE.post("/api/v1/tickets", |call| Box::pin(ticket(call)))
+        .for_people()
+        .describe(
+            "create_ticket",
+            "Make a ticket with which the calling page opens one WebSocket below /client within 30 seconds, because a browser sends no token with it",
+        )
+        .answers(&[json_response(201, "The ticket.", of::<Ticket>)])
+        .errors(&[Code::InvalidRequest, Code::Overloaded]),
     BASE.post("/api/v1/sign-out", |call| Box::pin(sign_out(call)))
         .describe("sign_out", "End the caller's session")
         .answers(&[no_content("The session and its cookie are gone.")])
@@ -153,6 +162,23 @@ async fn sign_in(call: NativeCall) -> Result<Reply> {
     audit(AuditEvent::SignedIn, Some(actor), id.as_str(), "of a browser");
     let cookie = cookie(&call, &secret.cookie, SESSION_LIFE)?;
     Ok(Reply::ok(&PageSession { page_secret: secret.page }).header(header::SET_COOKIE, cookie))
+}
+
+async fn ticket(call: NativeCall) -> Result<Reply> {
+    let Some(origin) = only_origin(&call.headers) else {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            "a ticket is for a page: the request names no origin",
+        )
+        .hint("a program sends its token with the request for the WebSocket"));
+    };
+    // What a session may do is bound to its page, and a connection outlives it.
+    if call.caller.is_page {
+        return Err(Error::new(Code::Forbidden, "a browser's session gets no tickets")
+            .hint("use a token: trilogue token create --label NAME"));
+    }
+    let (protocol, expires_at) = call.authenticator.issue_ticket(&call.caller, origin)?;
+    Ok(Reply::json(StatusCode::CREATED, &Ticket { protocol, expires_at: expires_at.to_string() }))
 }
 
 async fn sign_out(call: NativeCall) -> Result<Reply> {

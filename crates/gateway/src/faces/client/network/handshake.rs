@@ -9,6 +9,7 @@ use trilogue_egress::WebSocket;
 use trilogue_wire::native::local::SUBPROTOCOL;
 
 use super::admission::ClientCall;
+use crate::access::tickets::shown_ticket;
 
 /// The version of the WebSocket protocol that the server speaks.
 pub(super) const VERSION: &str = "13";
@@ -22,6 +23,8 @@ pub(super) struct Handshake {
     pub(super) accept: String,
     /// Whether the client speaks the protocol of the local socket.
     pub(super) is_local_protocol: bool,
+    /// The subprotocol that carries the client's ticket. A browser wants it back.
+    pub(super) ticket: Option<String>,
 }
 
 // === impl Handshake ===
@@ -57,6 +60,7 @@ impl Handshake {
         Ok(Self {
             accept: WebSocket::accept_key(key.as_bytes()),
             is_local_protocol: has_token(headers, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL),
+            ticket: shown_ticket(headers).map(str::to_owned),
         })
     }
 }

@@ -100,9 +100,12 @@ pub(super) fn accept(
         .header(header::UPGRADE, HeaderValue::from_static("websocket"))
         .header_text(header::SEC_WEBSOCKET_ACCEPT, &handshake.accept)
         .header_text(CONNECTION_ID, &Uuid::new_v4().to_string());
-    match is_local_protocol {
-        true => reply.header(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL)),
-        false => reply,
+    match (is_local_protocol, &handshake.ticket) {
+        (true, _) => {
+            reply.header(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL))
+        }
+        (false, Some(ticket)) => reply.header_text(header::SEC_WEBSOCKET_PROTOCOL, ticket),
+        (false, None) => reply,
     }
 }
 
