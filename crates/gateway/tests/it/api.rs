@@ -360,7 +360,7 @@ async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     assert_eq!(rig.stranger().get("/healthz").await.unwrap().status, 200);
 }
 
-/// A stranger's response has only headers whose values are the same for every server, and the id of the request.
+/// A stranger's response has only headers whose values are the same for every server, the id of the request, and how durable the store is, if that is little.
 fn tells_nothing_in_headers(reply: &Reply) {
     let mut headers: Vec<_> = reply
         .headers
@@ -370,7 +370,14 @@ fn tells_nothing_in_headers(reply: &Reply) {
         .collect();
     headers.sort();
     let length = format!("content-length: {}", reply.body.len());
-    assert_eq!(headers, [length.as_str(), "content-type: text/plain; charset=utf-8"]);
+    let expected = [
+        "cache-control: no-store",
+        &length,
+        "content-type: text/plain; charset=utf-8",
+        "trilogue-durability: memory",
+        "x-content-type-options: nosniff",
+    ];
+    assert_eq!(headers, expected);
     let id = reply.headers["x-request-id"].to_str().unwrap();
     assert!(uuid::Uuid::parse_str(id).is_ok(), "{id}");
 }
