@@ -96,8 +96,8 @@ impl Caller {
     }
 
     #[cfg(test)]
-    pub(crate) fn of_test(principal: Arc<Principal>) -> Self {
-        Self::without_token(&principal)
+    pub(crate) fn of_test(principal: &Arc<Principal>) -> Self {
+        Self::without_token(principal)
     }
 
     /// Whether the caller shares one principal with all callers that show no token.

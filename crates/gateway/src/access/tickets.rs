@@ -119,7 +119,7 @@ mod tests {
             rights: Rights::all(),
             own: false,
         };
-        Caller::of_test(Arc::new(principal))
+        Caller::of_test(&Arc::new(principal))
     }
 
     fn at(seconds: i64) -> Timestamp {

@@ -18,7 +18,7 @@ async fn collect(client: &Client, login: &Value) -> Reply {
     client.post("/api/v1/logins/collect", &secret).await.unwrap()
 }
 
-async fn approve(client: &Client, login: &Value, more: Value) -> Reply {
+async fn approve(client: &Client, login: &Value, more: &Value) -> Reply {
     let mut body = json!({"code": login["code"]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     client.post("/api/v1/logins/approve", &body).await.unwrap()
@@ -33,10 +33,10 @@ async fn a_program_gets_its_token_once_after_a_person_has_approved_its_code() {
     let code = json!({"code": login["code"]});
     let seen = person.post("/api/v1/logins/look-up", &code).await.unwrap().ok().unwrap();
     assert_eq!((&seen["label"], &seen["address"]), (&json!("laptop"), &json!("127.0.0.1")));
-    let approved = approve(&person, &login, json!({})).await;
+    let approved = approve(&person, &login, &json!({})).await;
     assert_eq!(approved.status, 201, "{approved:?}");
     assert!(approved.json().get("secret").is_none(), "only the program gets it");
-    assert_eq!(approve(&person, &login, json!({})).await.status, 404, "a code works once");
+    assert_eq!(approve(&person, &login, &json!({})).await.status, 404, "a code works once");
     let collected = collect(&program, &login).await.ok().unwrap();
     assert_eq!(collected["status"], "approved");
     let token = program.clone().with_token(text(&collected, "/token/secret"));
@@ -55,11 +55,11 @@ async fn an_approval_gives_no_more_than_its_token_may_give() {
     rig.token("alpha", "admin", rights, true).await;
     let (program, admin) = (rig.stranger(), rig.as_("alpha", "admin"));
     let login = begin(&program).await;
-    assert_eq!(approve(&admin, &login, json!({})).await.status, 403, "it lacks 'run'");
+    assert_eq!(approve(&admin, &login, &json!({})).await.status, 403, "it lacks 'run'");
     let other = json!({"rights": ["read"], "principal": "alice"});
-    assert_eq!(approve(&admin, &login, other).await.status, 403);
+    assert_eq!(approve(&admin, &login, &other).await.status, 403);
     assert_eq!(collect(&program, &login).await.json(), json!({"status": "pending"}));
-    let approved = approve(&admin, &login, json!({"rights": ["read"], "label": "mine"})).await;
+    let approved = approve(&admin, &login, &json!({"rights": ["read"], "label": "mine"})).await;
     assert_eq!((approved.status, &approved.json()["own"]), (201, &json!(true)), "{approved:?}");
     assert_eq!(approved.json()["label"], "mine");
     // The approval ends with its token.
@@ -89,7 +89,7 @@ async fn logins_and_guesses_of_one_address_are_bounded() {
     }
     assert_eq!((statuses[0], statuses[11]), (404, 429), "{statuses:?}");
     // A code that waits is still approved.
-    assert_eq!(approve(&person, &logins[4], json!({})).await.status, 201);
+    assert_eq!(approve(&person, &logins[4], &json!({})).await.status, 201);
     let wrong = json!({"secret": "tril_wrong"});
     assert_eq!(program.post("/api/v1/logins/collect", &wrong).await.unwrap().status, 401);
     let long = json!({"label": "x".repeat(300)});
