@@ -131,7 +131,7 @@ impl Runtime {
         self.check_open()?;
         let scope = by.scope();
         let mut source = self.thread_row(&scope, id).await?;
-        if self.services().complete_answered(source.key).await {
+        if self.services().settle_answered(source.key).await {
             source = self.thread_row(&scope, id).await?;
         }
         let store = self.services().store.as_ref();

@@ -61,6 +61,9 @@ pub(crate) struct Services {
     spawn_owner: Box<SpawnOwner>,
 }
 
+/// How long a copy waits for the late output of an answer, if the agent's own setting is longer.
+const MAX_SETTLE_WAIT: Duration = Duration::from_secs(5);
+
 /// The permits for runs at work.
 fn most_running(options: &Options) -> usize {
     options.max_running.min(Semaphore::MAX_PERMITS)
@@ -149,6 +152,21 @@ impl Services {
         // An owner that stops meanwhile completes the run itself, or keeps it open.
         self.send(thread, Envelope::CompleteAnswered { reply }).await.is_ok()
             && matches!(done.await, Ok(Ok(())))
+    }
+
+    /// Waits until the run whose agent has answered has its late output, and completes it if that takes too long. Returns whether its rows may have changed.
+    pub(crate) async fn settle_answered(self: &Arc<Self>, thread: ThreadKey) -> bool {
+        if !lock(&self.owners).contains_key(&thread) {
+            return false;
+        }
+        let (reply, settled) = oneshot::channel();
+        if self.send(thread, Envelope::SettleAnswered { reply }).await.is_err() {
+            return false;
+        }
+        match tokio::time::timeout(MAX_SETTLE_WAIT, settled).await {
+            Ok(settled) => matches!(settled, Ok(Ok(_))),
+            Err(_) => self.complete_answered(thread).await,
+        }
     }
 
     /// Loads a thread here, so that its owner decides about its open runs.

@@ -32,6 +32,8 @@ pub(crate) enum Envelope {
     Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
     /// Complete a run whose agent has answered, and reply when all changes so far are durable.
     CompleteAnswered { reply: oneshot::Sender<Result<()>> },
+    /// Reply when the run whose agent has answered has ended; with `None` if no run has one.
+    SettleAnswered { reply: oneshot::Sender<Result<Option<RunRow>>> },
     /// Load the thread, so that its waiting work continues.
     Wake,
     /// Give up the thread as soon as it is idle. A later request replaces an earlier one.
@@ -97,7 +99,9 @@ impl Envelope {
                 drop(reply.send(Err(error.clone())));
             }
             Self::Change { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Settled { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Settled { reply, .. } | Self::SettleAnswered { reply } => {
+                drop(reply.send(Err(error.clone())));
+            }
             Self::HandOver(HandOver::To(_, reply)) => drop(reply.send(Err(error.clone()))),
             Self::EndAsking { reply } | Self::Shutdown { reply } => drop(reply.send(Vec::new())),
             Self::Progress { .. }

@@ -98,6 +98,10 @@ impl Owner {
                 self.complete_answered().await;
                 self.acknowledge(Acknowledgement::Done(reply));
             }
+            Envelope::SettleAnswered { reply } => match self.answered_run() {
+                Some(run) => self.waiters.entry(run).or_default().push(Waiter::Asker(reply)),
+                None => self.acknowledge(Acknowledgement::Settled(reply, None)),
+            },
             Envelope::Wake => {}
             Envelope::HandOver(wish) => self.hand_over = Some(wish),
             Envelope::EndAsking { reply } => self.end_asking(reply).await,

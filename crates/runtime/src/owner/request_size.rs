@@ -30,6 +30,7 @@ impl Envelope {
             | Self::HandOver(_)
             | Self::EndAsking { .. }
             | Self::CompleteAnswered { .. }
+            | Self::SettleAnswered { .. }
             | Self::Shutdown { .. } => 0,
         }
     }

@@ -23,10 +23,15 @@ impl Owner {
 
     /// Completes the run with the turn if its agent has answered: its end only waits for late output.
     pub(super) async fn complete_answered(&mut self) {
-        let holder = self.state.as_ref().and_then(|state| state.turn);
-        if let Some(run) = holder.filter(|run| self.is_answered(*run)) {
+        if let Some(run) = self.answered_run() {
             self.complete_now(run).await;
         }
+    }
+
+    /// The run with the turn, if its agent has answered.
+    pub(super) fn answered_run(&self) -> Option<RunKey> {
+        let holder = self.state.as_ref().and_then(|state| state.turn);
+        holder.filter(|run| self.is_answered(*run))
     }
 
     /// Adds to a run that its agent starts what the store has for it.
