@@ -23,12 +23,12 @@ const DRAIN_END_LIMIT: Duration = Duration::from_secs(10);
 impl Runtime {
     /// Accepts no new runs, lets active ones end until the deadline, ends the rest as `agent_lost`, and keeps those that wait.
     ///
-    /// A run whose question does not survive a restart gets two seconds for the answer. After the deadline the drain takes at most ten more seconds to store the rest.
+    /// A run whose question does not survive a restart gets two seconds for the answer, and one that its agent has started as long, or until all others have ended. After the deadline the drain takes at most ten more seconds to store the rest.
     pub async fn drain(&self, deadline: Duration) -> DrainReport {
         let services = self.services();
         services.draining.store(true, Ordering::Release);
         self.closing().cancel();
-        let mut report = DrainReport::default();
+        let (mut report, mut lost) = (DrainReport::default(), Vec::new());
         let ending = async {
             stream::iter(services.owned())
                 .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| async move {
@@ -38,15 +38,17 @@ impl Runtime {
                 .await;
             if tokio::time::timeout(DRAIN_ANSWER_WAIT, services.all_ended()).await.is_err() {
                 let reply = |reply| Envelope::EndAsking { reply };
-                self.end_owners(reply, &mut report.abandoned).await;
-                services.all_ended().await;
+                self.end_owners(reply, &mut lost).await;
+                // The agents' own work has had its time: it need not have an end.
+                services.requested_ended().await;
             }
         };
         // The report below names the runs that remain at the deadline.
         drop(tokio::time::timeout(deadline, ending).await);
         let leaving = async {
             let reply = |reply| Envelope::Shutdown { reply };
-            self.end_owners(reply, &mut report.abandoned).await;
+            self.end_owners(reply, &mut lost).await;
+            self.record_lost_subagents(&lost).await;
             report.waiting = self.waiting_runs().await;
         };
         if tokio::time::timeout(DRAIN_END_LIMIT, leaving).await.is_err() {
@@ -56,14 +58,27 @@ impl Runtime {
                 "threads could not be stored at the stop; the next start recovers them"
             );
         }
+        report.abandoned = lost.into_iter().map(|row| row.id).collect();
         report
     }
 
-    /// Makes every owner end tasks, and adds the ids of their runs.
+    /// Has the agents say in the logs of the parents what is known of sub-agents whose runs were ended.
+    async fn record_lost_subagents(&self, lost: &[RunRow]) {
+        let of_agents = lost.iter().filter(|row| row.started_by.is_some());
+        stream::iter(of_agents)
+            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |row| async move {
+                if let Err(error) = self.record_lost_subagent(row.thread).await {
+                    tracing::warn!(thread = %row.thread_id, %error, "a parent's log still shows its sub-agent at work");
+                }
+            })
+            .await;
+    }
+
+    /// Makes every owner end tasks, and adds their runs.
     async fn end_owners(
         &self,
         request: impl Fn(oneshot::Sender<Vec<RunRow>>) -> Envelope,
-        ended: &mut Vec<RunId>,
+        ended: &mut Vec<RunRow>,
     ) {
         let services = self.services();
         let request = &request;
@@ -77,7 +92,7 @@ impl Runtime {
             })
             .buffer_unordered(MAX_OWNERS_AT_ONCE);
         while let Some(rows) = rows.next().await {
-            ended.extend(rows.into_iter().map(|row| row.id));
+            ended.extend(rows);
         }
     }
 

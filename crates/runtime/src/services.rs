@@ -48,6 +48,8 @@ pub(crate) struct Services {
     pub(crate) running: Semaphore,
     pub(crate) running_shares: Arc<Shares>,
     pub(crate) tasks: AtomicUsize,
+    /// The tasks of runs that their agents started.
+    agent_tasks: AtomicUsize,
     pub(crate) draining: AtomicBool,
     /// Whether every thread that a previous process left open was recovered.
     recovered: AtomicBool,
@@ -101,6 +103,7 @@ impl Services {
             call_chains: Arc::default(),
             row_changes: RowChanges::default(),
             tasks: AtomicUsize::new(0),
+            agent_tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             task_ended: Notify::new(),
@@ -256,22 +259,37 @@ impl Services {
         self.recovered.store(true, Ordering::Release);
     }
 
-    pub(crate) fn task_started(&self) {
+    pub(crate) fn task_started(&self, is_of_agent: bool) {
         self.tasks.fetch_add(1, Ordering::AcqRel);
+        if is_of_agent {
+            self.agent_tasks.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
-    pub(crate) fn task_done(&self) {
-        if self.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.task_ended.notify_waiters();
+    pub(crate) fn task_done(&self, is_of_agent: bool) {
+        // Before the other: the difference never counts a task too few.
+        if is_of_agent {
+            self.agent_tasks.fetch_sub(1, Ordering::AcqRel);
         }
+        self.tasks.fetch_sub(1, Ordering::AcqRel);
+        self.task_ended.notify_waiters();
     }
 
     /// Resolves when no run has a task.
     pub(crate) async fn all_ended(&self) {
+        self.ended_but(|| 0).await;
+    }
+
+    /// Resolves when no run that a client requested has a task.
+    pub(crate) async fn requested_ended(&self) {
+        self.ended_but(|| self.agent_tasks.load(Ordering::Acquire)).await;
+    }
+
+    async fn ended_but(&self, others: impl Fn() -> usize) {
         loop {
             // Created before the check, so that no end is missed.
             let ended = self.task_ended.notified();
-            if self.tasks.load(Ordering::Acquire) == 0 {
+            if self.tasks.load(Ordering::Acquire) <= others() {
                 return;
             }
             ended.await;

@@ -94,7 +94,7 @@ impl Owner {
             draft: state.new_draft(),
         });
         // `end_task` counts down, not the task: an aborted task must be counted down too.
-        self.services.task_started();
+        self.services.task_started(shared.is_started_by_agent());
         let (services, agents) = (Arc::clone(&self.services), Arc::clone(&self.agents));
         let mode = StartMode { is_deferred: deferred, is_delayed };
         let work = execute(services, agents, backend, turn, Arc::clone(&shared), mode);
@@ -108,7 +108,7 @@ impl Owner {
             if let Some(handle) = task.handle {
                 handle.abort();
             }
-            self.services.task_done();
+            self.services.task_done(task.shared.is_started_by_agent());
         }
     }
 }
