@@ -111,6 +111,12 @@ impl ThreadContext {
         self.services.call_chains.port()?.subagent_thread(self, new).await
     }
 
+    /// The thread of the parent, if this is a sub-agent's.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Self> {
+        self.parent.as_deref()
+    }
+
     /// The number of threads above this one: 0 for a thread that is not a sub-agent's.
     #[must_use]
     pub fn depth(&self) -> usize {

@@ -166,6 +166,7 @@ impl SessionActor {
         }
         self.log_waiting_outside().await;
         self.finish(TurnEnd::Broken).await;
+        self.clear_state().await;
         self.outside.end_message().await;
         self.answerer.release_terminals(&self.outside.thread);
     }
@@ -226,7 +227,10 @@ impl SessionActor {
             SessionItem::Replay => self.replay = Some(Replay::default()),
             SessionItem::ParentClosed => {
                 self.log_waiting_outside().await;
+                // The run first: its process may be stopped next, with which it would be lost.
+                self.reported = None;
                 self.finish_as(TurnEnd::Broken, Some(WorkStop::Cancelled)).await;
+                self.clear_state().await;
             }
             SessionItem::ReplayOver => {
                 self.replay = None;
@@ -247,7 +251,8 @@ impl SessionActor {
                 self.answerer.release_terminals(&self.outside.thread);
                 for params in self.family.clear_states() {
                     let body = body_of_update(&params);
-                    self.log(body, Some(update_original(params))).await;
+                    // Not in the open run: the server may have ended that before it stopped the agent.
+                    self.outside.log(body, Some(update_original(params))).await;
                 }
                 if self.work.as_ref().is_some_and(OpenWork::is_background) {
                     self.finish_as(TurnEnd::Broken, Some(WorkStop::ProcessEnded)).await;
@@ -361,10 +366,11 @@ impl SessionActor {
         if !matches!(work.kind, WorkKind::Prompt { is_answered: true, .. }) {
             self.tool_calls.end_turn(end == TurnEnd::Broken);
         }
-        if work.is_cancelled() {
-            // What it reported before does not make its next work endless.
-            self.reported = None;
-        } else if end == TurnEnd::Completed && self.requests.has_question() {
+        if work.is_background() && self.is_reported_at_work() {
+            // Before the end of the run: nothing shows it at work that has no run. What it reported before does not make its next work endless either.
+            self.clear_state().await;
+        }
+        if !work.is_cancelled() && end == TurnEnd::Completed && self.requests.has_question() {
             self.waiting.expect_question();
         }
         work.stop = stop;
@@ -633,9 +639,7 @@ impl SessionActor {
     /// When the work ends if nothing happens until then. Work that the agent reports as unfinished has no such time.
     fn quiet_at(&self) -> Option<Instant> {
         let work = self.work.as_ref()?;
-        let is_unfinished =
-            matches!(self.reported, Some(SubagentState::Running | SubagentState::RequiresAction));
-        if is_unfinished && !work.is_cancelled() {
+        if self.is_reported_at_work() && !work.is_cancelled() {
             return None;
         }
         work.quiet_at(&self.requests, self.launch.background_quiet)

@@ -44,6 +44,9 @@ struct RegisteredSessions {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TreeThreads(Arc<Mutex<HashMap<String, ThreadId>>>);
 
+/// What is known of a sub-agent: its parent's actor and its own share it.
+pub(super) type SharedDescription = Arc<Mutex<SubagentDescription>>;
+
 /// The sub-agents of a session, by the agent's ids. They are closed with it.
 #[derive(Debug, Default)]
 pub(crate) struct Subagents(Mutex<HashMap<String, OpenSubagent>>);
@@ -52,7 +55,7 @@ pub(crate) struct Subagents(Mutex<HashMap<String, OpenSubagent>>);
 pub(super) struct OpenSubagent {
     pub(super) session: Arc<Session>,
     pub(super) thread: ThreadContext,
-    pub(super) description: SubagentDescription,
+    pub(super) description: SharedDescription,
     /// Whether its parent's log has it.
     pub(super) is_logged: bool,
     /// Its place in the tree.
@@ -69,6 +72,8 @@ pub(super) struct FamilyParts {
     /// The agent's id of this session.
     pub(super) remote: Arc<str>,
     pub(super) parent: Option<ParentSession>,
+    /// What is known of this session, if it is a sub-agent's.
+    pub(super) description: Option<SharedDescription>,
     /// The places for sub-agents of the whole tree.
     pub(super) places: Arc<Semaphore>,
     /// The thread of the first session, which editors have open.
@@ -187,7 +192,7 @@ impl OpenSubagent {
     /// Whether it works, its run is about to start, or a sub-agent of its own works: closing it would end that work.
     fn is_at_work(&self) -> bool {
         let session = &self.session;
-        self.description.works()
+        lock(&self.description).works()
             || session.has_leases_beyond(0)
             || session.inbox().has_unhandled()
             || session.has_working_subagents()
@@ -259,14 +264,14 @@ impl Family {
         let (thread, title, binding, described) = {
             let mut subagents = lock(&self.parts.subagents.0);
             let one = subagents.get_mut(&*remote).ok_or(UNKNOWN)?;
-            let before = (one.description.to_json(), one.description.title().map(str::to_owned));
-            one.description.apply(update).map_err(|InvalidDescription| TOO_LARGE)?;
+            let mut known = lock(&one.description);
+            let before = (known.to_json(), known.title().map(str::to_owned));
+            known.apply(update).map_err(|InvalidDescription| TOO_LARGE)?;
             one.is_logged = true;
-            let can_cancel = one.description.can_cancel();
-            one.session.set_can_cancel(can_cancel);
+            one.session.set_can_cancel(known.can_cancel());
             let thread = one.thread.clone();
-            let described = one.description.to_params(params, thread.thread()).ok_or(TOO_LARGE)?;
-            let (kept, title) = (one.description.to_json(), one.description.title());
+            let described = known.to_params(params, thread.thread()).ok_or(TOO_LARGE)?;
+            let (kept, title) = (known.to_json(), known.title());
             let title = (title != before.1.as_deref()).then(|| title.map(str::to_owned));
             let binding = (kept != before.0).then(|| SessionBinding::of_subagent(kept).to_json());
             (thread, title, binding, described)
@@ -286,12 +291,23 @@ impl Family {
 
     /// Clears the states of the sub-agents that worked, because their process has ended. Returns the updates that say so.
     pub(super) fn clear_states(&self) -> Vec<String> {
-        let mut subagents = lock(&self.parts.subagents.0);
-        let worked = subagents.values_mut().filter(|one| one.is_logged && one.description.works());
-        let cleared =
-            worked.filter_map(|one| clear_state(&mut one.description, one.thread.thread()));
+        let subagents = lock(&self.parts.subagents.0);
+        let cleared = subagents.values().filter_map(|one| {
+            clear_state_of_work(&mut lock(&one.description), one.thread.thread())
+        });
         cleared.collect()
     }
+
+    /// Clears the state of this sub-agent if it worked. Returns the update of its parent that says so.
+    pub(super) fn clear_own_state(&self, thread: &ThreadId) -> Option<String> {
+        let description = self.parts.description.as_ref()?;
+        clear_state_of_work(&mut lock(description), thread)
+    }
+}
+
+/// Clears the state of a sub-agent that worked. Only a logged update makes one work.
+fn clear_state_of_work(description: &mut SubagentDescription, thread: &ThreadId) -> Option<String> {
+    description.works().then(|| clear_state(description, thread)).flatten()
 }
 
 /// Clears the state of a sub-agent. Returns the update that says so.

@@ -130,6 +130,7 @@ impl SessionStart {
             subagents: Arc::clone(&subagents),
             remote: Arc::from(&*remote),
             parent: None,
+            description: None,
             places: tree_places(),
             root: self.thread.clone(),
         };

@@ -1,7 +1,7 @@
 //! What the actor of a session does for its sub-agents, and what it does if its session is a sub-agent's itself.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -9,8 +9,8 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::SubagentState;
 use trilogue_domain::{Code, Error, Json, RunId};
 use trilogue_mapping::agent_client::{
-    MAX_IGNORED_BYTES, SUBAGENT_UPDATE, SubagentDescription, WorkReport, ignored_line,
-    with_thread_ids,
+    MAX_IGNORED_BYTES, SUBAGENT_UPDATE, SubagentDescription, WorkReport, body_of_update,
+    ignored_line, update_original, with_thread_ids,
 };
 use trilogue_runtime::{NewSubagent, SubagentThread, ThreadContext};
 use trilogue_sdk::agent_client::peer::Notification;
@@ -112,7 +112,28 @@ impl SessionActor {
 
     /// Whether a report shows work that no run logs yet.
     pub(super) fn starts_work(&self, report: &WorkReport) -> bool {
-        report.state == SubagentState::Running && self.work.is_none() && self.gets_runs()
+        is_of_work(&report.state) && self.work.is_none() && self.gets_runs()
+    }
+
+    /// Whether the agent reported last that this sub-agent works.
+    pub(super) fn is_reported_at_work(&self) -> bool {
+        self.reported.as_ref().is_some_and(is_of_work)
+    }
+
+    /// Says in the parent's log that the state of this sub-agent is not known, if the agent reported last that it works: the agent reports nothing more about that work.
+    pub(super) async fn clear_state(&mut self) {
+        self.reported = None;
+        let thread = &self.outside.thread;
+        let (Some(parent), Some(params)) =
+            (thread.parent(), self.family.clear_own_state(thread.thread()))
+        else {
+            return;
+        };
+        let body = body_of_update(&params);
+        if let Err(error) = parent.append_event(body, Some(update_original(params))).await {
+            // The parent's thread may have been erased.
+            tracing::debug!(thread = %thread.thread(), %error, "the end of a sub-agent's work was not logged");
+        }
     }
 
     /// Notes what the agent reports about the work of this session. Idle ends its run.
@@ -130,6 +151,11 @@ impl SessionActor {
         };
         self.finish_as(end, stop).await;
     }
+}
+
+/// Whether a state says that the sub-agent works, or waits for a person.
+fn is_of_work(state: &SubagentState) -> bool {
+    matches!(state, SubagentState::Running | SubagentState::RequiresAction)
 }
 
 // === impl SubagentStart ===
@@ -170,10 +196,13 @@ impl SubagentStart<'_> {
         let subagents = Arc::<Subagents>::default();
         let own_remote = Arc::<str>::from(&*remote);
         let parent = ParentSession { remote: Arc::clone(&parts.remote), work: start.work };
+        let can_cancel = Some(description.can_cancel());
+        let description = Arc::new(Mutex::new(description));
         let own_parts = FamilyParts {
             subagents: Arc::clone(&subagents),
             remote: own_remote,
             parent: Some(parent.clone()),
+            description: Some(Arc::clone(&description)),
             ..parts.clone()
         };
         let own = Arc::<OnceLock<_>>::default();
@@ -202,7 +231,7 @@ impl SubagentStart<'_> {
             workspace_lease: start.answerer.workspace_lease.clone(),
             own: Arc::clone(&own),
             subagents,
-            can_cancel: Some(description.can_cancel()),
+            can_cancel,
             parent: Some(parent),
         }));
         // A session is opened once.

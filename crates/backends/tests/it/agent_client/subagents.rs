@@ -381,11 +381,12 @@ async fn a_session_has_a_bounded_number_of_sub_agents_with_bounded_descriptions(
     assert!(reasons.contains(&"too_many_subagents".to_owned()), "{reasons:?}");
     assert!(reasons.contains(&"subagent_too_large".to_owned()), "{reasons:?}");
     // An idle one gives its place to another, and comes back on its thread.
-    for lines in [
-        [report("0", &idle("end_turn")), announce("65", &waits, false)],
-        [report("1", &idle("end_turn")), announce("0", &waits, false)],
-    ] {
-        rig.run(&rig.thread, &lines.join("\n")).await;
+    let first = subagents(&rig, &rig.thread).await;
+    for (number, idle_one, next) in [(0, "0", "65"), (1, "1", "0")] {
+        run_in(&rig, &first[number].thread, 0, RunStatus::Running).await;
+        rig.run(&rig.thread, &report(idle_one, &idle("end_turn"))).await;
+        run_in(&rig, &first[number].thread, 0, RunStatus::Completed).await;
+        rig.run(&rig.thread, &announce(next, &waits, false)).await;
     }
     let all = subagents(&rig, &rig.thread).await;
     assert_eq!(all.len(), 68);
@@ -516,11 +517,7 @@ async fn a_crash_of_the_server_loses_the_work_of_a_sub_agent() {
     let thread = thread_of(&rig, &rig.thread, "Agent a").await;
     let run = run_in(&rig, &thread, 0, RunStatus::Running).await;
     assert_eq!(run.parent.unwrap().run, parent.id);
-    // A server that starts on the store decides about the runs of the one before.
-    let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(rig.agent.clone())];
-    let (store, clock) = (Arc::clone(&rig.store), Arc::new(SystemClock));
-    let originals = Arc::new(OriginalReader);
-    let next = Runtime::start(Options::default(), store, agents, clock, originals).await.unwrap();
+    let next = server_after_crash(&rig).await;
     let lost = run_in(&rig, &thread, 0, RunStatus::Failed).await;
     assert_eq!(&*failure(&lost).code, "agent_lost");
     // Readers of the parent's log do not see it at work for ever.
@@ -532,6 +529,107 @@ async fn a_crash_of_the_server_loses_the_work_of_a_sub_agent() {
     assert_eq!((all.len(), all[1].title.as_deref(), &all[1].thread), (2, Some("Agent a"), &thread));
     drop(next);
     rig.end().await;
+}
+
+/// The last state that the log of a parent has of its newest sub-agent.
+async fn last_state(rig: &Rig, parent: &ThreadId) -> Option<SubagentState> {
+    subagents(rig, parent).await.last().unwrap().state.clone()
+}
+
+/// The newest sub-agent of a thread, once it has a run that works.
+async fn working(rig: &Rig, parent: &ThreadId, title: &str) -> ThreadId {
+    let thread = thread_of(rig, parent, title).await;
+    run_in(rig, &thread, 0, RunStatus::Running).await;
+    thread
+}
+
+#[tokio::test]
+async fn a_stop_of_the_server_clears_the_states_of_a_whole_tree() {
+    let rig = Rig::new(&[]).await;
+    let nested = announce("b", &json!({ "state": "requires_action" }), false);
+    let call = json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Build", "status": "in_progress",
+    });
+    let lines = [
+        announce("a", &running(), false),
+        within("a", &serde_json::from_str(nested.strip_prefix("raw:").unwrap()).unwrap()),
+        once(&rig, "go", &call),
+    ];
+    rig.run(&rig.thread, &lines.join("\n")).await;
+    let a = working(&rig, &rig.thread, "Agent a").await;
+    let b = working(&rig, &a, "Agent b").await;
+    // The parent works in a run of its own.
+    go(&rig, "go");
+    run_in(&rig, &rig.thread, 1, RunStatus::Running).await;
+    rig.runtime.drain(Duration::from_millis(10)).await;
+    for thread in [&a, &b] {
+        assert_eq!(&*failure(&run_in(&rig, thread, 0, RunStatus::Failed).await).code, "agent_lost");
+    }
+    // Stored before the server ends, while the agent's process is still there.
+    assert_eq!((last_state(&rig, &rig.thread).await, last_state(&rig, &a).await), (None, None));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_process_clears_the_states_also_after_the_parents_run_was_ended() {
+    let rig = Rig::new(&[]).await;
+    let lines = [announce("a", &running(), false), wait(&rig, "go"), "crash".to_owned()];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    working(&rig, &rig.thread, "Agent a").await;
+    go(&rig, "go");
+    super::rig::settle(parent).await;
+    until_async("the state is cleared", async || last_state(&rig, &rig.thread).await.is_none())
+        .await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_sub_agent_whose_parents_session_is_closed_is_not_at_work_in_any_log() {
+    let rig = Rig::new(&[]).await;
+    rig.run(&rig.thread, &announce("a", &running(), false)).await;
+    let a = working(&rig, &rig.thread, "Agent a").await;
+    rig.sessions().close(&rig.context(&rig.thread).await).await;
+    run_in(&rig, &a, 0, RunStatus::Cancelled).await;
+    until_async("the state is cleared", async || last_state(&rig, &rig.thread).await.is_none())
+        .await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_sub_agent_whose_agent_reports_nothing_is_not_at_work_in_any_log() {
+    let rig = Rig::new(&[]).await;
+    let lines = [announce("a", &running(), true), wait(&rig, "go")];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let a = working(&rig, &rig.thread, "Agent a").await;
+    let run = run_in(&rig, &a, 0, RunStatus::Running).await;
+    assert_eq!(rig.cancel(&run).await.status, RunStatus::Cancelled);
+    // In the log before the end of the run.
+    assert_eq!(last_state(&rig, &rig.thread).await, None);
+    go(&rig, "go");
+    super::rig::settle(parent).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_waits_for_a_person_has_a_run_which_a_crash_of_the_server_ends() {
+    let rig = Rig::new(&[]).await;
+    let waits = json!({ "state": "requires_action" });
+    rig.run(&rig.thread, &announce("a", &waits, false)).await;
+    let a = working(&rig, &rig.thread, "Agent a").await;
+    let next = server_after_crash(&rig).await;
+    run_in(&rig, &a, 0, RunStatus::Failed).await;
+    until_async("the state is cleared", async || last_state(&rig, &rig.thread).await.is_none())
+        .await;
+    drop(next);
+    rig.end().await;
+}
+
+/// A server that starts on the store, and decides about the runs of the one before.
+async fn server_after_crash(rig: &Rig) -> Runtime {
+    let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(rig.agent.clone())];
+    let (store, clock) = (Arc::clone(&rig.store), Arc::new(SystemClock));
+    let originals = Arc::new(OriginalReader);
+    Runtime::start(Options::default(), store, agents, clock, originals).await.unwrap()
 }
 
 #[tokio::test]
