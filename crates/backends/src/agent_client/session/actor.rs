@@ -278,7 +278,7 @@ impl SessionActor {
                 }
             }
             // Until the session is open, the agent may need the answer for the opening itself.
-            SessionItem::Request { request, .. } if self.work.is_some() || !self.gets_runs() => {
+            SessionItem::Request { request, .. } if self.takes_requests() => {
                 self.on_request(request);
             }
             SessionItem::Request { .. } => self.wait_for_run(item).await,
@@ -295,6 +295,12 @@ impl SessionActor {
             SessionItem::Oversize(line) => self.oversize(&line).await,
             _ => {}
         }
+    }
+
+    /// Whether the agent's requests belong to the open work, or can get no run. What it asks after its answer belongs to its next run: the clients of the answered one wait for no question.
+    fn takes_requests(&self) -> bool {
+        let is_next = self.work.as_ref().is_none_or(OpenWork::ends_with_request);
+        !is_next || !self.gets_runs()
     }
 
     /// Whether a message waits because earlier ones wait for a run: the order of work stays. Settings do not wait.

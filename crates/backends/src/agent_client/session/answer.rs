@@ -97,6 +97,10 @@ impl TurnScope {
         }
         self.ended.cancel();
     }
+
+    pub(super) fn is_aborted(&self) -> bool {
+        self.aborted.is_cancelled()
+    }
 }
 
 // === impl RequestWork ===

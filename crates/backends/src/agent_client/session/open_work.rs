@@ -79,6 +79,16 @@ impl OpenWork {
         may_end && (self.is_stopped || self.context.is_stopped())
     }
 
+    /// Whether the agent has answered, so that a request ends the wait for late output and belongs to the agent's next run.
+    pub(super) fn ends_with_request(&self) -> bool {
+        let WorkKind::Prompt { is_answered: true, idle } = &self.kind else { return false };
+        if self.scope.is_aborted() {
+            return false;
+        }
+        idle.cancel();
+        true
+    }
+
     /// Whether an update was not logged because the run had ended.
     pub(super) fn has_missed(&self) -> bool {
         self.is_stopped && self.is_over()

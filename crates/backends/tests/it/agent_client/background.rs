@@ -8,10 +8,11 @@ use trilogue_domain::event::{MessageEvent, StateEvent};
 use trilogue_domain::{
     Answer, Body, Code, Json, MessageId, Outcome, RunStatus, StartedBy, ThreadId,
 };
-use trilogue_runtime::{NewThread, Options, StateContent, ThreadPatch};
+use trilogue_runtime::{AnswerTo, NewThread, Options, StateContent, ThreadPatch};
 use trilogue_store::rows::{Page, RunFilter, RunRow};
 
 use super::rig::{HEARD, Rig, settle, until, until_async};
+use crate::harness::failure;
 
 /// A time after which no test waits for the agent to be quiet.
 pub(super) const NEVER_QUIET: Duration = Duration::from_secs(3_600);
@@ -294,6 +295,56 @@ async fn the_next_prompt_does_not_wait_for_late_output() {
     let refused = rig.runtime.cancel(&rig.by, &second.run.id).await.unwrap_err();
     assert_eq!(refused.code(), trilogue_domain::Code::RunEnded);
     assert_eq!(settle(second).await.status, RunStatus::Completed);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_question_after_the_answer_is_asked_in_the_next_run_only() {
+    let rig = Rig::with(&[], |launch| launch.answer_settle = NEVER_QUIET).await;
+    let first =
+        rig.begin(&rig.thread, &format!("say:one\n{}", once(&rig, "go", &permission()))).await;
+    until_async("the answer", async || rig.custom(&first.run, "turn_result").await.len() == 1)
+        .await;
+    go(&rig, "go");
+    // The question ends the wait for late output. Who waits for the answered run is not asked.
+    let first = settle(first).await;
+    assert_eq!((first.status, &*rig.reply_text(&first).await), (RunStatus::Completed, "one"));
+    let events = rig.events(&first).await;
+    assert!(!events.iter().any(|event| matches!(event.body, Body::Interrupt(_))), "{events:?}");
+    let run = background_run(&rig, 0, RunStatus::Interrupted).await;
+    let asked = AnswerTo::Interrupt(rig.pending(&run).await.id);
+    rig.runtime.answer(&rig.by, asked, Answer::Option("yes".to_owned())).await.unwrap();
+    wait_for_text(&rig, &run, "\"yes\"").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_copy_after_the_answer_has_its_late_output() {
+    let rig = Rig::with(&["--ids", "none"], |launch| launch.answer_settle = NEVER_QUIET).await;
+    let late = [once(&rig, "go", &chunk(" and late")), once(&rig, "go", &state("idle"))];
+    let first = rig.begin(&rig.thread, &format!("say:in time\n{}", late.join("\n"))).await;
+    until_async("the answer", async || rig.custom(&first.run, "turn_result").await.len() == 1)
+        .await;
+    let copy = rig.runtime.copy_thread(&rig.by, &rig.thread, NewThread::default());
+    let (copy, ()) = tokio::join!(copy, async { go(&rig, "go") });
+    assert_eq!(history_of(&rig, &copy.unwrap().id).await[1], "in time and late");
+    assert_eq!(rig.reply_text(&settle(first).await).await, "in time and late");
+    assert_eq!(runs(&rig).await.len(), 1);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_stop_of_the_server_does_not_wait_for_work_that_an_agent_has_started() {
+    let rig = Rig::with(&[], |launch| launch.background_quiet = NEVER_QUIET).await;
+    rig.run(&rig.thread, &once(&rig, "go", &chunk("on its own"))).await;
+    go(&rig, "go");
+    let run = background_run(&rig, 0, RunStatus::Running).await;
+    wait_for_text(&rig, &run, "on its own").await;
+    let began = std::time::Instant::now();
+    let report = rig.runtime.drain(NEVER_QUIET).await;
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(report.abandoned, [run.id.clone()]);
+    assert_eq!(&*failure(&background_run(&rig, 0, RunStatus::Failed).await).code, "agent_lost");
     rig.end().await;
 }
 
