@@ -156,7 +156,7 @@ impl Backend for Puppet {
                     thread: ThreadId::parse(thread).unwrap(),
                     title: Some("Helper".to_owned()),
                     description: None,
-                    state: Some(SubagentState::from_text(state, stop_reason)),
+                    state: (state != "none").then(|| SubagentState::from_text(state, stop_reason)),
                     can_cancel: false,
                 });
                 context.emit(Body::State(event), None).await.map_err(stopped_failure)?;

@@ -446,6 +446,29 @@ async fn an_agents_own_sub_agent_is_a_session_or_one_tool_call() {
 }
 
 #[tokio::test]
+async fn the_tool_call_of_a_sub_agent_ends_when_its_state_is_lost() {
+    let mut it = Reported::start().await;
+    let statuses = |editor: &Editor, session: &str| -> Vec<String> {
+        let shown = traced(editor, session).into_iter();
+        shown.filter(|shown| shown.starts_with("tool_call")).collect()
+    };
+    // A state that was never known ends nothing, and what has ended stays as it ended.
+    for state in ["none", "running", "none", "running", "idle:end_turn", "none"] {
+        it.report(state).await;
+    }
+    it.plain.until(has_text("completed")).await;
+    let expected = [
+        "tool_call in_progress",
+        "tool_call_update failed",
+        "tool_call_update in_progress",
+        "tool_call_update completed",
+    ];
+    assert_eq!(statuses(&it.plain, &it.session), expected);
+    let later = it.rig.editor_socket().load_session("puppet", &it.session).await;
+    assert_eq!(statuses(&later, &it.session), expected);
+}
+
+#[tokio::test]
 async fn a_question_of_an_agents_own_sub_agent_reaches_both_kinds_of_clients() {
     let mut it = Reported::start().await;
     it.report("running").await;

@@ -74,7 +74,7 @@ pub use subagent::{
     with_thread_ids, work_report,
 };
 pub use subagent_view::{
-    called_agent, idle_state, running_state, subagent_call, subagent_call_text, subagent_state,
+    SubagentCall, called_agent, idle_state, running_state, subagent_call_text, subagent_state,
     subagent_update, waiting_state,
 };
 pub use system_prompt::{system_prompt, system_prompt_in, system_prompt_metadata};

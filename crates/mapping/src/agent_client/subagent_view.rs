@@ -82,30 +82,65 @@ fn subagent_call_id(thread: &ThreadId) -> String {
     format!("subagent-{thread}")
 }
 
-/// Returns the tool call that stands for a sub-agent. `is_first`: the client does not have it yet.
-#[must_use]
-pub fn subagent_call(subagent: &Subagent, is_first: bool) -> SessionUpdate {
-    let id = subagent_call_id(&subagent.thread);
-    let title = subagent.title.clone().unwrap_or_else(|| UNTITLED.to_owned());
-    let status = match &subagent.state {
-        Some(SubagentState::Idle { stop_reason }) => match stop_reason.as_deref() {
-            Some("cancelled" | "error" | "refusal") => ToolCallStatus::Failed,
-            _ => ToolCallStatus::Completed,
-        },
-        _ => ToolCallStatus::InProgress,
-    };
-    if is_first {
-        return SessionUpdate::ToolCall(Box::new(ToolCall {
-            kind: Some(ToolKind::Other),
-            status: Some(status),
-            ..ToolCall::new(id, title)
-        }));
+/// The tool call that stands for a sub-agent, as a client has it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SubagentCall {
+    title: String,
+    status: ToolCallStatus,
+    /// Whether the agent has reported a state since the last time that it was not known.
+    has_state: bool,
+}
+
+// === impl SubagentCall ===
+
+impl SubagentCall {
+    /// The call after this description. `before` is the one that the client has, if it has any.
+    #[must_use]
+    pub fn of(subagent: &Subagent, before: Option<&Self>) -> Self {
+        let status = match (&subagent.state, before) {
+            (Some(SubagentState::Idle { stop_reason }), _) => match stop_reason.as_deref() {
+                Some("cancelled" | "error" | "refusal") => ToolCallStatus::Failed,
+                _ => ToolCallStatus::Completed,
+            },
+            (Some(_), _) | (None, None) => ToolCallStatus::InProgress,
+            // It worked, and how that ended is not known.
+            (None, Some(Self { status: ToolCallStatus::InProgress, has_state: true, .. })) => {
+                ToolCallStatus::Failed
+            }
+            (None, Some(before)) => before.status.clone(),
+        };
+        Self {
+            title: subagent.title.clone().unwrap_or_else(|| UNTITLED.to_owned()),
+            status,
+            has_state: subagent.state.is_some(),
+        }
     }
-    SessionUpdate::ToolCallUpdate(Box::new(ToolCallUpdate {
-        title: Some(title),
-        status: Some(status),
-        ..ToolCallUpdate::new(id)
-    }))
+
+    /// Whether clients see no difference.
+    #[must_use]
+    pub fn looks_like(&self, other: &Self) -> bool {
+        (&self.title, &self.status) == (&other.title, &other.status)
+    }
+
+    /// Returns the update with which the client has this call. `is_first`: the client does not have it yet.
+    #[must_use]
+    pub fn update(&self, thread: &ThreadId, is_first: bool) -> SessionUpdate {
+        let (id, title) = (subagent_call_id(thread), self.title.clone());
+        let status = Some(self.status.clone());
+        if is_first {
+            let kind = Some(ToolKind::Other);
+            return SessionUpdate::ToolCall(Box::new(ToolCall {
+                kind,
+                status,
+                ..ToolCall::new(id, title)
+            }));
+        }
+        SessionUpdate::ToolCallUpdate(Box::new(ToolCallUpdate {
+            title: Some(title),
+            status,
+            ..ToolCallUpdate::new(id)
+        }))
+    }
 }
 
 /// Returns the update with what a sub-agent said, for the tool call that stands for it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Event, InterruptEvent, RunEvent, Subagent, ToolEvent};
+use trilogue_domain::event::{Event, InterruptEvent, RunEvent, ToolEvent};
 use trilogue_domain::{Body, Interrupt, RunId, RunStatus, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
@@ -47,7 +47,7 @@ pub(in super::super) struct Followed {
     /// The open calls before the cursor of a client that continues.
     pub(super) open_calls: Vec<(String, CalledAgent)>,
     /// The sub-agents for which the client has a tool call, as it shows them.
-    pub(super) calls: HashMap<ThreadId, Subagent>,
+    pub(super) calls: HashMap<ThreadId, mapping::SubagentCall>,
 }
 
 /// What a pump needs if its session is a sub-agent's.

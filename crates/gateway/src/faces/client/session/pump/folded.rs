@@ -54,10 +54,11 @@ impl Pump {
     /// Adds the tool call that stands for a sub-agent, if it changes.
     pub(super) fn push_call(&mut self, subagent: &Subagent, lines: &mut OutgoingLines) {
         let known = self.followed.calls.get(&subagent.thread);
-        let update = mapping::subagent_call(subagent, known.is_none());
-        let shown = Subagent { description: None, can_cancel: false, ..subagent.clone() };
-        if known != Some(&shown) {
-            self.followed.calls.insert(subagent.thread.clone(), shown);
+        let call = mapping::SubagentCall::of(subagent, known);
+        let update = known.is_none_or(|known| !known.looks_like(&call));
+        let update = update.then(|| call.update(&subagent.thread, known.is_none()));
+        self.followed.calls.insert(subagent.thread.clone(), call);
+        if let Some(update) = update {
             self.push_update(self.session.asks_in.as_str(), update, lines);
         }
     }

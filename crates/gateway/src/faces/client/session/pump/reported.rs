@@ -75,8 +75,8 @@ impl Pump {
                 ChildForm::Reported
             } else {
                 // The client keeps the tool call that it has.
-                let shown = Subagent { description: None, can_cancel: false, ..subagent.clone() };
-                self.followed.calls.insert(subagent.thread.clone(), shown);
+                let call = mapping::SubagentCall::of(&subagent, None);
+                self.followed.calls.insert(subagent.thread.clone(), call);
                 ChildForm::Folded(LastMessage::default())
             };
             self.send(lines).await;
