@@ -20,7 +20,11 @@ pub const VERSION: u32 = 1;
 pub const MAX_HELLO_BYTES: usize = 1024 * 1024;
 /// The subprotocol of a WebSocket that carries this protocol, one line in each text frame. Without it, a WebSocket carries only messages, in the way of the official SDKs.
 pub const SUBPROTOCOL: &str = "trilogue.local";
-/// The request with which a numbered connection continues a session of an earlier connection. Its params are [`AttachParams`], its result is `{}`.
+/// The request with which a client continues after its connection was lost.
+///
+/// A numbered connection continues a session of an earlier connection: the params are [`AttachParams`], the result is `{}`. As the first
+/// message of a WebSocket without the subprotocol, it continues the connection of an earlier WebSocket: the params are [`ContinueParams`],
+/// the result is [`ContinueResult`]. That needs [`AttachCapability`].
 pub const ATTACH_METHOD: &str = "_trilogue/attach";
 
 record! {
@@ -161,6 +165,8 @@ record! {
         session?: String,
         /// On `session/load`: only events after this number of the thread are sent.
         after?: u64,
+        /// On `initialize` as the first message of a WebSocket, for any client: whether another WebSocket may continue the connection.
+        attach?: bool,
     }
 
     /// The params of [`ATTACH_METHOD`], in addition to the params that opened the session.
@@ -172,6 +178,32 @@ record! {
         after: u64 = default,
         /// The same for sub-agents, by the ids of their sessions. Those of other sessions can be among them.
         after_of_children: BTreeMap<String, u64> = default,
+    }
+
+    /// What the server announces in `agentCapabilities._meta.trilogue.attach` of the result of `initialize`: the connection outlives lost
+    /// connections of the network. A client over HTTP opens its streams again with `Last-Event-ID`, and repeats a message that may be
+    /// lost with the same `Idempotency-Key`. A client on a WebSocket opens another one, and sends [`ATTACH_METHOD`].
+    #[serde(rename_all = "camelCase")]
+    pub local struct AttachCapability {
+        /// The id of the connection. `None` if it does not outlive its WebSocket, because the client did not ask for that.
+        connection_id?: String,
+        /// How long the connection waits for its client, in milliseconds.
+        grace_ms: u64,
+    }
+
+    /// The params of [`ATTACH_METHOD`] as the first message of a WebSocket.
+    #[serde(rename_all = "camelCase")]
+    pub local struct ContinueParams {
+        /// The id of the connection.
+        connection_id: String,
+        /// How many messages of the server the client has received on the connection, the response to `initialize` included. Responses to this method do not count. The server sends those after them.
+        received: u64,
+    }
+
+    /// The result of [`ATTACH_METHOD`] as the first message of a WebSocket.
+    pub local struct ContinueResult {
+        /// How many messages of the client the server has received on the connection, `initialize` included. Requests of this method do not count. The client sends those after them again.
+        received: u64,
     }
 }
 
@@ -232,6 +264,34 @@ impl fmt::Display for Control<'_> {
             Self::Question { request, interrupt } => write!(f, "#I {request} {interrupt}"),
             Self::Accepted { request } => write!(f, "#A {request}"),
         }
+    }
+}
+
+// === impl AttachCapability ===
+
+impl AttachCapability {
+    const META: [&'static str; 2] = ["agentCapabilities", "_meta"];
+    const NAMESPACE: [&'static str; 3] = ["agentCapabilities", "_meta", "trilogue"];
+    const MEMBER: [&'static str; 4] = ["agentCapabilities", "_meta", "trilogue", "attach"];
+
+    /// Returns the result of `initialize` with this announcement. `None` if the result has no capabilities.
+    pub fn put(&self, result: &str) -> Option<String> {
+        let attach = serde_json::to_string(self).ok()?;
+        let is_object =
+            |path: &[&str]| splice::get(result, path).is_some_and(|member| member.starts_with('{'));
+        if is_object(&Self::NAMESPACE) {
+            return splice::set(result, &Self::MEMBER, &attach);
+        }
+        let namespace = format!(r#"{{"attach":{attach}}}"#);
+        if is_object(&Self::META) {
+            return splice::set(result, &Self::NAMESPACE, &namespace);
+        }
+        splice::set(result, &Self::META, &format!(r#"{{"trilogue":{namespace}}}"#))
+    }
+
+    /// Reads the announcement in the result of `initialize`.
+    pub fn read(result: &str) -> Option<Self> {
+        serde_json::from_str(splice::get(result, &Self::MEMBER)?).ok()
     }
 }
 
@@ -317,6 +377,26 @@ mod tests {
         for other in ["{}", "#", "#P", "#P s", "#P s x", "#Z a b"] {
             assert_eq!(Control::parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_announcement_reads_as_it_is_written() {
+        let announced = AttachCapability { connection_id: Some("c".to_owned()), grace_ms: 5 };
+        let attach = r#"{"connectionId":"c","graceMs":5}"#;
+        for (plain, with) in [
+            ("{}", r#"{"trilogue":{"attach":ATTACH}}"#),
+            (r#"{"_meta":{"x":1}}"#, r#"{"x":1,"trilogue":{"attach":ATTACH}}"#),
+            (r#"{"_meta":{"trilogue":{"y":2}}}"#, r#"{"trilogue":{"y":2,"attach":ATTACH}}"#),
+            (r#"{"_meta":null}"#, r#"{"trilogue":{"attach":ATTACH}}"#),
+        ] {
+            let plain = format!(r#"{{"agentCapabilities":{plain}}}"#);
+            let with = with.replace("ATTACH", attach);
+            let put = announced.put(&plain).unwrap();
+            assert_eq!(put, format!(r#"{{"agentCapabilities":{{"_meta":{with}}}}}"#));
+            assert_eq!(AttachCapability::read(&put), Some(announced.clone()));
+            assert_eq!(AttachCapability::read(&plain), None);
+        }
+        assert_eq!(announced.put("{}"), None);
     }
 
     #[test]
