@@ -177,8 +177,10 @@ async fn a_request_that_cannot_become_a_websocket_gets_its_status() {
         exchange(&mut stream, &request).await.status
     };
     for (path, changes, expected) in [
-        (PUPPET, vec![("upgrade", "")], 400),
-        (PUPPET, vec![("upgrade", "h2c"), ("accept", "text/html")], 406),
+        (PUPPET, vec![("upgrade", ""), ("sec-websocket-key", "")], 400),
+        (PUPPET, vec![("upgrade", "")], 501),
+        (PUPPET, vec![("upgrade", ""), ("connection", "close")], 501),
+        (PUPPET, vec![("upgrade", "h2c"), ("accept", "text/html"), ("sec-websocket-key", "")], 406),
         (PUPPET, vec![("sec-websocket-version", "8")], 426),
         (PUPPET, vec![("sec-websocket-version", "")], 426),
         (PUPPET, vec![("connection", "keep-alive")], 501),

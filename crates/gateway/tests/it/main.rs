@@ -12,6 +12,7 @@ mod client_alone;
 mod client_callers;
 mod client_calls;
 mod client_cancelling;
+mod client_continued;
 mod client_editor;
 mod client_history;
 mod client_hosted;

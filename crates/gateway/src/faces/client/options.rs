@@ -37,7 +37,7 @@ pub struct ClientOptions {
     pub ping_interval: Duration,
     /// How long a WebSocket client may take to show, after a ping, that it is there.
     pub pong_timeout: Duration,
-    /// How long a connection over HTTP lasts without a request and without a stream.
+    /// How long a connection over HTTP lasts without a request and without a stream, and one that its client can continue without a WebSocket.
     pub idle_timeout: Duration,
     /// Whether clients over the network may have agents start programs on this machine: tool servers with a command, and members of the opening that only the agent understands.
     pub network_programs: bool,

@@ -12,10 +12,13 @@ use trilogue_domain::{AgentName, Code, Error};
 use trilogue_runtime::Runtime;
 use trilogue_runtime::shares::{Shares, default_share};
 use trilogue_store::Read;
+use trilogue_wire::native::local::AttachCapability;
 
 use super::ClientProtocol;
 use super::ask_registry::AskRegistry;
-use super::network::http::connection::HttpConnections;
+use super::network::continuation::Continuation;
+use super::network::http::connection::HttpConnection;
+use super::network::lasting::LastingConnections;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::wrap::Wrap;
@@ -59,7 +62,9 @@ pub(crate) struct State {
     pub(super) network_room: Arc<Semaphore>,
     /// The clients of each principal among them.
     pub(super) network_shares: Arc<Shares>,
-    pub(super) http_connections: HttpConnections,
+    pub(super) http_connections: LastingConnections<HttpConnection>,
+    /// The connections whose clients may continue them on another WebSocket.
+    pub(super) continuations: LastingConnections<Continuation>,
     pub(super) streams: Arc<Streams>,
     /// The budget of what clients of the network send.
     pub(super) body_budget: Arc<BodyBudget>,
@@ -96,7 +101,8 @@ impl State {
             authenticator: Arc::clone(&services.authenticator),
             network_room: Arc::new(Semaphore::new(protocol.options.max_network_connections)),
             network_shares: Shares::new(default_share(protocol.options.max_network_connections)),
-            http_connections: HttpConnections::default(),
+            http_connections: LastingConnections::default(),
+            continuations: LastingConnections::default(),
             streams: Arc::clone(&services.streams),
             body_budget: Arc::clone(&services.body_budget),
             response_budget: Arc::clone(&services.response_budget),
@@ -112,6 +118,12 @@ impl State {
                 .hint("over the network a client reaches the server's agents; its own commands run on its own machine")
         };
         self.wrap.as_deref().ok_or_else(refused)
+    }
+
+    /// Returns what `initialize` announces on the connection with this id, or on one that cannot be continued.
+    pub(super) fn attach_capability(&self, connection: Option<&str>) -> AttachCapability {
+        let grace_ms = u64::try_from(self.options.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+        AttachCapability { connection_id: connection.map(str::to_owned), grace_ms }
     }
 
     pub(super) fn is_draining(&self) -> bool {

@@ -14,7 +14,7 @@ pub(in crate::faces) const REPLAYED: HeaderName = HeaderName::from_static("idemp
 /// Returns the idempotency key of a request, with the hash of its body.
 /// Errors: `invalid_request` if the key is invalid.
 pub(in crate::faces) fn idempotency(request: &Request) -> Result<Option<(String, [u8; 32])>> {
-    let Some(key) = request.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let Some(key) = idempotency_key(request)? else { return Ok(None) };
     if request.caller.is_anonymous() {
         // Callers without a token share one name: a caller who guesses another's key would get that caller's run.
         return Err(Error::new(
@@ -22,10 +22,15 @@ pub(in crate::faces) fn idempotency(request: &Request) -> Result<Option<(String,
             "an Idempotency-Key is only taken from callers with a token",
         ));
     }
+    Ok(Some((key.to_owned(), Sha256::digest(&request.body).into())))
+}
+
+/// Returns the idempotency key of a request.
+/// Errors: `invalid_request` if the key is invalid.
+pub(in crate::faces) fn idempotency_key(request: &Request) -> Result<Option<&str>> {
+    let Some(key) = request.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match key.to_str() {
-        Ok(key) if !key.is_empty() && key.len() <= limits::MAX_ID_BYTES => {
-            Ok(Some((key.to_owned(), Sha256::digest(&request.body).into())))
-        }
+        Ok(key) if !key.is_empty() && key.len() <= limits::MAX_ID_BYTES => Ok(Some(key)),
         _ => Err(Error::new(
             Code::InvalidRequest,
             format!("the Idempotency-Key is not 1 to {} characters of ASCII", limits::MAX_ID_BYTES),

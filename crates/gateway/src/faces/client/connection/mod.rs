@@ -28,7 +28,7 @@ use trilogue_wire::agent_client::{
     ClientCapabilities, McpCapabilities, PromptCapabilities, Rules, SystemPromptCapabilities,
 };
 use trilogue_wire::jsonrpc::Id;
-use trilogue_wire::native::local::Control;
+use trilogue_wire::native::local::{AttachCapability, Control};
 
 use self::children::AnnouncedChildren;
 use self::origin::ClientOrigin;
@@ -62,6 +62,8 @@ pub(crate) struct ClientConnection {
     pub(crate) folder: Option<PathBuf>,
     /// Identifies the client across its connections.
     pub(crate) client: Option<String>,
+    /// How the client continues over the network, as `initialize` announces it.
+    pub(crate) attach: Option<AttachCapability>,
     pub(crate) outbox: Outbox,
     pub(crate) pending: PendingReplies,
     pub(crate) queues: Arc<SessionQueues>,
@@ -123,6 +125,7 @@ impl ClientConnection {
             numbered: false,
             folder: None,
             client: None,
+            attach: None,
             pending: PendingReplies::default(),
             queues: SessionQueues::new(tasks.clone(), closed.clone(), state.panics.clone()),
             children: AnnouncedChildren::default(),

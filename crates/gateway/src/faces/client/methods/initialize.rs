@@ -53,7 +53,9 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
     let system_prompt = session.and_then(|session| session.system_prompt.clone());
     let own = hosted.as_ref().and_then(|it| it.agent_capabilities.as_ref()?.session.as_ref());
     let has_options = own.is_some_and(|session| session.options.is_some());
-    let result = serde_json::to_vec(&response).unwrap_or_else(|_| b"{}".to_vec());
+    let result = serde_json::to_string(&response).unwrap_or_else(|_| "{}".to_owned());
+    let announced = connection.attach.as_ref().and_then(|attach| attach.put(&result));
+    let result = announced.unwrap_or(result).into_bytes();
     connection.set_handshake(Handshake {
         profile,
         client: request.client_capabilities.unwrap_or_default(),

@@ -30,16 +30,19 @@ pub(super) struct Handshake {
 // === impl Handshake ===
 
 impl Handshake {
-    /// Whether a request asks for a WebSocket.
+    /// Whether a request asks for a WebSocket. A proxy can have removed the header `Upgrade`, which is for one connection, but not the key.
     pub(super) fn is_requested(call: &ClientCall) -> bool {
         has_token(&call.headers, &header::UPGRADE, "websocket")
+            || call.headers.contains_key(header::SEC_WEBSOCKET_KEY)
     }
 
     /// # Errors
     /// `upgrade_required` for another version of the protocol; `not_implemented` if its connection cannot become one; `invalid_request` for an invalid key.
     pub(super) fn read(call: &ClientCall) -> Result<Self> {
         let headers = &call.headers;
-        if !call.can_upgrade || !has_token(headers, &header::CONNECTION, "upgrade") {
+        let is_passed_on = has_token(headers, &header::CONNECTION, "upgrade")
+            && has_token(headers, &header::UPGRADE, "websocket");
+        if !call.can_upgrade || !is_passed_on {
             let message = "a WebSocket begins with a request of HTTP/1.1 and 'Connection: Upgrade'";
             return Err(Error::new(Code::NotImplemented, message)
                 .hint("let a proxy pass HTTP/1.1 with both headers on"));

@@ -1,10 +1,13 @@
 //! Clients over the network: the routes of the face, and the transports behind them.
 
 mod admission;
+pub(super) mod continuation;
 mod counted;
 mod handshake;
 pub(super) mod http;
+pub(super) mod lasting;
 mod liveness;
+mod mailbox;
 mod websocket;
 
 use trilogue_domain::error::Result;

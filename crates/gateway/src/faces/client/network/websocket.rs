@@ -14,13 +14,14 @@ use futures_util::{SinkExt, StreamExt};
 use http::{HeaderValue, header};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error};
 use trilogue_wire::jsonrpc::{Decoder, Frame};
@@ -33,8 +34,9 @@ use super::super::options::ClientOptions;
 use super::super::serve::serve;
 use super::super::state::State;
 use super::super::wire::outbox::Batch;
-use super::super::wire::transport::{LineSink, MessageSource, push_message};
+use super::super::wire::transport::{LineSink, Lines, MessageSource, push_message};
 use super::admission::{Admission, CONNECTION_ID, ClientCall};
+use super::continuation::{self, FirstRequest, Socket};
 use super::counted::{ArrivingBytes, CountedStream};
 use super::handshake::Handshake;
 use super::liveness::Liveness;
@@ -56,29 +58,52 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// The buffer for bytes that arrive after the close frame, which are dropped.
 const DRAIN_BYTES: usize = 8 * 1024;
 
-type Socket = WebSocketStream<CountedStream<TokioIo<Upgraded>>>;
+const NOT_INITIALIZED: &str = "`initialize` did not come in time";
+const ENDED_BY_SERVER: &str = "the server ends the connection";
+
+type FrameStream = WebSocketStream<CountedStream<TokioIo<Upgraded>>>;
 
 /// The reading half.
-struct FrameSource {
-    stream: SplitStream<Socket>,
+pub(super) struct FrameSource {
+    stream: SplitStream<FrameStream>,
     arriving: Arc<ArrivingBytes>,
     liveness: Arc<Liveness>,
     /// The end of the window in which control frames are counted, and their number in it.
     control_window: (Instant, usize),
     /// Why the server closes the connection, once the client has given a reason.
-    close: Option<CloseReason>,
+    pub(super) close: Option<CloseReason>,
 }
 
 /// The writing half.
-struct FrameSink {
-    sink: SplitSink<Socket, Message>,
+pub(super) struct FrameSink {
+    sink: SplitSink<FrameStream, Message>,
     liveness: Arc<Liveness>,
     ping_interval: Duration,
     next_ping: Instant,
 }
 
 /// A close code, and the text beside it.
-type CloseReason = (CloseCode, &'static str);
+pub(super) type CloseReason = (CloseCode, &'static str);
+
+/// What arrived on a WebSocket.
+#[derive(Debug)]
+pub(super) enum FrameRead {
+    Message(Utf8Bytes),
+    /// The client has closed the connection or broken a rule.
+    Closed,
+    /// The connection was lost.
+    Lost,
+}
+
+/// What is known of a WebSocket before its first message.
+struct NewSocket {
+    caller: Caller,
+    agent: AgentName,
+    /// The id of the connection.
+    id: String,
+    is_local_protocol: bool,
+    admission: Admission,
+}
 
 /// Returns the response that makes the connection a WebSocket.
 pub(super) fn accept(
@@ -89,17 +114,16 @@ pub(super) fn accept(
 ) -> Reply {
     let (state, caller) = (Arc::clone(&call.state), call.caller.clone());
     let is_local_protocol = handshake.is_local_protocol;
+    let id = Uuid::new_v4().to_string();
+    let candidate = NewSocket { caller, agent, id: id.clone(), is_local_protocol, admission };
     let reply = Reply::switch_protocol(Box::new(move |upgraded| {
-        Box::pin(async move {
-            serve_socket(state, caller, agent, is_local_protocol, upgraded).await;
-            drop(admission);
-        })
+        Box::pin(serve_socket(state, candidate, upgraded))
     }));
     let reply = reply
         .header(header::CONNECTION, HeaderValue::from_static("Upgrade"))
         .header(header::UPGRADE, HeaderValue::from_static("websocket"))
         .header_text(header::SEC_WEBSOCKET_ACCEPT, &handshake.accept)
-        .header_text(CONNECTION_ID, &Uuid::new_v4().to_string());
+        .header_text(CONNECTION_ID, &id);
     match (is_local_protocol, &handshake.ticket) {
         (true, _) => {
             reply.header(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL))
@@ -110,13 +134,8 @@ pub(super) fn accept(
 }
 
 /// Serves a client until it disconnects, its token no longer works, or the server stops.
-async fn serve_socket(
-    state: Arc<State>,
-    caller: Caller,
-    agent: AgentName,
-    is_local_protocol: bool,
-    upgraded: UpgradedConnection,
-) {
+async fn serve_socket(state: Arc<State>, new: NewSocket, upgraded: UpgradedConnection) {
+    let NewSocket { caller, agent, id, is_local_protocol, admission } = new;
     let UpgradedConnection { stream, stop } = upgraded;
     let options = &state.options;
     let arriving = ArrivingBytes::new(&state.body_budget, &caller.principal);
@@ -128,28 +147,107 @@ async fn serve_socket(
     let connection = match is_local_protocol {
         true => hello(&state, &caller, &agent, (&mut source, &mut sink), &mut decoder).await,
         false => {
-            let origin = ClientOrigin::Network(caller.clone());
-            let mut connection = ClientConnection::new(Arc::clone(&state), origin, agent);
-            state.list(&mut connection, ClientTransport::WebSocket);
-            Some(connection)
+            let first = match first_message((&mut source, &mut sink), options, &stop).await {
+                Ok(first) => first,
+                Err(reason) => return close(source, sink, reason).await,
+            };
+            let request = FirstRequest::read(&first);
+            source.take(&first, &mut decoder);
+            match request {
+                FirstRequest::Other => {}
+                FirstRequest::Initialize => {
+                    let connection = network_connection(&state, &caller, agent);
+                    let socket = Socket { caller, source, sink, stop };
+                    let serving = (decoder, admission);
+                    let begun = continuation::begin(&state, id, connection, socket, serving);
+                    return Box::pin(begun).await;
+                }
+                FirstRequest::Attach(id, params) => {
+                    // The connection counts already.
+                    drop(admission);
+                    let socket = Socket { caller, source, sink, stop };
+                    let resumed = continuation::resume(&state, &agent, socket, id, params);
+                    return Box::pin(resumed).await;
+                }
+            }
+            Some(network_connection(&state, &caller, agent))
         }
     };
     let Some(connection) = connection else {
         let reason = source.close.unwrap_or((CloseCode::Policy, "the handshake was refused"));
         return close(source, sink, reason).await;
     };
+    // A connection of the local socket's protocol has had its first frame in time.
+    let hello_timeout = (!is_local_protocol).then_some(options.hello_timeout);
+    let (_, callers) = watch::channel(caller);
+    let served =
+        serve_admitted(connection, callers, (&mut source, sink), decoder, &stop, hello_timeout);
+    let Some((sink, reason)) = served.await else { return };
+    let reason = source.close.unwrap_or(reason);
+    close(source, sink, reason).await;
+    drop(admission);
+}
+
+/// Creates a connection whose client uses the protocol's messages.
+pub(super) fn network_connection(
+    state: &Arc<State>,
+    caller: &Caller,
+    agent: AgentName,
+) -> ClientConnection {
+    let origin = ClientOrigin::Network(caller.clone());
+    let mut connection = ClientConnection::new(Arc::clone(state), origin, agent);
+    connection.attach = Some(state.attach_capability(None));
+    state.list(&mut connection, ClientTransport::WebSocket);
+    connection
+}
+
+/// Waits for the first message. Returns why the connection is closed if it does not come.
+async fn first_message(
+    (source, sink): (&mut FrameSource, &mut FrameSink),
+    options: &ClientOptions,
+    stop: &CancellationToken,
+) -> Result<Utf8Bytes, CloseReason> {
+    let pinging = async { while sink.keep_alive().await.is_ok() {} };
+    let read = tokio::select! {
+        read = timeout(options.hello_timeout, source.read_frame()) => read,
+        () = pinging => Ok(FrameRead::Lost),
+        () = stop.cancelled() => return Err((CloseCode::Away, ENDED_BY_SERVER)),
+    };
+    match read {
+        Ok(FrameRead::Message(message)) => Ok(message),
+        Ok(FrameRead::Closed | FrameRead::Lost) => {
+            Err(source.close.unwrap_or((CloseCode::Normal, "")))
+        }
+        Err(_) => Err((CloseCode::Policy, NOT_INITIALIZED)),
+    }
+}
+
+/// Serves a connection until it ends, the token of its last caller no longer works, or the server stops. Returns the sink, and why the server ends the connection if its source gives no reason.
+pub(super) async fn serve_admitted<K: LineSink + 'static>(
+    connection: ClientConnection,
+    mut callers: watch::Receiver<Caller>,
+    (source, sink): (&mut impl MessageSource, K),
+    decoder: Decoder,
+    stop: &CancellationToken,
+    hello_timeout: Option<Duration>,
+) -> Option<(K, CloseReason)> {
     let connection = Arc::new(connection);
     let is_revoked = AtomicBool::new(false);
     let revocation = async {
-        until_revoked(&state.authenticator, &caller).await;
+        loop {
+            let caller = callers.borrow_and_update().clone();
+            tokio::select! {
+                () = until_revoked(&connection.state.authenticator, &caller) => break,
+                Ok(()) = callers.changed() => {}
+            }
+        }
         is_revoked.store(true, Ordering::Relaxed);
         connection.closed.cancel();
     };
     let is_silent = AtomicBool::new(false);
     let silence = async {
-        // A connection of the local socket's protocol has had its first frame in time.
-        if !is_local_protocol {
-            sleep(options.hello_timeout).await;
+        if let Some(limit) = hello_timeout {
+            sleep(limit).await;
             // The response can take longer, because an agent has to start.
             if !connection.has_sent_initialize.load(Ordering::Relaxed) {
                 is_silent.store(true, Ordering::Relaxed);
@@ -159,7 +257,7 @@ async fn serve_socket(
         std::future::pending().await
     };
     let serving = async {
-        let serving = serve(&connection, &mut source, sink, decoder, &stop);
+        let serving = serve(&connection, source, sink, decoder, stop);
         tokio::pin!(serving);
         tokio::select! {
             sink = &mut serving => sink,
@@ -167,20 +265,19 @@ async fn serve_socket(
             () = silence => serving.await,
         }
     };
-    let Some(sink) = serving.await else { return };
-    let reason = match source.close {
-        Some(reason) => reason,
-        None if is_revoked.into_inner() => {
-            (CloseCode::Policy, "the token was revoked or has expired")
-        }
-        None if connection.outbox.is_over_budget() => {
-            (CloseCode::Again, "too many bytes of messages are not read")
-        }
-        None if is_silent.into_inner() => (CloseCode::Policy, "`initialize` did not come in time"),
-        None if stop.is_cancelled() => (CloseCode::Away, "the server ends the connection"),
-        None => (CloseCode::Normal, ""),
+    let sink = serving.await?;
+    let reason = if is_revoked.into_inner() {
+        (CloseCode::Policy, "the token was revoked or has expired")
+    } else if connection.outbox.is_over_budget() {
+        (CloseCode::Again, "too many bytes of messages are not read")
+    } else if is_silent.into_inner() {
+        (CloseCode::Policy, NOT_INITIALIZED)
+    } else if stop.is_cancelled() {
+        (CloseCode::Away, ENDED_BY_SERVER)
+    } else {
+        (CloseCode::Normal, "")
     };
-    close(source, sink, reason).await;
+    Some((sink, reason))
 }
 
 fn config(options: &ClientOptions) -> WebSocketConfig {
@@ -192,7 +289,7 @@ fn config(options: &ClientOptions) -> WebSocketConfig {
 }
 
 fn split(
-    socket: Socket,
+    socket: FrameStream,
     arriving: Arc<ArrivingBytes>,
     options: &ClientOptions,
 ) -> (FrameSource, FrameSink) {
@@ -259,7 +356,7 @@ async fn first_line(source: &mut FrameSource, decoder: &mut Decoder) -> Result<B
 }
 
 /// Sends the close frame, and reads until the client has ended the connection: otherwise the system could drop the frame.
-async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseReason) {
+pub(super) async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseReason) {
     // What arrives from now on is dropped.
     source.arriving.release();
     let closing = async {
@@ -282,41 +379,52 @@ async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseRe
 
 impl MessageSource for FrameSource {
     async fn receive(&mut self, decoder: &mut Decoder) -> io::Result<bool> {
+        let FrameRead::Message(text) = self.read_frame().await else { return Ok(false) };
+        self.take(&text, decoder);
+        Ok(true)
+    }
+}
+
+impl FrameSource {
+    /// Adds a message to the decoder.
+    pub(super) fn take(&self, text: &Utf8Bytes, decoder: &mut Decoder) {
+        push_message(decoder, text.as_bytes());
+        self.arriving.release();
+    }
+
+    /// Waits for the next message. A call can be dropped without a loss.
+    pub(super) async fn read_frame(&mut self) -> FrameRead {
         loop {
             let next = tokio::select! {
                 biased;
                 next = self.stream.next() => next,
                 () = self.liveness.expired() => {
-                    return Ok(self.end(CloseCode::Policy, "no answer to a ping"));
+                    self.close = Some((CloseCode::Policy, "no answer to a ping"));
+                    return FrameRead::Lost;
                 }
             };
             self.liveness.on_received();
             match next {
-                Some(Ok(Message::Text(text))) => {
-                    push_message(decoder, text.as_bytes());
-                    self.arriving.release();
-                    return Ok(true);
-                }
+                Some(Ok(Message::Text(text))) => return FrameRead::Message(text),
                 Some(Ok(Message::Binary(_))) => {
-                    return Ok(self.end(CloseCode::Unsupported, "messages are text frames"));
+                    return self.end(CloseCode::Unsupported, "messages are text frames");
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
                     if self.has_too_many_control_frames() {
-                        return Ok(self.end(CloseCode::Policy, "too many pings"));
+                        return self.end(CloseCode::Policy, "too many pings");
                     }
                 }
-                Some(Ok(Message::Close(_))) | None => return Ok(false),
+                Some(Ok(Message::Close(_))) => return FrameRead::Closed,
+                None => return FrameRead::Lost,
                 Some(Err(error)) => return self.on_error(error),
             }
         }
     }
-}
 
-impl FrameSource {
-    /// Ends the connection for this reason. Returns `false`: nothing more arrives.
-    fn end(&mut self, code: CloseCode, reason: &'static str) -> bool {
+    /// Ends the connection for this reason.
+    fn end(&mut self, code: CloseCode, reason: &'static str) -> FrameRead {
         self.close = Some((code, reason));
-        false
+        FrameRead::Closed
     }
 
     fn has_too_many_control_frames(&mut self) -> bool {
@@ -329,26 +437,26 @@ impl FrameSource {
         *count > MAX_CONTROL_FRAMES
     }
 
-    fn on_error(&mut self, error: tungstenite::Error) -> io::Result<bool> {
+    fn on_error(&mut self, error: tungstenite::Error) -> FrameRead {
         match error {
             tungstenite::Error::Capacity(_) => {
-                Ok(self.end(CloseCode::Size, "the message is longer than `client.max_line`"))
+                self.end(CloseCode::Size, "the message is longer than `client.max_line`")
             }
-            tungstenite::Error::Utf8(_) => {
-                Ok(self.end(CloseCode::Invalid, "the text is not UTF-8"))
-            }
+            tungstenite::Error::Utf8(_) => self.end(CloseCode::Invalid, "the text is not UTF-8"),
             tungstenite::Error::Protocol(
                 tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-            ) => Ok(false),
+            ) => FrameRead::Lost,
             tungstenite::Error::Protocol(error) => {
                 tracing::debug!(%error, "a client broke the WebSocket protocol");
-                Ok(self.end(CloseCode::Protocol, "the frame breaks the WebSocket protocol"))
+                self.end(CloseCode::Protocol, "the frame breaks the WebSocket protocol")
             }
             tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
-                Ok(self.end(CloseCode::Again, "too many bytes of messages are on their way"))
+                self.end(CloseCode::Again, "too many bytes of messages are on their way")
             }
-            tungstenite::Error::Io(error) => Err(error),
-            error => Err(io::Error::other(error)),
+            error => {
+                tracing::debug!(%error, "a client's connection failed");
+                FrameRead::Lost
+            }
         }
     }
 }
@@ -357,50 +465,52 @@ impl FrameSource {
 
 impl LineSink for FrameSink {
     async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
-        let is_due = Instant::now() >= self.next_ping;
-        if is_due {
-            self.feed(Message::Ping(Bytes::new())).await?;
-        }
+        let is_due = self.feed_ping_if_due().await?;
         // The frames count until they are written: the socket has a copy of them.
         let mut counted = Vec::with_capacity(batches.len());
         for batch in batches {
-            let mut lines = Bytes::from(batch.lines);
             counted.push(batch.held);
-            while !lines.is_empty() {
-                let end = memchr(b'\n', &lines).unwrap_or(lines.len());
-                let line = lines.split_to(end);
-                drop(lines.split_to(lines.len().min(1)));
-                let text = Utf8Bytes::try_from(line).map_err(io::Error::other)?;
-                self.feed(Message::Text(text)).await?;
+            for line in Lines(Bytes::from(batch.lines)) {
+                self.feed_line(line).await?;
             }
         }
-        self.flush().await?;
-        if is_due {
-            self.on_ping_sent();
-        }
-        Ok(())
+        self.flush(is_due).await
     }
 
     async fn keep_alive(&mut self) -> io::Result<()> {
         sleep_until(self.next_ping).await;
         self.feed(Message::Ping(Bytes::new())).await?;
-        self.flush().await?;
-        self.on_ping_sent();
-        Ok(())
+        self.flush(true).await
     }
 }
 
 impl FrameSink {
-    fn on_ping_sent(&mut self) {
-        self.next_ping = Instant::now() + self.ping_interval;
-        self.liveness.on_ping_sent();
+    /// Adds a ping if it is time for one. Returns whether it was.
+    pub(super) async fn feed_ping_if_due(&mut self) -> io::Result<bool> {
+        let is_due = Instant::now() >= self.next_ping;
+        if is_due {
+            self.feed(Message::Ping(Bytes::new())).await?;
+        }
+        Ok(is_due)
+    }
+
+    /// Adds a message. If a call is dropped, the message was not added.
+    pub(super) async fn feed_line(&mut self, line: Bytes) -> io::Result<()> {
+        let text = Utf8Bytes::try_from(line).map_err(io::Error::other)?;
+        self.feed(Message::Text(text)).await
     }
 
     async fn feed(&mut self, message: Message) -> io::Result<()> {
         self.sink.feed(message).await.map_err(io::Error::other)
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
-        self.sink.flush().await.map_err(io::Error::other)
+    /// Writes what was added. A call can be dropped.
+    pub(super) async fn flush(&mut self, has_ping: bool) -> io::Result<()> {
+        self.sink.flush().await.map_err(io::Error::other)?;
+        if has_ping {
+            self.next_ping = Instant::now() + self.ping_interval;
+            self.liveness.on_ping_sent();
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use memchr::memchr2_iter;
+use bytes::{Buf, Bytes};
+use memchr::{memchr, memchr2_iter};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use trilogue_wire::jsonrpc::Decoder;
 
@@ -42,6 +43,9 @@ pub(crate) struct LineWriter<W> {
     joined: Vec<u8>,
 }
 
+/// The lines of a batch, without their ends.
+pub(crate) struct Lines(pub(crate) Bytes);
+
 /// Adds a whole message as one line. It may contain line breaks between its JSON tokens.
 pub(crate) fn push_message(decoder: &mut Decoder, message: &[u8]) {
     let mut rest = 0;
@@ -52,6 +56,22 @@ pub(crate) fn push_message(decoder: &mut Decoder, message: &[u8]) {
     }
     decoder.push(message.get(rest..).unwrap_or_default());
     decoder.push(b"\n");
+}
+
+// === impl Lines ===
+
+impl Iterator for Lines {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let end = memchr(b'\n', &self.0).unwrap_or(self.0.len());
+        let line = self.0.split_to(end);
+        self.0.advance(self.0.len().min(1));
+        Some(line)
+    }
 }
 
 // === impl LineReader ===

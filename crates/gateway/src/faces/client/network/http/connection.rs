@@ -1,12 +1,11 @@
 //! A client's connection over HTTP, which many requests share.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use memchr::memchr;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,28 +14,32 @@ use trilogue_domain::{AgentName, Code, Error, ThreadId, lock};
 use trilogue_wire::jsonrpc::{Decoder, Id};
 use uuid::Uuid;
 
-use super::mailbox::MailboxRead;
+use super::super::lasting::LastingConnection;
+use super::super::mailbox::MailboxRead;
 use super::routing::{MailboxLimits, Routing, StreamKey};
 use crate::access::authenticator::Caller;
 use crate::faces::client::options::ClientOptions;
 use crate::faces::client::wire::outbox::Batch;
-use crate::faces::client::wire::transport::{LineSink, MessageSource, push_message};
+use crate::faces::client::wire::transport::{LineSink, Lines, MessageSource, push_message};
 
 /// The most messages of one connection that were accepted and not read yet. The requests of further ones wait, and their bodies count meanwhile.
 const MAX_UNREAD_MESSAGES: usize = 1;
+/// The most keys of accepted messages that a connection remembers.
+const MAX_ACCEPTED_KEYS: usize = 256;
 
-/// The connections of a face over HTTP, by their ids.
-#[derive(Debug, Default)]
-pub(in crate::faces::client) struct HttpConnections(Mutex<HashMap<String, Arc<HttpConnection>>>);
+/// Locked while a message is passed on, so that a repeated one waits for the first.
+type AcceptedKeys = tokio::sync::Mutex<VecDeque<String>>;
 
 /// A client's connection over HTTP.
 #[derive(Debug)]
-pub(super) struct HttpConnection {
+pub(in crate::faces::client) struct HttpConnection {
     pub(super) id: String,
     pub(super) agent: AgentName,
     /// The caller that opened the connection.
     caller: Caller,
     messages: mpsc::Sender<Bytes>,
+    /// The keys of the last accepted messages, oldest first.
+    accepted: AcceptedKeys,
     routing: Mutex<Routing>,
     limits: MailboxLimits,
     /// How long a message waits for room in its stream.
@@ -54,37 +57,6 @@ pub(super) struct PostedMessages(mpsc::Receiver<Bytes>);
 /// Puts the lines of the face into the streams of a connection.
 pub(super) struct StreamSink(pub(super) Arc<HttpConnection>);
 
-// === impl HttpConnections ===
-
-impl HttpConnections {
-    pub(super) fn add(&self, connection: &Arc<HttpConnection>) {
-        lock(&self.0).insert(connection.id.clone(), Arc::clone(connection));
-    }
-
-    pub(super) fn remove(&self, connection: &HttpConnection) {
-        lock(&self.0).remove(&connection.id);
-    }
-
-    /// Returns a connection of this caller to this agent.
-    /// Errors: `not_found`, also for connections of others.
-    pub(super) fn find(
-        &self,
-        id: &str,
-        caller: &Caller,
-        agent: &AgentName,
-    ) -> Result<Arc<HttpConnection>> {
-        let found = lock(&self.0).get(id).cloned();
-        // Rights belong to the connection, so a caller with other rights is another one.
-        let is_own = |it: &Arc<HttpConnection>| {
-            it.agent == *agent && it.caller.principal == caller.principal && !it.is_closed()
-        };
-        found.filter(is_own).ok_or_else(|| {
-            Error::new(Code::NotFound, "the connection is not known, or has ended")
-                .hint("begin another one with 'initialize', and load the sessions again")
-        })
-    }
-}
-
 // === impl HttpConnection ===
 
 impl HttpConnection {
@@ -101,6 +73,7 @@ impl HttpConnection {
             agent,
             caller,
             messages,
+            accepted: AcceptedKeys::default(),
             routing: Mutex::default(),
             limits: MailboxLimits {
                 messages: options.max_outbox_messages,
@@ -125,6 +98,31 @@ impl HttpConnection {
     pub(super) async fn post(&self, message: Bytes) -> Result<()> {
         self.touch();
         self.messages.send(message).await.map_err(|_| connection_ended_error())
+    }
+
+    /// Passes a message on unless one with this key was accepted, because its client repeats it after a lost connection.
+    /// Errors: those of [`Self::on_request`] and of [`Self::post`].
+    pub(super) async fn post_once(
+        &self,
+        key: &str,
+        message: Bytes,
+        request: Option<(&Id<'_>, Option<ThreadId>)>,
+    ) -> Result<()> {
+        // A request that is given up while it waits has delivered nothing, and leaves no key.
+        let mut accepted = self.accepted.lock().await;
+        if accepted.iter().any(|known| known == key) {
+            self.touch();
+            return Ok(());
+        }
+        if let Some((id, session)) = request {
+            self.on_request(id, session)?;
+        }
+        self.post(message).await?;
+        if accepted.len() >= MAX_ACCEPTED_KEYS {
+            accepted.pop_front();
+        }
+        accepted.push_back(key.to_owned());
+        Ok(())
     }
 
     /// Records a request of the client.
@@ -181,10 +179,6 @@ impl HttpConnection {
         self.closed.cancel();
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
-    }
-
     pub(super) fn touch(&self) {
         *lock(&self.last_used) = Instant::now();
     }
@@ -208,6 +202,24 @@ impl HttpConnection {
     }
 }
 
+impl LastingConnection for HttpConnection {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+}
+
 fn connection_ended_error() -> Error {
     Error::new(Code::NotFound, "the connection has ended")
         .hint("begin another one with 'initialize', and load the sessions again")
@@ -228,11 +240,7 @@ impl MessageSource for PostedMessages {
 impl LineSink for StreamSink {
     async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
         for batch in batches {
-            let mut lines = batch.into_lines();
-            while !lines.is_empty() {
-                let end = memchr(b'\n', &lines).unwrap_or(lines.len());
-                let line = lines.split_to(end);
-                drop(lines.split_to(lines.len().min(1)));
+            for line in Lines(batch.into_lines()) {
                 self.push(line).await?;
             }
         }

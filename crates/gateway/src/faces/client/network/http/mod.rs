@@ -3,7 +3,6 @@
 //! The request `initialize` begins a connection. Its id is in the header `Acp-Connection-Id` of the response and of every later request.
 
 pub(in crate::faces::client) mod connection;
-mod mailbox;
 mod reader;
 mod routing;
 mod serving;
@@ -22,6 +21,7 @@ use self::routing::{StreamKey, session_in};
 use super::admission::{CONNECTION_ID, ClientCall, admit, agent};
 use crate::core::not_found::no_thread;
 use crate::faces::common::cursors::LAST_EVENT_ID;
+use crate::faces::common::idempotency::idempotency_key;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 
@@ -66,10 +66,16 @@ pub(super) async fn post(call: &ClientCall) -> Result<Reply> {
         Some(id) => {
             let connection = call.state.http_connections.find(id, &call.caller, &agent)?;
             check_session(call, &message)?;
-            if let Some((id, _)) = &message.request {
-                connection.on_request(id, message.session)?;
+            let request = message.request.as_ref().map(|(id, _)| (id, message.session));
+            match idempotency_key(call)? {
+                Some(key) => connection.post_once(key, call.body.clone(), request).await?,
+                None => {
+                    if let Some((id, session)) = request {
+                        connection.on_request(id, session)?;
+                    }
+                    connection.post(call.body.clone()).await?;
+                }
             }
-            connection.post(call.body.clone()).await?;
             Ok(Reply::new(StatusCode::ACCEPTED, ReplyBody::Whole(None)))
         }
     }

@@ -13,7 +13,7 @@ use trilogue_domain::{Code, Error, ThreadId};
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Id, Incoming, parse};
 
-use super::mailbox::Mailbox;
+use super::super::mailbox::Mailbox;
 
 /// The most requests of one connection without a response.
 const MAX_OPEN_REQUESTS: usize = 4_096;
@@ -107,6 +107,8 @@ impl Routing {
             self.unpin(&session);
         }
         if let Some(mailbox) = self.mailbox(&stream) {
+            // The face sends only about sessions that it knows. The numbers must outlive the reader.
+            mailbox.is_confirmed = true;
             mailbox.push(line);
         }
         None
@@ -224,7 +226,7 @@ pub(super) fn session_in(params: &str) -> Option<ThreadId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mailbox::MailboxRead;
+    use super::super::super::mailbox::MailboxRead;
     use super::*;
 
     const LIMITS: MailboxLimits = MailboxLimits { messages: 100, bytes: 10_000 };

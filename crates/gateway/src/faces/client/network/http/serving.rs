@@ -25,6 +25,7 @@ pub(super) fn begin(
     state.list(&mut client, ClientTransport::Http);
     let (connection, messages) =
         HttpConnection::new(agent, caller.clone(), &state.options, client.closed.clone());
+    client.attach = Some(state.attach_capability(Some(&connection.id)));
     state.http_connections.add(&connection);
     let (state, serving) = (Arc::clone(state), Arc::clone(&connection));
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The messages of one stream: those that wait for a reader, and the last ones before them, for a reader that continues.
+//! The messages of one stream, or of a WebSocket: those that wait for a reader, and the last ones before them, for a reader that continues.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,11 +82,11 @@ impl Mailbox {
                     .hint("end the other request first, or continue with 'Last-Event-ID'"));
             }
             None => self.sent,
-            Some(after) if (self.removed..=self.last()).contains(&after) => after,
             Some(after) => {
-                let message = format!("the messages after {after} are not there any more");
-                return Err(Error::new(Code::InvalidCursor, message)
-                    .hint("open the stream without 'Last-Event-ID', and load the session"));
+                self.check(after).map_err(|error| {
+                    error.hint("open the stream without 'Last-Event-ID', and load the session")
+                })?;
+                after
             }
         };
         // What the last reader may not have received waits again.
@@ -100,6 +100,15 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Fails with `invalid_cursor` unless a reader can continue after the message with number `after`.
+    pub(super) fn check(&self, after: u64) -> Result<()> {
+        if (self.removed..=self.last()).contains(&after) {
+            return Ok(());
+        }
+        let message = format!("the messages after {after} are not there any more");
+        Err(Error::new(Code::InvalidCursor, message))
+    }
+
     pub(super) fn detach(&mut self, reader: u64) {
         self.reader.take_if(|current| *current == reader);
     }
@@ -111,15 +120,26 @@ impl Mailbox {
         }
         let mut events = Vec::new();
         while events.len() < PIECE_BYTES {
-            let index = usize::try_from(self.sent - self.removed).unwrap_or(usize::MAX);
-            let Some(message) = self.messages.get(index) else { break };
-            self.sent += 1;
-            self.sent_bytes += message.len();
-            self.waiting_bytes -= message.len();
-            sse::encode(&mut events, Some(&self.sent.to_string()), None, message);
+            let Some(message) = self.next() else { break };
+            self.on_sent();
+            sse::encode(&mut events, Some(&self.sent.to_string()), None, &message);
         }
-        self.trim();
         if events.is_empty() { MailboxRead::Nothing } else { MailboxRead::Events(events.into()) }
+    }
+
+    /// Returns the next message that waits.
+    pub(super) fn next(&self) -> Option<Bytes> {
+        let index = usize::try_from(self.sent - self.removed).unwrap_or(usize::MAX);
+        self.messages.get(index).cloned()
+    }
+
+    /// Records that the next message was sent.
+    pub(super) fn on_sent(&mut self) {
+        let Some(message) = self.next() else { return };
+        self.sent += 1;
+        self.sent_bytes += message.len();
+        self.waiting_bytes -= message.len();
+        self.trim();
     }
 
     /// Removes sent messages above the limits.
