@@ -46,6 +46,9 @@ impl ConnectError {
             401 | 403 => "check the token and what it allows",
             404 => "check the path of the address",
             429 => "wait, or let the operator of the server raise its limits",
+            501 => {
+                "let the proxy in front of the server pass WebSockets on, or use an address that begins with http:// or https://"
+            }
             500..=599 => "look into the log of the server",
             _ => {
                 "check that the address serves the Agent Client Protocol, and over which transport"

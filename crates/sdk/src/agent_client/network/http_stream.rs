@@ -11,17 +11,20 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 use trilogue_domain::lock;
 use trilogue_egress::{Client as Egress, ResponseBody};
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{self, Code, ErrorObject, Incoming};
+use trilogue_wire::native::local::AttachCapability;
 use trilogue_wire::sse::{Decoder, Item, Limits};
+use uuid::Uuid;
 
 use super::cookies::Cookies;
+use super::end::{StreamEnd, StreamEnder};
+use super::pauses::Pauses;
 use super::{AgentUrl, ConnectError, Connection, ConnectionEnd, ConnectionOptions, EndKind};
 
 const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
@@ -29,7 +32,9 @@ const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const INITIALIZE: &str = "initialize";
+const UNKNOWN: &str = "is not known to the server any more";
 
 /// The size of the pipes between a connection and its owner, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -43,19 +48,14 @@ const MAX_POSTS: usize = 256;
 const MAX_STREAMS: usize = 1_024;
 /// The most requests of the agent whose sessions are remembered until they are answered.
 const MAX_REMEMBERED: usize = 4_096;
-/// How often a broken stream is asked for again, if its server numbers its events.
-const MAX_ATTEMPTS: u32 = 8;
-/// The first pause before that. It doubles with each attempt.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long a broken stream is asked for again, if its server numbers its events and does not say how long it keeps a connection.
+const UNKNOWN_GRACE: Duration = Duration::from_secs(25);
+/// How long one attempt may take to a server that keeps connections.
+const ATTEMPT_TIME: Duration = Duration::from_secs(10);
+/// The number before that of the first event, at a server that keeps connections.
+const BEFORE_FIRST: &str = "0";
 /// How long the server may take to end the connection.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
-
-/// Reports why a connection over HTTP ended, and ends it.
-#[derive(Clone, Debug)]
-pub(super) struct HttpEnd {
-    reason: watch::Receiver<Option<String>>,
-    ended: CancellationToken,
-}
 
 struct HttpConnection {
     agent: AgentUrl,
@@ -66,9 +66,9 @@ struct HttpConnection {
     /// Messages for the owner.
     arrivals: mpsc::Sender<String>,
     sessions: Mutex<Sessions>,
-    reason: watch::Sender<Option<String>>,
-    /// Cancelled with the connection.
-    ended: CancellationToken,
+    /// How long the server keeps the connection after lost connections of the network. Not set if it does not.
+    grace: OnceLock<Duration>,
+    ender: StreamEnder,
 }
 
 #[derive(Default)]
@@ -89,9 +89,7 @@ pub(super) fn connect(
     let (read, incoming) = duplex(PIPE_BYTES);
     let (write, outgoing) = duplex(PIPE_BYTES);
     let (arrivals, arrived) = mpsc::channel(MAX_ARRIVALS);
-    let (sender, reason) = watch::channel(None);
-    let ended = CancellationToken::new();
-    let end = HttpEnd { reason, ended: ended.clone() };
+    let (ender, end) = StreamEnd::new();
     let connection = Arc::new(HttpConnection {
         agent: agent.clone(),
         egress,
@@ -100,12 +98,12 @@ pub(super) fn connect(
         cookies: Mutex::default(),
         arrivals,
         sessions: Mutex::default(),
-        reason: sender,
-        ended,
+        grace: OnceLock::new(),
+        ender,
     });
     tokio::spawn(deliver(arrived, incoming, Arc::clone(&connection)));
     tokio::spawn(connection.run(outgoing));
-    Ok(Connection { read, write, end: ConnectionEnd(EndKind::Http(end)) })
+    Ok(Connection { read, write, end: ConnectionEnd(EndKind::Stream(end)) })
 }
 
 /// Writes messages for the owner as lines, until the connection ends.
@@ -118,7 +116,7 @@ async fn deliver(
         let message = tokio::select! {
             biased;
             message = arrived.recv() => message,
-            () = connection.ended.cancelled() => None,
+            () = connection.ender.ended.cancelled() => None,
         };
         let Some(message) = message else { return };
         let line = format!("{}\n", message.replace('\n', " "));
@@ -126,6 +124,14 @@ async fn deliver(
             return connection.end("was closed by this side".to_owned());
         }
     }
+}
+
+/// Whether a later attempt can succeed: a proxy has not reached the server, or the server is not ready.
+fn is_transient(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
 }
 
 // === impl HttpConnection ===
@@ -137,7 +143,7 @@ impl HttpConnection {
         let mut posts = JoinSet::new();
         loop {
             let line = tokio::select! {
-                () = self.ended.cancelled() => break,
+                () = self.ender.ended.cancelled() => break,
                 line = lines.next_line() => line,
             };
             let Ok(Some(line)) = line else { break };
@@ -151,14 +157,16 @@ impl HttpConnection {
                 connection.send(line).await;
                 drop(done);
             });
+            // A server that keeps connections accepts messages at once, so a late one is sent again.
+            let order_time = self.grace.get().copied().unwrap_or(ORDER_TIME);
             tokio::select! {
-                () = self.ended.cancelled() => break,
+                () = self.ender.ended.cancelled() => break,
                 // Ends with an error when the post is done.
-                _ = timeout(ORDER_TIME, accepted) => {}
+                _ = timeout(order_time, accepted) => {}
             }
         }
         // What was sent before is still delivered.
-        if !self.ended.is_cancelled() {
+        if !self.ender.ended.is_cancelled() {
             drop(timeout(CLOSE_TIME, posts.join_all()).await);
         }
         self.end("was closed by this side".to_owned());
@@ -171,12 +179,7 @@ impl HttpConnection {
     }
 
     fn end(&self, reason: String) {
-        self.reason.send_if_modified(|known| {
-            let is_first = known.is_none();
-            known.get_or_insert(reason);
-            is_first
-        });
-        self.ended.cancel();
+        self.ender.end(reason);
     }
 
     /// Sends one message. A request that the server does not accept is answered here.
@@ -241,10 +244,15 @@ impl HttpConnection {
                 return self.end("could not be opened: the server did not answer".to_owned());
             }
         };
+        let answer = String::from_utf8_lossy(&answer).into_owned();
         if let Some(id) = id {
             // A second `initialize` keeps the connection.
             drop(self.id.set(id));
-            match self.get(None, None).await {
+            let result = splice::get(&answer, &["result"]).and_then(AttachCapability::read);
+            if let Some(attach) = result {
+                let _ = self.grace.set(Duration::from_millis(attach.grace_ms));
+            }
+            match self.open_stream(None).await {
                 Ok((StatusCode::OK, body)) => self.follow(None, body),
                 Ok((status, _)) => {
                     return self.end(ConnectError::of_status(&self.agent, status.as_u16()).message);
@@ -252,29 +260,76 @@ impl HttpConnection {
                 Err(why) => return self.end(why),
             }
         }
-        self.arrive(String::from_utf8_lossy(&answer).into_owned()).await;
+        self.arrive(answer).await;
     }
 
     /// Posts a message. Returns the status of the answer.
     async fn post(&self, body: Bytes, session: Option<&str>) -> Result<StatusCode, String> {
-        match self.post_once(body.clone(), session).await? {
+        let Some(grace) = self.grace.get() else { return self.post_anywhere(body, session).await };
+        // With the same key the server takes the message once, however often it arrives.
+        let key = HeaderValue::try_from(Uuid::new_v4().to_string()).ok();
+        let mut pauses = Pauses::within(*grace);
+        loop {
+            let why = match self.post_once(body.clone(), session, key.as_ref()).await {
+                Ok(StatusCode::NOT_FOUND) => return Err(UNKNOWN.to_owned()),
+                Ok(status) if !is_transient(status) => return Ok(status),
+                Ok(status) => format!("cannot carry a message: the server has status {status}"),
+                Err(why) => why,
+            };
+            if !self.pause(&mut pauses).await {
+                return Err(why);
+            }
+        }
+    }
+
+    /// Posts a message to a server that does not keep connections.
+    async fn post_anywhere(
+        &self,
+        body: Bytes,
+        session: Option<&str>,
+    ) -> Result<StatusCode, String> {
+        match self.post_once(body.clone(), session, None).await? {
             // Some servers know a session only later. A refused message was not delivered, so it can be sent again.
-            StatusCode::NOT_FOUND if session.is_some() => match self.post_once(body, None).await? {
-                StatusCode::NOT_FOUND => Err("is not known to the server any more".to_owned()),
-                status => Ok(status),
-            },
-            StatusCode::NOT_FOUND => Err("is not known to the server any more".to_owned()),
+            StatusCode::NOT_FOUND if session.is_some() => {
+                match self.post_once(body, None, None).await? {
+                    StatusCode::NOT_FOUND => Err(UNKNOWN.to_owned()),
+                    status => Ok(status),
+                }
+            }
+            StatusCode::NOT_FOUND => Err(UNKNOWN.to_owned()),
             status => Ok(status),
         }
     }
 
-    async fn post_once(&self, body: Bytes, session: Option<&str>) -> Result<StatusCode, String> {
-        let request = self.request(Method::POST, session, body, None)?;
-        let limit = self.options.connect_timeout;
+    async fn post_once(
+        &self,
+        body: Bytes,
+        session: Option<&str>,
+        key: Option<&HeaderValue>,
+    ) -> Result<StatusCode, String> {
+        let mut request = self.request(Method::POST, session, body, None)?;
+        if let Some(key) = key {
+            request.headers_mut().insert(IDEMPOTENCY_KEY, key.clone());
+        }
+        let limit = self.attempt_time();
         match timeout(limit, self.exchange(request)).await {
             Ok(answered) => answered.map(|(status, ..)| status),
             Err(_) => Err(format!("took no message for {} s", limit.as_secs())),
         }
+    }
+
+    /// Waits before the next attempt. Returns `false` if there is none.
+    async fn pause(&self, pauses: &mut Pauses) -> bool {
+        tokio::select! {
+            has_next = pauses.pause() => has_next,
+            () = self.ender.ended.cancelled() => false,
+        }
+    }
+
+    /// How long one attempt may take.
+    fn attempt_time(&self) -> Duration {
+        let limit = self.options.connect_timeout;
+        if self.grace.get().is_some() { limit.min(ATTEMPT_TIME) } else { limit }
     }
 
     async fn ensure_stream(self: &Arc<Self>, session: &str) {
@@ -285,7 +340,7 @@ impl HttpConnection {
                 return;
             }
         }
-        match self.get(Some(session), None).await {
+        match self.open_stream(Some(session)).await {
             Ok((StatusCode::OK, body)) => self.follow(Some(session.to_owned()), body),
             Ok(_) => {
                 // Its messages come on another stream, or its stream can be had later.
@@ -299,13 +354,42 @@ impl HttpConnection {
         }
     }
 
+    /// Opens a stream for the first time.
+    async fn open_stream(
+        &self,
+        session: Option<&str>,
+    ) -> Result<(StatusCode, ResponseBody), String> {
+        match self.grace.get() {
+            None => self.get(session, None).await,
+            Some(grace) => self.get_again(session, BEFORE_FIRST, *grace).await,
+        }
+    }
+
+    /// Opens a stream after this event, also if the server still has a reader of it. Tries until the server answers.
+    async fn get_again(
+        &self,
+        session: Option<&str>,
+        after: &str,
+        grace: Duration,
+    ) -> Result<(StatusCode, ResponseBody), String> {
+        let mut pauses = Pauses::within(grace);
+        loop {
+            let answered = self.get(session, Some(after)).await;
+            match &answered {
+                Ok((status, _)) if !is_transient(*status) => return answered,
+                _ if !self.pause(&mut pauses).await => return answered,
+                _ => {}
+            }
+        }
+    }
+
     async fn get(
         &self,
         session: Option<&str>,
         after: Option<&str>,
     ) -> Result<(StatusCode, ResponseBody), String> {
         let request = self.request(Method::GET, session, Bytes::new(), after)?;
-        let limit = self.options.connect_timeout;
+        let limit = self.attempt_time();
         match timeout(limit, self.exchange(request)).await {
             Ok(answered) => answered.map(|(status, _, body)| (status, body)),
             Err(_) => Err(format!("opened no stream within {} s", limit.as_secs())),
@@ -316,7 +400,7 @@ impl HttpConnection {
     fn follow(self: &Arc<Self>, session: Option<String>, body: ResponseBody) {
         let connection = Arc::clone(self);
         tokio::spawn(async move {
-            let ended = connection.ended.clone();
+            let ended = connection.ender.ended.clone();
             let why = tokio::select! {
                 () = ended.cancelled() => return,
                 why = connection.read_stream(session.as_deref(), body) => why,
@@ -331,29 +415,20 @@ impl HttpConnection {
         session: Option<&str>,
         mut body: ResponseBody,
     ) -> String {
-        let mut last = String::new();
+        let grace = self.grace.get().copied();
+        let mut last = if grace.is_some() { BEFORE_FIRST.to_owned() } else { String::new() };
         loop {
-            let mut why = self.read_body(body, &mut last).await;
+            let why = self.read_body(body, &mut last).await;
             if last.is_empty() {
                 return why;
             }
-            let mut pause = FIRST_PAUSE;
-            let mut attempt = 0;
-            body = loop {
-                if attempt == MAX_ATTEMPTS {
-                    return why;
+            body = match self.get_again(session, &last, grace.unwrap_or(UNKNOWN_GRACE)).await {
+                Ok((StatusCode::OK, body)) => body,
+                Ok((status, _)) if status.is_client_error() => {
+                    return format!("cannot go on: its stream has status {status}");
                 }
-                attempt += 1;
-                sleep(pause).await;
-                pause *= 2;
-                match self.get(session, Some(&last)).await {
-                    Ok((StatusCode::OK, body)) => break body,
-                    Ok((status, _)) if status.is_client_error() => {
-                        return format!("cannot go on: its stream has status {status}");
-                    }
-                    Ok((status, _)) => why = format!("broke: its stream has status {status}"),
-                    Err(error) => why = error,
-                }
+                Ok((status, _)) => return format!("broke: its stream has status {status}"),
+                Err(_) => return why,
             };
         }
     }
@@ -455,23 +530,5 @@ impl HttpConnection {
             sent.map_err(|error| ConnectError::of(&self.agent, &error).message)?;
         lock(&self.cookies).take(&headers);
         Ok((status, headers, body))
-    }
-}
-
-// === impl HttpEnd ===
-
-impl HttpEnd {
-    pub(super) fn reason(&self) -> Option<String> {
-        self.reason.borrow().clone()
-    }
-
-    pub(super) async fn wait(&self) -> String {
-        let mut reason = self.reason.clone();
-        let ended = reason.wait_for(Option::is_some).await;
-        ended.ok().and_then(|reason| reason.clone()).unwrap_or_default()
-    }
-
-    pub(super) fn abort(&self) {
-        self.ended.cancel();
     }
 }

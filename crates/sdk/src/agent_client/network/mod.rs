@@ -15,14 +15,21 @@
 //! # Invariants
 //! - The credential goes to the host of the address and nowhere else: redirects are not followed.
 //! - A connection ends when the other side is silent, sends an invalid message, or takes nothing of our output for too long.
+//! - If the server keeps connections, as Trilogue does, a lost connection of the network is replaced: each message still arrives once.
 
 #[cfg(feature = "ws")]
 mod accept;
+#[cfg(feature = "ws")]
+mod continued;
 #[cfg(feature = "http")]
 mod cookies;
+mod end;
 mod error;
 #[cfg(feature = "http")]
 mod http_stream;
+mod pauses;
+#[cfg(feature = "ws")]
+mod unconfirmed;
 #[cfg(feature = "ws")]
 mod websocket;
 
@@ -43,6 +50,8 @@ use crate::client::Credential;
 #[cfg(feature = "ws")]
 pub use accept::{AcceptOptions, accept};
 pub use error::ConnectError;
+
+use end::StreamEnd;
 
 /// The address of an agent behind a server, and what is needed to reach it. Cheap to clone.
 ///
@@ -87,11 +96,16 @@ pub struct ConnectionEnd(EndKind);
 
 #[derive(Clone, Debug)]
 enum EndKind {
+    /// One WebSocket.
     #[cfg(feature = "ws")]
     WebSocket(WebSocketEnd),
-    #[cfg(feature = "http")]
-    Http(http_stream::HttpEnd),
+    /// Several connections of the network, one after the other or at once.
+    Stream(StreamEnd),
 }
+
+/// The status of a server whose proxy passes no WebSockets on.
+#[cfg(all(feature = "ws", feature = "http"))]
+const NOT_IMPLEMENTED: u16 = 501;
 
 /// The schemes of addresses, by the transports of this build.
 const SCHEMES: &[&str] = &[
@@ -147,18 +161,35 @@ impl AgentUrl {
         Ok(Self { authorities: pem.into(), egress: Arc::default(), ..self })
     }
 
-    /// Opens a connection.
+    /// Opens a connection. With the feature `http`, a WebSocket that a proxy does not pass on (status 501) becomes a connection over HTTP.
     ///
     /// # Errors
     /// If the server cannot be reached in time, or refuses the connection. Over HTTP, the server is reached with the first message, and [`ConnectionEnd`] reports both.
     pub async fn connect(&self, options: &ConnectionOptions) -> Result<Connection, ConnectError> {
         match self.url.scheme() {
             #[cfg(feature = "ws")]
-            "ws" | "wss" => websocket::connect(self, options).await,
+            "ws" | "wss" => match continued::connect(self, options).await {
+                // A proxy in front of the server passes no WebSockets on.
+                #[cfg(feature = "http")]
+                Err(error) if error.status == Some(NOT_IMPLEMENTED) => {
+                    http_stream::connect(&self.over_http(), options)
+                }
+                opened => opened,
+            },
             #[cfg(feature = "http")]
             "http" | "https" => http_stream::connect(self, options),
             other => Err(ConnectError::invalid(format!("the scheme '{other}' is not supported"))),
         }
+    }
+
+    /// Returns the same address for HTTP.
+    #[cfg(all(feature = "ws", feature = "http"))]
+    fn over_http(&self) -> Self {
+        let mut agent = self.clone();
+        let scheme = if agent.url.scheme() == "wss" { "https" } else { "http" };
+        // These schemes can replace each other.
+        let _ = agent.url.set_scheme(scheme);
+        agent
     }
 
     fn egress(&self) -> Result<&Egress, ConnectError> {
@@ -258,8 +289,7 @@ impl ConnectionEnd {
         match &self.0 {
             #[cfg(feature = "ws")]
             EndKind::WebSocket(end) => end.reason().map(|reason| reason.to_string()),
-            #[cfg(feature = "http")]
-            EndKind::Http(end) => end.reason(),
+            EndKind::Stream(end) => end.reason(),
         }
     }
 
@@ -268,8 +298,7 @@ impl ConnectionEnd {
         match &self.0 {
             #[cfg(feature = "ws")]
             EndKind::WebSocket(end) => end.wait().await.to_string(),
-            #[cfg(feature = "http")]
-            EndKind::Http(end) => end.wait().await,
+            EndKind::Stream(end) => end.wait().await,
         }
     }
 
@@ -278,8 +307,7 @@ impl ConnectionEnd {
         match &self.0 {
             #[cfg(feature = "ws")]
             EndKind::WebSocket(end) => end.abort(),
-            #[cfg(feature = "http")]
-            EndKind::Http(end) => end.abort(),
+            EndKind::Stream(end) => end.abort(),
         }
     }
 }

@@ -1,19 +1,18 @@
-//! The transport over a WebSocket.
+//! Opens WebSockets.
 
 use http::Method;
 use trilogue_egress::{WebSocket, WebSocketOptions};
 
-use super::{AgentUrl, ConnectError, Connection, ConnectionEnd, ConnectionOptions, EndKind};
+use super::{AgentUrl, ConnectError, ConnectionOptions};
 
-pub(super) async fn connect(
+pub(super) async fn open(
     agent: &AgentUrl,
     options: &ConnectionOptions,
-) -> Result<Connection, ConnectError> {
+) -> Result<WebSocket, ConnectError> {
     let request = agent.request(Method::GET)?;
     let request = request.body(()).map_err(|error| ConnectError::invalid(error.to_string()))?;
     let limits = WebSocketOptions::from(options);
     let opened = agent.egress()?.open_websocket(request, &limits).await;
     let (_, socket) = opened.map_err(|error| ConnectError::of(agent, &error))?;
-    let WebSocket { read, write, end } = socket;
-    Ok(Connection { read, write, end: ConnectionEnd(EndKind::WebSocket(end)) })
+    Ok(socket)
 }
