@@ -10,7 +10,7 @@
 //! - [`model`]: a model for coding agents.
 //! - [`parts`]: makes cards, messages and runs; [`documents`] has the examples and rules of the protocols.
 //! - [`disk_journal`]: computes the state of a folder after a power cut.
-//! - [`link`]: a network that can be cut; [`skewed_clock`]: a clock that is wrong; [`proxy`]: nginx.
+//! - [`link`]: a network that fails in many ways; [`skewed_clock`]: a clock that is wrong; [`proxy`]: nginx.
 //! - [`services`]: names the private PostgreSQL and NATS, and starts further ones.
 //! - [`linear`]: checks that the operations of several clients are linearizable.
 //! - [`port`]: reserves ports.
@@ -55,7 +55,7 @@ pub mod wait_only_server;
 pub use client::{Client, Reply};
 pub use editor::Editor;
 pub use folder::Folder;
-pub use link::Link;
+pub use link::{ConnectionBreak, Link, Pace};
 pub use official::Official;
 pub use port::reserve_address;
 pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};

@@ -8,6 +8,7 @@ use trilogue_testkit::disk_journal::PowerLoss;
 use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Folder, Home, Seed, ServerOptions};
 
+use crate::client_chaos::survive_network;
 use crate::cluster_chaos::{ChaosPlan, survive};
 use crate::cluster_outage::outlast_all;
 use crate::kill_rounds::{Scenario, announced_seed};
@@ -84,6 +85,13 @@ async fn nodes_lose_nothing_that_one_acknowledged() {
 #[ignore = "takes as long as one likes: cargo xtask soak --streams --kills N"]
 async fn streams_resume_after_every_fault() {
     resume_everything(kills()).await;
+}
+
+/// Lets the network fail between clients of the Agent Client Protocol and their server, in this many runs. Prints the faults and what was received.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes as long as one likes: cargo xtask soak --network --kills N"]
+async fn clients_lose_nothing_over_a_network_that_fails() {
+    survive_network(kills()).await;
 }
 
 /// Keeps the database from all nodes, for 1 to 29 seconds, a quarter as often as there are faults above. Prints the number of runs that survived.
