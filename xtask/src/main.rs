@@ -8,6 +8,7 @@
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
 //! cargo xtask soak --cluster [--kills N]    kills, stops, cuts off and skews servers that share a store, and restarts what they share, N times; compares the answers that clients got, and prints how long threads stopped
 //! cargo xtask soak --streams [--kills N]    parts clients from streams of every protocol by every fault, N times each; resumes the streams, and prints the matrix
+//! cargo xtask soak --network [--kills N]    lets the network fail between clients of the Agent Client Protocol and a server, in N runs, and kills the server in a tenth of them; compares what clients received with the log
 //! cargo xtask drift PACKAGE STABLE UNSTABLE    compares what is served of the Agent Client Protocol with an official schema; `scripts/drift` runs it for the newest ones
 //! cargo xtask dist [--binary PATH] [--target TRIPLE] [--out DIR]    makes the packages of a release
 //! ```
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
 const POWER_CUTS: &str = "soak::power_cuts";
 const CLUSTER: &str = "soak::nodes";
 const STREAMS: &str = "soak::streams";
+const NETWORK: &str = "soak::clients";
 
 /// Whether everything is as it should be.
 fn run() -> Result<bool> {
@@ -52,10 +54,12 @@ fn run() -> Result<bool> {
         ["soak", "--cluster", "--kills", kills] => soak(&root()?, CLUSTER, Some(kills)),
         ["soak", "--streams"] => soak(&root()?, STREAMS, None),
         ["soak", "--streams", "--kills", kills] => soak(&root()?, STREAMS, Some(kills)),
+        ["soak", "--network"] => soak(&root()?, NETWORK, None),
+        ["soak", "--network", "--kills", kills] => soak(&root()?, NETWORK, Some(kills)),
         ["drift", package, stable, unstable] => drift::run(&root()?, package, stable, unstable),
         ["dist", options @ ..] => dist::run(&root()?, options),
         _ => bail!(
-            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `bench ledger [--bless]`, `soak [--cluster | --streams] [--kills N]`, `drift PACKAGE STABLE UNSTABLE` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `bench ledger [--bless]`, `soak [--cluster | --streams | --network] [--kills N]`, `drift PACKAGE STABLE UNSTABLE` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
         ),
     }
 }
