@@ -122,7 +122,8 @@ pub async fn run(
                     });
                     is_again = true;
                     editor.set_max_line_bytes(connection.opened.max_line.unwrap_or(MAX_LINE_BYTES));
-                    proxy.on_connect(max_sent(&connection.opened), Instant::now());
+                    let opened = &connection.opened;
+                    proxy.on_connect(max_sent(opened), &opened.life, Instant::now());
                     server = ServerEnd::connected(connection);
                 }
                 Err(error) => {

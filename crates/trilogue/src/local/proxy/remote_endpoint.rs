@@ -13,8 +13,6 @@ use url::Url;
 
 use super::super::certificate_hint;
 
-/// How long the connection and the handshake may take together. A server that starts on demand needs a while.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(60);
 /// After this silence of the server, it is asked to show that it is there.
 const SILENCE: Duration = Duration::from_secs(15);
 /// How long it may take to show that, and how long it may take nothing that is sent.
@@ -60,14 +58,15 @@ impl RemoteEndpoint {
         Ok(Self { client, url, token: token.map(Secret) })
     }
 
-    /// Opens a stream of lines to an agent.
+    /// Opens a stream of lines to an agent. The connection and the handshake may take this long together.
     pub(super) async fn open(
         &self,
         agent: &str,
         max_line_bytes: usize,
+        limit: Duration,
     ) -> Result<Join<DuplexStream, DuplexStream>, RemoteFailure> {
         let options = WebSocketOptions {
-            handshake_timeout: HANDSHAKE_LIMIT,
+            handshake_timeout: limit,
             max_message_bytes: max_line_bytes,
             ping_interval: SILENCE,
             pong_timeout: PONG_LIMIT,

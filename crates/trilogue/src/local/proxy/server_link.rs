@@ -25,8 +25,10 @@ pub const REMOTE_RECONNECT_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The pause after the first attempt. Doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// How long a server may take to send its welcome. A starting server recovers its store first.
+/// How long a server may take to send its welcome, and one elsewhere for its part of the handshake of the WebSocket. A starting server recovers its store first.
 const WELCOME_LIMIT: Duration = Duration::from_secs(60);
+/// The same for the first attempt to reconnect to a server elsewhere: what the network has swallowed never comes. Doubled with each further one.
+const FIRST_WELCOME_LIMIT: Duration = Duration::from_secs(5);
 /// The longest line of a server that does not announce a limit, in bytes.
 pub(super) const MAX_SENT_BYTES: usize = 32 * 1024 * 1024;
 /// The greatest limit that a server may announce, in bytes. A proxy buffers two lines.
@@ -138,8 +140,10 @@ impl ServerLink {
     async fn retry(self, may_start: bool, is_first: bool) -> Result<ServerConnection, Error> {
         let deadline = Instant::now() + self.reconnect_limit;
         let mut pause = FIRST_PAUSE;
+        let is_remote = matches!(self.server, ServerPlace::Remote(_));
+        let mut limit = if is_remote && !is_first { FIRST_WELCOME_LIMIT } else { WELCOME_LIMIT };
         loop {
-            let error = match self.attempt(may_start, is_first).await {
+            let error = match self.attempt(may_start, is_first, limit).await {
                 Ok(connection) => return Ok(connection),
                 Err(ConnectFailure::Permanent(error)) => return Err(error),
                 Err(ConnectFailure::Transient(error)) => error,
@@ -149,6 +153,7 @@ impl ServerLink {
             }
             sleep_until(deadline.min(Instant::now() + pause)).await;
             pause = (pause * 2).min(MAX_PAUSE);
+            limit = (limit * 2).min(WELCOME_LIMIT);
         }
     }
 
@@ -156,6 +161,7 @@ impl ServerLink {
         &self,
         may_start: bool,
         is_first: bool,
+        limit: Duration,
     ) -> Result<ServerConnection, ConnectFailure> {
         // An editor that just starts learns at once why it reaches no server.
         let failure = if is_first { ConnectFailure::Permanent } else { ConnectFailure::Transient };
@@ -168,7 +174,7 @@ impl ServerLink {
                         .await
                         .map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?
                 };
-                let (stream, decoder, opened) = self.greet(stream).await?;
+                let (stream, decoder, opened) = self.greet(stream, limit).await?;
                 // A server writes its record before its first welcome.
                 let record = ServerRecord::read(&dir.record());
                 let is_on_demand =
@@ -185,12 +191,12 @@ impl ServerLink {
                     AgentTarget::Attach(attach) => attach.agent.as_str(),
                     AgentTarget::Wrap(_) => return Err(ConnectFailure::Permanent(no_wrap())),
                 };
-                let opened = server.open(agent, MAX_ANNOUNCED_BYTES).await;
+                let opened = server.open(agent, MAX_ANNOUNCED_BYTES, limit).await;
                 let stream = opened.map_err(|refused| match refused.is_transient {
                     true => failure(refused.error),
                     false => ConnectFailure::Permanent(refused.error),
                 })?;
-                let (stream, decoder, opened) = self.greet(stream).await?;
+                let (stream, decoder, opened) = self.greet(stream, limit).await?;
                 let (reader, writer) = stream.into_inner();
                 let (reader, writer) = (Box::new(reader), Box::new(writer));
                 let (is_on_demand, is_remote) = (false, true);
@@ -203,8 +209,9 @@ impl ServerLink {
     async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
+        limit: Duration,
     ) -> Result<(S, Decoder, HelloAccepted), ConnectFailure> {
-        let deadline = Instant::now() + WELCOME_LIMIT;
+        let deadline = Instant::now() + limit;
         match timeout_at(deadline, self.send_hello(stream, true)).await {
             Ok(Ok((stream, mut decoder, welcome))) => {
                 let opened = check_welcome(welcome)?;

@@ -152,10 +152,10 @@ impl Proxy {
         if self.batch.add(line) { Ok(()) } else { Err(BatchTooLarge) }
     }
 
-    /// A new connection: repeats `initialize`, continues the sessions, and repeats open requests. `max_line_bytes` is the longest line that it brings.
-    pub(super) fn on_connect(&mut self, max_line_bytes: usize, now: Instant) {
+    /// A new connection to the server with this life: repeats `initialize`, continues the sessions, and repeats open requests. `max_line_bytes` is the longest line that it brings.
+    pub(super) fn on_connect(&mut self, max_line_bytes: usize, life: &str, now: Instant) {
         self.is_online = true;
-        self.failures.begin(now);
+        self.failures.begin(life, now);
         self.input_end.on_connect(now);
         self.batch = BatchBuffer::new(max_line_bytes);
         if let Some(line) = self.initialize.clone() {

@@ -7,8 +7,10 @@ use trilogue_wire::jsonrpc::{self, Code, ErrorObject, Oversize};
 
 use super::Proxy;
 
-/// How often a request may be the first open one when a connection fails. Then it counts as the cause.
-const MAX_FAILURES: u32 = 3;
+/// How many servers in a row may end while a request is the first open one. Then it counts as the cause.
+const MAX_SERVERS: u32 = 3;
+/// The same for connections, if the server stays: usually the network is the cause.
+const MAX_FAILURES: u32 = 16;
 /// A request that crashes the server does so within this time. Longer connections were lost for another reason: a turn may be silent for hours.
 const FAILURE_WINDOW: Duration = Duration::from_secs(10);
 
@@ -19,15 +21,32 @@ pub(super) struct ReconnectFailures {
     pub(super) has_message: bool,
     since: Option<Instant>,
     count: u32,
-    /// The first request that was open at the last failure, and at how many failures in a row.
-    suspect: Option<(u64, u32)>,
+    /// The server of the current connection, or of the last one.
+    life: String,
+    suspect: Option<Suspect>,
+}
+
+/// The first request that was open at the last failures.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    number: u64,
+    /// How many connections in a row failed with it.
+    failures: u32,
+    /// How many servers these connections reached.
+    servers: u32,
 }
 
 // === impl ReconnectFailures ===
 
 impl ReconnectFailures {
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(super) fn begin(&mut self, life: &str, now: Instant) {
         (self.has_message, self.since) = (false, Some(now));
+        if self.life != life {
+            life.clone_into(&mut self.life);
+            if let Some(suspect) = &mut self.suspect {
+                suspect.servers += 1;
+            }
+        }
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -52,10 +71,13 @@ impl Proxy {
         }
         failures.count = failures.count.saturating_add(1);
         let Some((number, id)) = self.journal.first_sent() else { return failures.suspect = None };
-        let before = failures.suspect.filter(|(suspect, _)| *suspect == number);
-        let times = before.map_or(1, |(_, times)| times + 1);
-        failures.suspect = Some((number, times));
-        if times >= MAX_FAILURES {
+        let mut suspect = failures
+            .suspect
+            .filter(|suspect| suspect.number == number)
+            .unwrap_or(Suspect { number, failures: 0, servers: 1 });
+        suspect.failures += 1;
+        failures.suspect = Some(suspect);
+        if suspect.servers >= MAX_SERVERS || suspect.failures >= MAX_FAILURES {
             let message = "the connection to the server broke each time this was sent";
             self.close_request(&id, None);
             self.write_error(&id, &ErrorObject::new(Code::INTERNAL_ERROR, message));

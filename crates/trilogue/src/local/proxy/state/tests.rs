@@ -9,7 +9,7 @@ struct Table(Proxy);
 impl Table {
     fn new() -> Self {
         let mut table = Self(Proxy::new());
-        table.0.on_connect(MAX_SENT_BYTES, Instant::now());
+        table.0.on_connect(MAX_SENT_BYTES, &new_life(), Instant::now());
         table
     }
 
@@ -30,7 +30,7 @@ impl Table {
 
     fn restart(&mut self) -> &mut Self {
         self.0.on_disconnect(Instant::now());
-        self.0.on_connect(MAX_SENT_BYTES, Instant::now());
+        self.0.on_connect(MAX_SENT_BYTES, &new_life(), Instant::now());
         self
     }
 
@@ -241,23 +241,23 @@ fn a_request_that_connections_break_of_is_not_asked_for_ever() {
     table.editor(&prompt(4)).editor(&prompt(5));
     assert_eq!(table.0.on_disconnect(Instant::now()), 0, "something was told on this one");
     for in_vain in 1..=3 {
-        table.0.on_connect(MAX_SENT_BYTES, Instant::now());
+        table.0.on_connect(MAX_SENT_BYTES, &new_life(), Instant::now());
         assert!(table.take_server_lines().iter().any(|line| line.contains(r#""id":4,"#)));
         assert!(table.take_editor_lines().is_empty());
         assert_eq!(table.0.on_disconnect(Instant::now()), in_vain);
     }
     let told = table.take_editor_lines();
     assert!(told.len() == 1 && told[0].contains(r#""id":4,"error""#), "{told:?}");
-    table.0.on_connect(MAX_SENT_BYTES, Instant::now());
+    table.0.on_connect(MAX_SENT_BYTES, &new_life(), Instant::now());
     assert!(!table.take_server_lines().iter().any(|line| line.contains(r#""id":4,"#)));
     // An update for the session does not count as a mark or an answer.
     table.server(&[&update("s", "a"), "#P s 2"]);
     assert_eq!(table.0.on_disconnect(Instant::now()), 0);
     for _ in 0..2 {
-        table.0.on_connect(MAX_SENT_BYTES, Instant::now());
+        table.0.on_connect(MAX_SENT_BYTES, &new_life(), Instant::now());
         table.0.on_disconnect(Instant::now());
     }
-    table.0.on_connect(MAX_SENT_BYTES, Instant::now());
+    table.0.on_connect(MAX_SENT_BYTES, &new_life(), Instant::now());
     table.take_server_lines();
     table.server(&[r#"{"jsonrpc":"2.0","id":5,"result":{"stopReason":"end_turn"}}"#, "#."]);
     assert!(table.take_editor_lines().iter().any(|line| line.contains(r#""id":5,"result""#)));
@@ -309,6 +309,25 @@ fn what_an_agent_says_in_words_of_its_own_is_told_once_in_a_history_too() {
 }
 
 #[test]
+fn a_request_is_not_blamed_for_a_network_that_fails() {
+    let (mut table, _) = Table::with_session();
+    let prompt = r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+    table.editor(prompt);
+    let now = Instant::now();
+    table.0.on_disconnect(now);
+    for _ in 0..15 {
+        table.0.on_connect(MAX_SENT_BYTES, "one", now);
+        assert!(table.take_server_lines().iter().any(|line| line.contains(r#""id":4,"#)));
+        table.0.on_disconnect(now);
+    }
+    assert!(table.take_editor_lines().is_empty());
+    // A server that ends each such connection would get it for ever.
+    table.0.on_connect(MAX_SENT_BYTES, "one", now);
+    table.0.on_disconnect(now);
+    assert!(table.take_editor_lines().concat().contains(r#""id":4,"error""#));
+}
+
+#[test]
 fn a_silent_turn_is_not_blamed_for_servers_that_are_restarted() {
     let (mut table, _) = Table::with_session();
     let prompt = r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#;
@@ -316,19 +335,19 @@ fn a_silent_turn_is_not_blamed_for_servers_that_are_restarted() {
     let mut now = Instant::now();
     table.0.on_disconnect(now);
     for _ in 0..5 {
-        table.0.on_connect(MAX_SENT_BYTES, now);
+        table.0.on_connect(MAX_SENT_BYTES, &new_life(), now);
         now += Duration::from_secs(10);
         assert_eq!(table.0.on_disconnect(now), 0);
     }
     assert!(table.take_editor_lines().is_empty());
     // Neither are those before one that lasted counted on.
     for lasts in [1, 1, 60, 1, 1] {
-        table.0.on_connect(MAX_SENT_BYTES, now);
+        table.0.on_connect(MAX_SENT_BYTES, &new_life(), now);
         now += Duration::from_secs(lasts);
         table.0.on_disconnect(now);
         assert!(table.take_editor_lines().is_empty());
     }
-    table.0.on_connect(MAX_SENT_BYTES, now);
+    table.0.on_connect(MAX_SENT_BYTES, &new_life(), now);
     table.0.on_disconnect(now + Duration::from_secs(9));
     assert!(table.take_editor_lines().concat().contains(r#""id":4,"error""#));
 }
@@ -417,4 +436,9 @@ fn an_agent_that_does_not_come_to_be_is_told_of_once_and_is_no_success() {
         assert_eq!(table.0.take_refusal(), None);
         assert_eq!(table.0.startup_result(), Ok(()));
     }
+}
+
+/// Another server.
+fn new_life() -> String {
+    uuid::Uuid::new_v4().to_string()
 }
