@@ -190,7 +190,7 @@ async fn messages_wait_for_their_client_and_arrive_once() {
     let reply = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"outcome": outcome}});
     client.socket.send(Message::text(reply.to_string())).await.unwrap();
     client.sent += 1;
-    // The turn ends while there is no WebSocket.
+    // The turn ends between two WebSockets.
     drop(std::mem::replace(&mut client.socket, open(&rig, &[]).await.1));
     until("the run to end", LIMIT, || async {
         let runs = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();

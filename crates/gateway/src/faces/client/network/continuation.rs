@@ -1,8 +1,7 @@
 //! A connection that outlives its WebSockets: a client that has lost one opens another, and both sides continue after the last message that
 //! arrived.
 //!
-//! The client asks for it with [`Extras::attach`] on `initialize`, and continues with [`ATTACH_METHOD`] as the first message of the next
-//! WebSocket. Both sides count messages, so a WebSocket carries nothing in addition.
+//! Both sides count messages, so a WebSocket carries nothing in addition.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,45 +10,22 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use trilogue_domain::{AgentName, Error, lock};
-use trilogue_mapping::agent_client as mapping;
-use trilogue_wire::jsonrpc::{Decoder, Id, Incoming, parse};
-use trilogue_wire::native::local::{ATTACH_METHOD, ContinueParams, ContinueResult, Extras};
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, lock};
+use trilogue_wire::jsonrpc::{Decoder, Id};
+use trilogue_wire::native::local::ContinueResult;
 
-use super::admission::Admission;
+use super::frames::{CloseReason, FrameRead, FrameSink, FrameSource, close};
 use super::lasting::LastingConnection;
 use super::mailbox::Mailbox;
-use super::websocket::{CloseReason, FrameRead, FrameSink, FrameSource, close, serve_admitted};
 use crate::access::authenticator::Caller;
-use crate::faces::client::connection::ClientConnection;
-use crate::faces::client::state::State;
 use crate::faces::client::wire::lines::OutgoingLines;
 use crate::faces::client::wire::outbox::Batch;
 use crate::faces::client::wire::transport::{LineSink, Lines, MessageSource};
 
 /// The most WebSockets that wait to continue one connection. The newest of them wins.
 const MAX_WAITING_SOCKETS: usize = 1;
-
-/// What the first message of a WebSocket asks for.
-#[derive(Debug)]
-pub(super) enum FirstRequest {
-    /// A new connection that outlives this WebSocket.
-    Initialize,
-    /// To continue a connection.
-    Attach(Id<'static>, ContinueParams),
-    /// Nothing of this module.
-    Other,
-}
-
-/// A WebSocket of a client.
-pub(super) struct Socket {
-    pub(super) caller: Caller,
-    pub(super) source: FrameSource,
-    pub(super) sink: FrameSink,
-    pub(super) stop: CancellationToken,
-}
 
 /// A connection that its client can continue.
 #[derive(Debug)]
@@ -62,7 +38,7 @@ pub(in crate::faces::client) struct Continuation {
     last_caller: watch::Sender<Caller>,
     next_sockets: mpsc::Sender<NextSocket>,
     /// The messages for the client. Only the sink changes them.
-    sent: Mutex<Mailbox>,
+    messages: Mutex<Mailbox>,
     sink_change: Mutex<Option<SinkChange>>,
     /// Notified when the sink has to change.
     has_sink_change: Notify,
@@ -73,6 +49,24 @@ pub(in crate::faces::client) struct Continuation {
     stop: CancellationToken,
     /// Cancelled when nothing more can reach the client.
     given_up: CancellationToken,
+}
+
+/// A WebSocket of a client.
+pub(super) struct Socket {
+    pub(super) caller: Caller,
+    pub(super) source: FrameSource,
+    pub(super) sink: FrameSink,
+}
+
+/// A connection that has begun on a WebSocket.
+pub(super) struct NewContinuation {
+    pub(super) continuation: Arc<Continuation>,
+    pub(super) source: ContinuedSource,
+    pub(super) sink: ContinuedSink,
+    /// The callers of its WebSockets, one after the other.
+    pub(super) callers: watch::Receiver<Caller>,
+    /// Cancelled when the WebSocket has ended.
+    pub(super) ended: CancellationToken,
 }
 
 /// A WebSocket that continues a connection.
@@ -114,7 +108,7 @@ impl std::fmt::Debug for SinkChange {
 }
 
 /// Receives the messages of all WebSockets of a connection.
-struct ContinuedSource {
+pub(super) struct ContinuedSource {
     continuation: Arc<Continuation>,
     socket: Option<SocketSource>,
     /// The number of the current WebSocket, or of the last one.
@@ -128,7 +122,7 @@ struct ContinuedSource {
 }
 
 /// Sends the lines of the face to the current WebSocket.
-struct ContinuedSink {
+pub(super) struct ContinuedSink {
     continuation: Arc<Continuation>,
     socket: Option<SocketSink>,
     /// What goes before the messages that wait.
@@ -137,159 +131,124 @@ struct ContinuedSink {
     needs_flush: bool,
 }
 
-/// Serves a new connection until it ends. Returns when its first WebSocket has ended.
-pub(super) async fn begin(
-    state: &Arc<State>,
-    id: String,
-    mut connection: ClientConnection,
-    socket: Socket,
-    (decoder, admission): (Decoder, Admission),
-) {
-    connection.attach = Some(state.attach_capability(Some(&id)));
-    let Socket { caller, source, sink, stop } = socket;
-    let (last_caller, callers) = watch::channel(caller.clone());
-    let (next_sockets, waiting) = mpsc::channel(MAX_WAITING_SOCKETS);
-    let continuation = Arc::new(Continuation {
-        id,
-        agent: connection.agent.clone(),
-        caller,
-        last_caller,
-        next_sockets,
-        sent: Mutex::default(),
-        sink_change: Mutex::default(),
-        has_sink_change: Notify::new(),
-        broken: AtomicU64::new(0),
-        has_broken: Notify::new(),
-        stop: state.streams_end.child_token(),
-        given_up: CancellationToken::new(),
-    });
-    let ended = CancellationToken::new();
-    let open = Arc::new(ended.clone().drop_guard());
-    let (number, grace) = (1, state.options.idle_timeout);
-    let source = ContinuedSource {
-        continuation: Arc::clone(&continuation),
-        socket: Some(SocketSource { frames: source, _open: Arc::clone(&open) }),
-        number,
-        next_sockets: waiting,
-        // The first message is in the decoder.
-        received: 1,
-        end: Instant::now(),
-        grace,
-    };
-    let sink = ContinuedSink {
-        continuation: Arc::clone(&continuation),
-        socket: Some(SocketSink { frames: sink, number, _open: open }),
-        response: None,
-        needs_flush: false,
-    };
-    state.continuations.add(&continuation);
-    let (state, served) = (Arc::clone(state), Arc::clone(&continuation));
-    tokio::spawn(async move {
-        let mut source = source;
-        let stop = served.stop.clone();
-        let serving =
-            serve_admitted(connection, callers, (&mut source, sink), decoder, &stop, None);
-        let ended = Box::pin(serving).await;
-        served.given_up.cancel();
-        state.continuations.remove(&served);
-        if let Some((sink, reason)) = ended {
-            close_last(source, sink, reason).await;
-        }
-        drop(admission);
-    });
-    continuation.wait_for_socket(&ended, &stop).await;
-}
-
-/// Continues a connection on this WebSocket. Returns when the WebSocket has ended.
-pub(super) async fn resume(
-    state: &Arc<State>,
-    agent: &AgentName,
-    socket: Socket,
-    request: Id<'static>,
-    params: ContinueParams,
-) {
-    let Socket { caller, source, mut sink, stop } = socket;
-    let found = state.continuations.find(&params.connection_id, &caller, agent);
-    let checked = found.and_then(|found| {
-        if let Err(error) = found.sent().check(params.received) {
-            // It cannot be continued, and its client has left it.
-            found.stop.cancel();
-            return Err(error.hint("send `initialize`, and load the sessions"));
-        }
-        Ok(found)
-    });
-    let continuation = match checked {
-        Ok(continuation) => continuation,
-        Err(error) => {
-            let line = error_line(&request, &error);
-            drop(sink.send(vec![Batch::new(line, 1)]).await);
-            let reason = (CloseCode::Policy, "the connection cannot be continued");
-            return close(source, sink, reason).await;
-        }
-    };
-    let ended = CancellationToken::new();
-    let open = Arc::new(ended.clone().drop_guard());
-    let next = NextSocket {
-        caller,
-        source: SocketSource { frames: source, _open: Arc::clone(&open) },
-        sink: SocketSink { frames: sink, number: 0, _open: open },
-        request,
-        after: params.received,
-    };
-    // Fails if the connection has just ended; then the client sees its WebSocket end, and asks again.
-    drop(continuation.next_sockets.send(next).await);
-    continuation.wait_for_socket(&ended, &stop).await;
-}
-
-async fn close_last(source: ContinuedSource, sink: ContinuedSink, reason: CloseReason) {
-    let (Some(source), Some(sink)) = (source.socket, sink.socket) else { return };
-    let reason = source.frames.close.unwrap_or(reason);
-    close(source.frames, sink.frames, reason).await;
-}
-
-fn error_line(request: &Id<'static>, error: &Error) -> Vec<u8> {
-    let mut lines = OutgoingLines::default();
-    lines.response(request, &Err(mapping::error_object(error)));
-    lines.bytes
-}
-
-// === impl FirstRequest ===
-
-impl FirstRequest {
-    pub(super) fn read(message: &str) -> Self {
-        let Ok(Incoming::Request(request)) = parse(message.as_bytes()) else { return Self::Other };
-        let params = request.params.map_or("{}", |params| params.get());
-        match &*request.method {
-            "initialize" if Extras::take(params).1.attach == Some(true) => Self::Initialize,
-            ATTACH_METHOD => match serde_json::from_str(params) {
-                Ok(params) => Self::Attach(request.id.into_owned(), params),
-                Err(_) => Self::Other,
-            },
-            _ => Self::Other,
-        }
-    }
-}
-
 // === impl Continuation ===
 
 impl Continuation {
-    fn sent(&self) -> MutexGuard<'_, Mailbox> {
-        lock(&self.sent)
+    /// Begins a connection, of which one message has arrived. `stop` ends it.
+    pub(super) fn begin(
+        id: String,
+        agent: AgentName,
+        socket: Socket,
+        grace: Duration,
+        stop: CancellationToken,
+    ) -> NewContinuation {
+        let Socket { caller, source, sink } = socket;
+        let (last_caller, callers) = watch::channel(caller.clone());
+        let (next_sockets, waiting) = mpsc::channel(MAX_WAITING_SOCKETS);
+        let continuation = Arc::new(Self {
+            id,
+            agent,
+            caller,
+            last_caller,
+            next_sockets,
+            messages: Mutex::default(),
+            sink_change: Mutex::default(),
+            has_sink_change: Notify::new(),
+            broken: AtomicU64::new(0),
+            has_broken: Notify::new(),
+            stop,
+            given_up: CancellationToken::new(),
+        });
+        let ended = CancellationToken::new();
+        let open = Arc::new(ended.clone().drop_guard());
+        let number = 1;
+        let source = ContinuedSource {
+            continuation: Arc::clone(&continuation),
+            socket: Some(SocketSource { frames: source, _open: Arc::clone(&open) }),
+            number,
+            next_sockets: waiting,
+            received: 1,
+            end: Instant::now(),
+            grace,
+        };
+        let sink = ContinuedSink {
+            continuation: Arc::clone(&continuation),
+            socket: Some(SocketSink { frames: sink, number, _open: open }),
+            response: None,
+            needs_flush: false,
+        };
+        NewContinuation { continuation, source, sink, callers, ended }
     }
 
-    fn change_sink(&self, change: SinkChange) {
-        *lock(&self.sink_change) = Some(change);
-        self.has_sink_change.notify_one();
+    /// Checks that a client can continue that has received this many messages. Otherwise ends the connection, because its client cannot use it.
+    /// Errors: `invalid_cursor`.
+    pub(super) fn check(&self, received: u64) -> Result<()> {
+        let checked = self.messages().check(received);
+        checked.map_err(|error| {
+            self.stop.cancel();
+            error.hint("send `initialize`, and load the sessions")
+        })
     }
 
-    /// Waits until a WebSocket has ended. Ends the connection if this one must.
-    async fn wait_for_socket(&self, ended: &CancellationToken, stop: &CancellationToken) {
+    /// Continues on this WebSocket after message `after`, with the response to this request. Returns what is cancelled when the WebSocket has ended.
+    pub(super) async fn hand_over(
+        &self,
+        socket: Socket,
+        request: Id<'static>,
+        after: u64,
+    ) -> CancellationToken {
+        let Socket { caller, source, sink } = socket;
+        let ended = CancellationToken::new();
+        let open = Arc::new(ended.clone().drop_guard());
+        let next = NextSocket {
+            caller,
+            source: SocketSource { frames: source, _open: Arc::clone(&open) },
+            sink: SocketSink { frames: sink, number: 0, _open: open },
+            request,
+            after,
+        };
+        // Fails if the connection has just ended; then the client sees its WebSocket end, and asks again.
+        drop(self.next_sockets.send(next).await);
+        ended
+    }
+
+    /// Waits until a WebSocket has ended. Ends the connection if this one must end.
+    pub(super) async fn wait_for_socket(
+        &self,
+        ended: &CancellationToken,
+        stop: &CancellationToken,
+    ) {
         tokio::select! {
             () = ended.cancelled() => return,
             () = stop.cancelled() => self.stop.cancel(),
         }
         ended.cancelled().await;
     }
+
+    pub(super) const fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Records that nothing more can reach the client.
+    pub(super) fn give_up(&self) {
+        self.given_up.cancel();
+    }
+
+    fn messages(&self) -> MutexGuard<'_, Mailbox> {
+        lock(&self.messages)
+    }
+
+    fn change_sink(&self, change: SinkChange) {
+        *lock(&self.sink_change) = Some(change);
+        self.has_sink_change.notify_one();
+    }
+}
+
+/// Closes the current WebSocket, if there is one.
+pub(super) async fn close_last(source: ContinuedSource, sink: ContinuedSink, reason: CloseReason) {
+    let (Some(source), Some(sink)) = (source.socket, sink.socket) else { return };
+    let reason = source.frames.close.unwrap_or(reason);
+    close(source.frames, sink.frames, reason).await;
 }
 
 impl LastingConnection for Continuation {
@@ -333,7 +292,7 @@ impl MessageSource for ContinuedSource {
                     Some(read) => read,
                     None => {
                         tracing::debug!(agent = %self.continuation.agent, "a client did not come back");
-                        self.continuation.given_up.cancel();
+                        self.continuation.give_up();
                         return Ok(false);
                     }
                 },
@@ -388,12 +347,12 @@ async fn read_socket(socket: &mut Option<SocketSource>, end: Instant) -> Option<
 // === impl ContinuedSink ===
 
 impl LineSink for ContinuedSink {
-    /// Waits for the next WebSocket if there is none: meanwhile the outbox fills.
+    /// Without a WebSocket, waits for the next one: meanwhile the outbox fills.
     async fn send(&mut self, batches: Vec<Batch>) -> io::Result<()> {
         {
-            let mut sent = self.continuation.sent();
+            let mut messages = self.continuation.messages();
             for batch in batches {
-                Lines(batch.into_lines()).for_each(|line| sent.push(line));
+                Lines(batch.into_lines()).for_each(|line| messages.push(line));
             }
         }
         let continuation = Arc::clone(&self.continuation);
@@ -440,9 +399,9 @@ impl ContinuedSink {
             None => {}
             Some(SinkChange::Lost) => drop(self.drop_socket()),
             Some(SinkChange::Continue { sink, after, response }) => {
-                if self.continuation.sent().attach(sink.number, Some(after)).is_err() {
+                if self.continuation.messages().attach(sink.number, Some(after)).is_err() {
                     // The messages went while the WebSocket waited.
-                    return self.continuation.given_up.cancel();
+                    return self.continuation.give_up();
                 }
                 (self.socket, self.response, self.needs_flush) =
                     (Some(sink), Some(response), false);
@@ -451,7 +410,7 @@ impl ContinuedSink {
     }
 
     fn has_work(&self) -> bool {
-        self.needs_flush || self.response.is_some() || self.continuation.sent().next().is_some()
+        self.needs_flush || self.response.is_some() || self.continuation.messages().next().is_some()
     }
 
     /// Writes what waits, if there is a WebSocket; otherwise waits forever. A call can be dropped without a loss.
@@ -468,10 +427,10 @@ impl ContinuedSink {
                 *response = None;
             }
             loop {
-                let next = continuation.sent().next();
+                let next = continuation.messages().next();
                 let Some(line) = next else { break };
                 socket.frames.feed_line(line).await?;
-                continuation.sent().on_sent();
+                continuation.messages().on_sent();
             }
             socket.frames.flush(has_ping).await
         };

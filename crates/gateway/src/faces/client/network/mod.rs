@@ -3,11 +3,13 @@
 mod admission;
 pub(super) mod continuation;
 mod counted;
+mod frames;
 mod handshake;
 pub(super) mod http;
 pub(super) mod lasting;
 mod liveness;
 mod mailbox;
+mod resume;
 mod websocket;
 
 use trilogue_domain::error::Result;

@@ -1,0 +1,104 @@
+//! Serves connections that their clients can continue on another WebSocket.
+//!
+//! A client asks for it with [`Extras::attach`] on `initialize`, and continues with [`ATTACH_METHOD`] as the first message of the next
+//! WebSocket.
+
+use std::sync::Arc;
+
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::AgentName;
+use trilogue_mapping::agent_client as mapping;
+use trilogue_wire::jsonrpc::{Decoder, Id, Incoming, parse};
+use trilogue_wire::native::local::{ATTACH_METHOD, ContinueParams, Extras};
+
+use super::admission::Admission;
+use super::continuation::{Continuation, NewContinuation, Socket, close_last};
+use super::frames::close;
+use super::websocket::serve_admitted;
+use crate::faces::client::connection::ClientConnection;
+use crate::faces::client::state::State;
+use crate::faces::client::wire::lines::OutgoingLines;
+use crate::faces::client::wire::outbox::Batch;
+use crate::faces::client::wire::transport::LineSink;
+
+/// What the first message of a WebSocket asks for.
+#[derive(Debug)]
+pub(super) enum FirstRequest {
+    /// A new connection that outlives this WebSocket.
+    Initialize,
+    /// To continue a connection.
+    Attach(Id<'static>, ContinueParams),
+    /// Nothing of this module.
+    Other,
+}
+
+/// Serves a new connection until it ends. Its first message is in the decoder. Returns when its first WebSocket has ended.
+pub(super) async fn begin(
+    state: &Arc<State>,
+    id: String,
+    mut connection: ClientConnection,
+    (socket, stop): (Socket, CancellationToken),
+    (decoder, admission): (Decoder, Admission),
+) {
+    connection.attach = Some(state.attach_capability(Some(&id)));
+    let (agent, grace) = (connection.agent.clone(), state.options.idle_timeout);
+    let begun = Continuation::begin(id, agent, socket, grace, state.streams_end.child_token());
+    let NewContinuation { continuation, mut source, sink, callers, ended } = begun;
+    state.continuations.add(&continuation);
+    let (state, served) = (Arc::clone(state), Arc::clone(&continuation));
+    tokio::spawn(async move {
+        let (halves, stop) = ((&mut source, sink), served.stop_token());
+        let serving = serve_admitted(connection, callers, halves, decoder, stop, None);
+        let closing = Box::pin(serving).await;
+        served.give_up();
+        state.continuations.remove(&served);
+        if let Some((sink, reason)) = closing {
+            close_last(source, sink, reason).await;
+        }
+        drop(admission);
+    });
+    continuation.wait_for_socket(&ended, &stop).await;
+}
+
+/// Continues a connection on this WebSocket. Returns when the WebSocket has ended.
+pub(super) async fn resume(
+    state: &Arc<State>,
+    agent: &AgentName,
+    (socket, stop): (Socket, CancellationToken),
+    request: Id<'static>,
+    params: ContinueParams,
+) {
+    let found = state.continuations.find(&params.connection_id, &socket.caller, agent);
+    let checked = found.and_then(|found| found.check(params.received).map(|()| found));
+    let continuation = match checked {
+        Ok(continuation) => continuation,
+        Err(error) => {
+            let Socket { source, mut sink, .. } = socket;
+            let mut lines = OutgoingLines::default();
+            lines.response(&request, &Err(mapping::error_object(&error)));
+            drop(sink.send(vec![Batch::new(lines.bytes, 1)]).await);
+            let reason = (CloseCode::Policy, "the connection cannot be continued");
+            return close(source, sink, reason).await;
+        }
+    };
+    let ended = continuation.hand_over(socket, request, params.received).await;
+    continuation.wait_for_socket(&ended, &stop).await;
+}
+
+// === impl FirstRequest ===
+
+impl FirstRequest {
+    pub(super) fn read(message: &str) -> Self {
+        let Ok(Incoming::Request(request)) = parse(message.as_bytes()) else { return Self::Other };
+        let params = request.params.map_or("{}", |params| params.get());
+        match &*request.method {
+            "initialize" if Extras::take(params).1.attach == Some(true) => Self::Initialize,
+            ATTACH_METHOD => match serde_json::from_str(params) {
+                Ok(params) => Self::Attach(request.id.into_owned(), params),
+                Err(_) => Self::Other,
+            },
+            _ => Self::Other,
+        }
+    }
+}
