@@ -36,13 +36,13 @@ const CLOSED_HERE: &str = "was closed by this side";
 struct ContinuedConnection {
     agent: AgentUrl,
     options: ConnectionOptions,
-    state: Mutex<Progress>,
+    state: Mutex<MessageState>,
     /// What the server announced. Not set before the response to `initialize`.
     attach: OnceLock<Option<AttachCapability>>,
 }
 
 #[derive(Default)]
-struct Progress {
+struct MessageState {
     unconfirmed: Unconfirmed,
     /// How many messages have arrived.
     received: u64,
@@ -183,7 +183,7 @@ impl ContinuedConnection {
         SocketEnd::Owner
     }
 
-    /// Reads the owner's messages while there is no WebSocket. Completes when the owner has closed the connection.
+    /// Reads the owner's messages between two WebSockets. Completes when the owner has closed the connection.
     async fn watch_owner(&self, pipes: &mut OwnerPipes) {
         let OwnerPipes { outgoing, partial, .. } = pipes;
         while let Ok(true) = next_line(outgoing, partial).await {

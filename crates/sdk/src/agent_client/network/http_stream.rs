@@ -318,7 +318,7 @@ impl HttpConnection {
         }
     }
 
-    /// Waits before the next attempt. Returns `false` if there is none.
+    /// Waits before the next attempt. Returns `false` at the end of the time.
     async fn pause(&self, pauses: &mut Pauses) -> bool {
         tokio::select! {
             has_next = pauses.pause() => has_next,

@@ -23,7 +23,7 @@ impl Pauses {
         Self { end: Instant::now() + limit, next: FIRST_PAUSE }
     }
 
-    /// Waits before the next attempt. Returns `false` if there is none.
+    /// Waits before the next attempt. Returns `false` at the end of the time.
     pub(super) async fn pause(&mut self) -> bool {
         let now = Instant::now();
         if now >= self.end {

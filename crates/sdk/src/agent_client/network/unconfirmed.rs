@@ -11,14 +11,14 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The last messages that were sent, numbered from 1.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed {
-    messages: VecDeque<SentMessage>,
+    messages: VecDeque<KeptMessage>,
     bytes: usize,
     /// How many messages are not kept any more.
     removed: u64,
 }
 
 #[derive(Debug)]
-struct SentMessage {
+struct KeptMessage {
     /// With its line end.
     line: Vec<u8>,
     /// The id, as JSON, if the message is a request.
@@ -34,7 +34,7 @@ impl Unconfirmed {
             _ => None,
         };
         self.bytes += line.len();
-        self.messages.push_back(SentMessage { line, request });
+        self.messages.push_back(KeptMessage { line, request });
         while self.messages.len() > 1
             && (self.messages.len() > MAX_MESSAGES || self.bytes > MAX_BYTES)
         {
@@ -44,7 +44,7 @@ impl Unconfirmed {
 
     /// Forgets what the server has received, because it responded to this request: messages arrive in order.
     pub(super) fn on_response(&mut self, id: &str) {
-        let is_it = |message: &SentMessage| message.request.as_deref() == Some(id);
+        let is_it = |message: &KeptMessage| message.request.as_deref() == Some(id);
         if let Some(place) = self.messages.iter().position(is_it) {
             self.remove(place + 1);
         }
