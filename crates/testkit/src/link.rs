@@ -346,7 +346,7 @@ mod tests {
         }
         near.read_exact(&mut [0; 100]).await.unwrap();
         assert!(begun.elapsed() >= HELD * 2, "{:?}", begun.elapsed());
-        // Nobody reads what the second one answers.
+        // The answer on the second one is dropped.
         assert!(timeout(HELD, near.read(&mut [0; 1])).await.is_err());
     }
 }

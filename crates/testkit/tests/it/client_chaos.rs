@@ -32,7 +32,7 @@ const RUNS_PER_KILL: u64 = 10;
 const TURNS: usize = 2;
 /// The most faults of a run. After them the network is whole.
 const MAX_FAULTS: u64 = 7;
-/// One of this many connections whose end nobody sees stays so until its client notices.
+/// One of this many connections with an unseen end stays so until its client notices.
 const RARE: u64 = 20;
 /// How long an end stays open that its owner must find out about alone.
 const LONG: Duration = Duration::from_secs(120);
@@ -59,8 +59,8 @@ struct Received {
     updates: Vec<Value>,
     /// How many questions each turn asked.
     questions: Vec<usize>,
-    /// How many turns failed.
-    failures: usize,
+    /// Why turns failed.
+    failures: Vec<String>,
     /// How many times the connection was lost, so that the client loaded the session.
     loads: usize,
 }
@@ -105,6 +105,9 @@ pub(crate) async fn survive_network(runs: u64) {
                 timeout(RUN_LIMIT, play(number, &server, &cwd)).await.unwrap()
             });
             let played = played.await;
+            if played.is_err() {
+                eprintln!("failed: TRILOGUE_SEED={number} TRILOGUE_KILLS=1");
+            }
             drop(permit);
             (number, played)
         });
@@ -119,10 +122,7 @@ pub(crate) async fn survive_network(runs: u64) {
                     tally.add(&one);
                 }
             }
-            (number, Err(error)) => {
-                eprintln!("failed: TRILOGUE_SEED={number} TRILOGUE_KILLS=1");
-                failed.push((number, error));
-            }
+            (number, Err(error)) => failed.push((number, error)),
         }
     }
     for (transport, tally) in &tallies {
@@ -194,7 +194,7 @@ async fn play(number: u64, shared: &Server, cwd: &Path) -> (Transport, Tally) {
         faults,
         updates: received.updates.len(),
         questions: received.questions.iter().sum(),
-        failures: received.failures,
+        failures: received.failures.len(),
         loads: received.loads,
     };
     (transport, tally)
@@ -240,7 +240,7 @@ async fn play_program(mut editor: Editor, cwd: &Path, prompts: &[String]) -> Rec
             Some(reason) => assert_eq!(reason, "end_turn", "{answer}"),
             None => {
                 assert!(answer["error"]["message"].is_string(), "{answer}");
-                received.failures += 1;
+                received.failures.push(answer.to_string());
             }
         }
         assert!(!editor.has_before(is_answer), "a prompt was answered twice");
@@ -274,7 +274,7 @@ impl SdkPlayer {
         for prompt in prompts {
             let before = self.handler.0.load(Ordering::Relaxed);
             if let Err(error) = turn(&session, prompt, &mut received.updates).await {
-                received.failures += 1;
+                received.failures.push(error.to_string());
                 assert!(is_lost(&error) || error.refusal().is_some(), "{error:?}");
                 if is_lost(&error) {
                     session = self.load(&mut received).await;
@@ -375,7 +375,8 @@ async fn check(
     assert_eq!(received.updates.len(), logged.len(), "{transport:?}: {:?}", logged.last());
     let has_reconnected_alone = received.loads == 0;
     assert!(has_reconnected_alone || is_killed, "{transport:?}: the connection was lost");
-    assert!(received.failures == 0 || is_killed, "{transport:?}: a turn failed");
+    let failures = &received.failures;
+    assert!(failures.is_empty() || is_killed, "{transport:?}: a turn failed: {failures:?}");
     for questions in &received.questions {
         // A client that loads is asked again what is not answered.
         let most = if has_reconnected_alone { 1 } else { 2 };
