@@ -40,7 +40,7 @@ pub struct Client {
     pub ping_interval: Span,
     /// How long a client on a WebSocket may send nothing after a ping. Then the server ends the connection.
     pub pong_timeout: Span,
-    /// How long a connection over HTTP lasts without a request and without a stream. It also ends when a message has waited this long for room because no stream is read.
+    /// How long a connection over HTTP lasts without a request and without a stream, and how long the connection of a lost WebSocket waits for its client, if the client can continue it. A connection over HTTP also ends when a message has waited this long for room because no stream is read.
     pub idle_timeout: Span,
     /// Whether a client over the network may make an agent start programs on the server's machine: servers of the Model Context Protocol with a `command`, and members of a request that only the agent understands, such as `_meta`, with which some agents start programs. Otherwise the server refuses such servers, and leaves such members out. Programs of the server's user on the same machine always may.
     pub network_programs: bool,
