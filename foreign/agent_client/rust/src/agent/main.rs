@@ -1,6 +1,7 @@
 //! An agent on the official Rust SDK that does what its prompts say.
 //!
-//! `--auth` asks for authentication first, `--state FOLDER` keeps its sessions in files.
+//! `--auth` asks for authentication first, `--state FOLDER` keeps its sessions in files. `--listen` serves it with the
+//! SDK's server, over HTTP and over WebSockets: on a free port of this machine, whose number it prints.
 
 mod sessions;
 mod turn;
@@ -14,10 +15,12 @@ use agent_client_protocol::v1::schema::{
     SetSessionModeRequest,
 };
 use agent_client_protocol::{
-    Agent, Error, Result, Stdio, on_receive_notification, on_receive_request,
+    Agent, Client, ConnectTo, Error, Result, Stdio, on_receive_notification, on_receive_request,
 };
+use agent_client_protocol_http::AcpHttpServer;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::sessions::{MODES, Sessions};
 use crate::turn::Turn;
@@ -25,7 +28,19 @@ use crate::turn::Turn;
 #[tokio::main]
 async fn main() -> Result<()> {
     let sessions = Arc::new(Sessions::from_arguments());
-    let share = || Arc::clone(&sessions);
+    if !std::env::args().any(|word| word == "--listen") {
+        return agent(&sessions).connect_to(Stdio::new()).await;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(Error::into_internal_error)?;
+    let address = listener.local_addr().map_err(Error::into_internal_error)?;
+    println!("{}", address.port());
+    let server = AcpHttpServer::new(move || agent(&sessions));
+    axum::serve(listener, server.into_router()).await.map_err(Error::into_internal_error)
+}
+
+/// The agent of one connection.
+fn agent(sessions: &Arc<Sessions>) -> impl ConnectTo<Client> + use<> {
+    let share = || Arc::clone(sessions);
     let (hello, key, new, load, resume) = (share(), share(), share(), share(), share());
     let (list, close, mode, option, prompt, cancel) =
         (share(), share(), share(), share(), share(), share());
@@ -129,8 +144,6 @@ async fn main() -> Result<()> {
             },
             on_receive_notification!(),
         )
-        .connect_to(Stdio::new())
-        .await
 }
 
 fn initialize<T: DeserializeOwned>(sessions: &Sessions, request: &InitializeRequest) -> Result<T> {

@@ -14,14 +14,16 @@ use agent_client_protocol::v1::schema::{
     TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use agent_client_protocol::{
-    AcpAgent, Agent, Client, Error, JsonRpcRequest, LineDirection, UntypedMessage,
-    on_receive_notification, on_receive_request,
+    Agent, Client, Error, JsonRpcRequest, UntypedMessage, on_receive_notification,
+    on_receive_request,
 };
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
+
+use crate::transport::transport;
 
 /// The time limit for a message of the agent.
 const SEE_LIMIT: Duration = Duration::from_secs(20);
@@ -31,6 +33,7 @@ const LATE: Duration = Duration::from_millis(300);
 /// The agent under test, and its expected features.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// Its command line, or its address.
     pub command: Vec<String>,
     pub cwd: String,
     pub name: Option<String>,
@@ -101,13 +104,11 @@ impl Target {
         let share = || Arc::clone(&seen);
         let (tap, updates, permission, form) = (share(), share(), share(), share());
         let (create, output, wait, kill, release) = (share(), share(), share(), share(), share());
-        let agent = AcpAgent::from_args(&self.command)?.with_debug(move |line, direction| {
-            if direction == LineDirection::Stdout
-                && let Ok(message) = serde_json::from_str(line)
-            {
+        let agent = transport(&self.command, move |line| {
+            if let Ok(message) = serde_json::from_str(line) {
                 lock(&tap.messages).push(message);
             }
-        });
+        })?;
         let target = self.clone();
         Client
             .v1()

@@ -2,7 +2,8 @@
 //!
 //! `--cwd FOLDER` is where sessions work, `--trilogue` requires everything that Trilogue promises, `--plain` skips words
 //! that only our example agents know, `--name NAME` is the agent's name, `--prompt TEXT` is the prompt for an agent that
-//! follows no instructions, `--only TEXT` runs the checks with this text in their names.
+//! follows no instructions, `--only TEXT` runs the checks with this text in their names. The command can be an agent's
+//! address: `ws://…` or `http://…`, with the token in `TRILOGUE_TOKEN`.
 
 mod asking;
 mod auth;
@@ -10,6 +11,7 @@ mod check;
 mod editor;
 mod script;
 mod session;
+mod transport;
 
 use std::process::ExitCode;
 
