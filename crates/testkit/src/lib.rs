@@ -56,7 +56,7 @@ pub use client::{Client, Reply};
 pub use editor::Editor;
 pub use folder::Folder;
 pub use link::{ConnectionBreak, Link, Pace};
-pub use official::Official;
+pub use official::{Official, OfficialServer};
 pub use port::reserve_address;
 pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
 pub use proxy::Proxy;

@@ -5,14 +5,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::folder::Folder;
 use crate::programs::{ROOT, installed, official_rust};
 
 pub use crate::programs::{example, scripted_agent};
 
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Official {
@@ -21,6 +24,15 @@ pub enum Official {
     /// The last release of the TypeScript SDK that had ids on prompts.
     Seed,
     Python,
+}
+
+/// An agent behind the server of its SDK, which keeps its sessions in files. Killed when dropped.
+#[derive(Debug)]
+pub struct OfficialServer {
+    /// Its host, port and path.
+    address: String,
+    _child: Child,
+    _state: Folder,
 }
 
 // === impl Official ===
@@ -93,6 +105,30 @@ impl Official {
         }
         words.extend(arguments.iter().map(|&argument| argument.to_owned()));
         Ok(words)
+    }
+}
+
+// === impl OfficialServer ===
+
+impl OfficialServer {
+    pub async fn start(official: Official) -> Result<Self> {
+        let state = Folder::new()?;
+        let folder = state.path().display().to_string();
+        let words = official.agent(&["--listen", "--state", &folder]).await?;
+        let (program, arguments) = words.split_first().context("no command")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        let port =
+            timeout(START_LIMIT, lines.next_line()).await.context("it does not listen")??;
+        let address = format!("127.0.0.1:{}/acp", port.context("it ended at once")?);
+        Ok(Self { address, _child: child, _state: state })
+    }
+
+    /// Returns the agent's address over the transport of this scheme: `ws` or `http`.
+    pub fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.address)
     }
 }
 

@@ -1,57 +1,29 @@
 //! Agents behind the servers of the official SDKs.
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use trilogue_backends::agent_client::{Launch, Processes, RemoteAgent};
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::interrupt::Effect;
 use trilogue_domain::{Answer, Body, RunStatus};
 use trilogue_sdk::agent_client::network::AgentUrl;
-use trilogue_testkit::Official;
+use trilogue_testkit::{Official, OfficialServer};
 
 use super::rig::{Rig, until_async};
 
-/// An official server with an official agent. Killed when dropped.
-struct OfficialServer {
-    address: String,
-    _child: Child,
-    _state: tempfile::TempDir,
-}
-
-impl OfficialServer {
-    async fn start(official: Official) -> Self {
-        let state = tempfile::tempdir().unwrap();
-        let folder = state.path().display().to_string();
-        let words = official.agent(&["--listen", "--state", &folder]).await.unwrap();
-        let (program, arguments) = words.split_first().unwrap();
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = lines.next_line().await.unwrap().unwrap();
-        Self { address: format!("127.0.0.1:{port}/acp"), _child: child, _state: state }
-    }
-
-    async fn rig(&self, scheme: &str, change: impl FnOnce(&mut Launch)) -> Rig {
-        let url = AgentUrl::parse(&format!("{scheme}://{}", self.address)).unwrap();
-        Rig::with(&[], |launch| {
-            (launch.command, launch.cwd) = (Vec::new(), None);
-            launch.remote = Some(RemoteAgent { url, cwd: Some("/work".into()) });
-            change(launch);
-        })
-        .await
-    }
+async fn rig_of(server: &OfficialServer, scheme: &str, change: impl FnOnce(&mut Launch)) -> Rig {
+    let url = AgentUrl::parse(&server.url(scheme)).unwrap();
+    Rig::with(&[], |launch| {
+        (launch.command, launch.cwd) = (Vec::new(), None);
+        launch.remote = Some(RemoteAgent { url, cwd: Some("/work".into()) });
+        change(launch);
+    })
+    .await
 }
 
 /// Two turns, a question, and a cancelled turn.
 async fn converse(server: &OfficialServer, scheme: &str) {
-    let rig = server.rig(scheme, |_| {}).await;
+    let rig = rig_of(server, scheme, |_| {}).await;
     for text in ["hello", "again"] {
         let run = rig.run(&rig.thread, &format!("say:{text}")).await;
         assert_eq!((run.status, &*rig.reply_text(&run).await), (RunStatus::Completed, text));
@@ -70,7 +42,7 @@ async fn converse(server: &OfficialServer, scheme: &str) {
 
 /// Two threads over one connection.
 async fn share(server: &OfficialServer, scheme: &str) {
-    let rig = server.rig(scheme, |launch| launch.processes = Processes::Shared).await;
+    let rig = rig_of(server, scheme, |launch| launch.processes = Processes::Shared).await;
     let (one, two) = (rig.thread().await, rig.thread().await);
     let begun = (rig.begin(&one, "permission").await, rig.begin(&two, "say:two").await);
     let second = rig.wait_until_settled(&begun.1.run).await;
@@ -83,7 +55,8 @@ async fn share(server: &OfficialServer, scheme: &str) {
 
 /// A session that is loaded over another connection.
 async fn load(server: &OfficialServer, scheme: &str) {
-    let rig = server.rig(scheme, |launch| launch.idle_stop = Some(Duration::from_millis(20))).await;
+    let rig =
+        rig_of(server, scheme, |launch| launch.idle_stop = Some(Duration::from_millis(20))).await;
     rig.run(&rig.thread, "say:first").await;
     until_async("the connection is closed", async || {
         let log = rig.log(&rig.thread).await;
@@ -97,8 +70,18 @@ async fn load(server: &OfficialServer, scheme: &str) {
 }
 
 #[tokio::test]
+async fn an_agent_behind_the_rust_server_works_over_both_transports() {
+    let server = OfficialServer::start(Official::Rust).await.unwrap();
+    for scheme in ["ws", "http"] {
+        converse(&server, scheme).await;
+        share(&server, scheme).await;
+        load(&server, scheme).await;
+    }
+}
+
+#[tokio::test]
 async fn an_agent_behind_the_typescript_server_works_over_both_transports() {
-    let server = OfficialServer::start(Official::TypeScript).await;
+    let server = OfficialServer::start(Official::TypeScript).await.unwrap();
     for scheme in ["ws", "http"] {
         converse(&server, scheme).await;
         share(&server, scheme).await;
@@ -108,7 +91,7 @@ async fn an_agent_behind_the_typescript_server_works_over_both_transports() {
 
 #[tokio::test]
 async fn an_agent_behind_the_python_server_works_over_both_transports() {
-    let server = OfficialServer::start(Official::Python).await;
+    let server = OfficialServer::start(Official::Python).await.unwrap();
     for scheme in ["ws", "http"] {
         converse(&server, scheme).await;
         share(&server, scheme).await;
