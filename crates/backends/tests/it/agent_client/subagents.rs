@@ -571,19 +571,6 @@ async fn a_stop_of_the_server_clears_the_states_of_a_whole_tree() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_process_clears_the_states_also_after_the_parents_run_was_ended() {
-    let rig = Rig::new(&[]).await;
-    let lines = [announce("a", &running(), false), wait(&rig, "go"), "crash".to_owned()];
-    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
-    working(&rig, &rig.thread, "Agent a").await;
-    go(&rig, "go");
-    super::rig::settle(parent).await;
-    until_async("the state is cleared", async || last_state(&rig, &rig.thread).await.is_none())
-        .await;
-    rig.end().await;
-}
-
-#[tokio::test]
 async fn a_sub_agent_whose_parents_session_is_closed_is_not_at_work_in_any_log() {
     let rig = Rig::new(&[]).await;
     rig.run(&rig.thread, &announce("a", &running(), false)).await;
