@@ -35,6 +35,8 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const INITIALIZE: &str = "initialize";
 const UNKNOWN: &str = "is not known to the server any more";
+/// The requests that end their session.
+const ENDINGS: [&str; 2] = ["session/close", "session/delete"];
 
 /// The size of the pipes between a connection and its owner, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -73,11 +75,14 @@ struct HttpConnection {
 
 #[derive(Default)]
 struct Sessions {
-    streams: HashSet<String>,
+    /// What ends the streams.
+    streams: HashMap<String, CancellationToken>,
     /// The sessions whose streams the server did not have yet.
     without_stream: HashSet<String>,
     /// The sessions of the agent's requests, by the id of the request.
     of_requests: HashMap<String, String>,
+    /// The sessions that our requests end, by the id of the request.
+    of_endings: HashMap<String, String>,
 }
 
 /// Makes a connection. The server is reached with the first message.
@@ -208,6 +213,15 @@ impl HttpConnection {
             // Before the message, so that nothing about it is missed.
             self.ensure_stream(session).await;
         }
+        if let (Incoming::Request(request), Some(session)) = (&message, &session)
+            && ENDINGS.contains(&&*request.method)
+        {
+            let mut sessions = lock(&self.sessions);
+            if sessions.of_endings.len() < MAX_REMEMBERED {
+                let id = request.id.as_str().to_owned();
+                sessions.of_endings.insert(id, session.clone());
+            }
+        }
         let body = Bytes::from(line.clone());
         let refused = match self.post(body, session.as_deref()).await {
             Ok(status) if status.is_success() => return,
@@ -253,7 +267,7 @@ impl HttpConnection {
                 let _ = self.grace.set(Duration::from_millis(attach.grace_ms));
             }
             match self.open_stream(None).await {
-                Ok((StatusCode::OK, body)) => self.follow(None, body),
+                Ok((StatusCode::OK, body)) => self.follow(None, body, self.ender.ended.clone()),
                 Ok((status, _)) => {
                     return self.end(ConnectError::of_status(&self.agent, status.as_u16()).message);
                 }
@@ -333,15 +347,16 @@ impl HttpConnection {
     }
 
     async fn ensure_stream(self: &Arc<Self>, session: &str) {
+        let ended = self.ender.ended.child_token();
         {
             let mut sessions = lock(&self.sessions);
-            if sessions.streams.len() >= MAX_STREAMS || !sessions.streams.insert(session.to_owned())
-            {
+            if sessions.streams.len() >= MAX_STREAMS || sessions.streams.contains_key(session) {
                 return;
             }
+            sessions.streams.insert(session.to_owned(), ended.clone());
         }
         match self.open_stream(Some(session)).await {
-            Ok((StatusCode::OK, body)) => self.follow(Some(session.to_owned()), body),
+            Ok((StatusCode::OK, body)) => self.follow(Some(session.to_owned()), body, ended),
             Ok(_) => {
                 // Its messages come on another stream, or its stream can be had later.
                 let mut sessions = lock(&self.sessions);
@@ -396,12 +411,17 @@ impl HttpConnection {
         }
     }
 
-    /// Reads a stream in a task.
-    fn follow(self: &Arc<Self>, session: Option<String>, body: ResponseBody) {
+    /// Reads a stream in a task, until it ends or is no longer wanted.
+    fn follow(
+        self: &Arc<Self>,
+        session: Option<String>,
+        body: ResponseBody,
+        ended: CancellationToken,
+    ) {
         let connection = Arc::clone(self);
         tokio::spawn(async move {
-            let ended = connection.ender.ended.clone();
             let why = tokio::select! {
+                biased;
                 () = ended.cancelled() => return,
                 why = connection.read_stream(session.as_deref(), body) => why,
             };
@@ -460,6 +480,7 @@ impl HttpConnection {
     /// Takes a message of the agent.
     async fn take(self: &Arc<Self>, message: String) {
         let mut opened = Vec::new();
+        let mut closed = None;
         match jsonrpc::parse_within(message.as_bytes(), usize::MAX) {
             Ok(Incoming::Request(request)) => {
                 let params = request.params.map_or("", |params| params.get());
@@ -472,15 +493,22 @@ impl HttpConnection {
                 }
             }
             Ok(Incoming::Response(response)) => {
+                let mut sessions = lock(&self.sessions);
+                let ended = sessions.of_endings.remove(response.id.as_str());
                 if let Ok(result) = &response.outcome {
+                    // A server forgets the stream of a session that has ended. A later load of the session needs another one.
+                    closed = ended.and_then(|session| sessions.streams.remove(&session));
                     let session = splice::get_text(result.get(), &["sessionId"]);
                     opened.extend(session.map(|session| session.into_owned()));
                 }
-                opened.extend(lock(&self.sessions).without_stream.drain());
+                opened.extend(sessions.without_stream.drain());
             }
             _ => {}
         }
         self.arrive(message).await;
+        if let Some(stream) = closed {
+            stream.cancel();
+        }
         for session in opened {
             let connection = Arc::clone(self);
             tokio::spawn(async move { connection.ensure_stream(&session).await });
