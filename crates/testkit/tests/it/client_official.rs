@@ -36,7 +36,13 @@ pub(crate) async fn scripted(store: &Path, further: &[&str]) -> Vec<String> {
     words
 }
 
-async fn drive(client: Official, home: &Home, cwd: &Path, agent: &str, options: &[&str]) {
+pub(crate) async fn drive(
+    client: Official,
+    home: &Home,
+    cwd: &Path,
+    agent: &str,
+    options: &[&str],
+) {
     let command = home.command_line(&["connect", agent]).await.unwrap();
     let options = [&["--trilogue"][..], options].concat();
     let said = client.drive(cwd, &options, &command).await;
