@@ -20,4 +20,7 @@ pub use cidr::{BadCidr, Cidr};
 pub use client::{Client, Options, ResponseBody};
 pub use error::Error;
 pub use policy::Policy;
-pub use websocket::{WebSocket, WebSocketClosed, WebSocketEnd, WebSocketOptions, WebSocketRole};
+pub use websocket::{
+    CloseCode, MessageReader, MessageSizes, MessageWriter, ReceivedMessage, WebSocket,
+    WebSocketClosed, WebSocketEnd, WebSocketOptions, WebSocketRole,
+};

@@ -4,19 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep_until, timeout};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 
 use super::liveness::{PingSchedule, PingStep, ReceiveState};
+use super::messages::{CloseCode, MessageReader, MessageSizes, MessageWriter, ReceivedMessage};
 use super::send_progress::{CountedOutput, TakenBytes};
-use super::{WebSocket, WebSocketClosed, WebSocketEnd, WebSocketOptions};
+use super::{WebSocket, WebSocketClosed, WebSocketEnd, WebSocketOptions, WebSocketRole};
 
 /// The size of the pipes between a connection and its owner, in bytes. A longer line passes in pieces.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -25,23 +21,23 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// How long the other side may take to answer our close message.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-type Sending<S> = SplitSink<WebSocketStream<S>, Message>;
-type Receiving<S> = SplitStream<WebSocketStream<S>>;
-
 /// Starts the task that carries the lines.
-pub(super) async fn start<S>(connection: S, role: Role, options: &WebSocketOptions) -> WebSocket
+pub(super) async fn start<S>(
+    connection: S,
+    role: WebSocketRole,
+    options: &WebSocketOptions,
+) -> WebSocket
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let most = Some(options.max_message_bytes);
-    let config = WebSocketConfig::default()
-        .max_message_size(most)
-        .max_frame_size(most)
-        .read_buffer_size(BUFFER_BYTES)
-        .write_buffer_size(BUFFER_BYTES);
+    let sizes = MessageSizes {
+        max_message: options.max_message_bytes,
+        read_buffer: BUFFER_BYTES,
+        write_buffer: BUFFER_BYTES,
+    };
     let taken = TakenBytes::default();
     let connection = CountedOutput { stream: connection, taken: taken.clone() };
-    let socket = WebSocketStream::from_raw_socket(connection, role, Some(config)).await;
+    let socket = MessageReader::start(connection, role, &sizes).await;
     let (read, incoming) = duplex(PIPE_BYTES);
     let (write, outgoing) = duplex(PIPE_BYTES);
     let (reason, end) = watch::channel(None);
@@ -61,7 +57,7 @@ where
 
 /// Carries lines until one side closes the connection or it breaks. Reports why before it completes the closing handshake, which can take a while.
 async fn carry<S>(
-    socket: WebSocketStream<S>,
+    (mut reader, mut writer): (MessageReader<S>, MessageWriter<S>),
     incoming: DuplexStream,
     outgoing: DuplexStream,
     (options, taken): (&WebSocketOptions, &TakenBytes),
@@ -69,11 +65,10 @@ async fn carry<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut sink, mut stream) = socket.split();
     let received = ReceiveState::default();
     let why = {
-        let mut receiving = std::pin::pin!(receive(&mut stream, incoming, &received));
-        let sending = send(&mut sink, outgoing, &received, (options, taken));
+        let mut receiving = std::pin::pin!(receive(&mut reader, incoming, &received));
+        let sending = send(&mut writer, outgoing, &received, (options, taken));
         let mut sending = std::pin::pin!(sending);
         tokio::select! {
             why = &mut receiving => why,
@@ -87,86 +82,54 @@ async fn carry<S>(
         }
     };
     reason.send_replace(Some(why.clone()));
-    if let WebSocketClosed::Invalid { code, reason } = &why {
-        let frame = CloseFrame { code: CloseCode::from(*code), reason: reason.as_str().into() };
-        drop(timeout(CLOSE_GRACE, sink.send(Message::Close(Some(frame)))).await);
+    match why {
+        WebSocketClosed::Invalid { code, reason } => {
+            reader.close(writer, CloseCode::from(code), &reason, CLOSE_GRACE).await;
+        }
+        _ => drop(timeout(CLOSE_GRACE, writer.finish()).await),
     }
-    // Completes the closing handshake, if there is anything to complete.
-    drop(timeout(CLOSE_GRACE, sink.close()).await);
 }
 
 /// Writes messages as lines. Returns why it stopped.
 async fn receive<S>(
-    stream: &mut Receiving<S>,
+    reader: &mut MessageReader<S>,
     mut to: DuplexStream,
     received: &ReceiveState,
 ) -> WebSocketClosed
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut close = None;
-    while let Some(message) = stream.next().await {
+    loop {
+        let message = reader.next().await;
         received.note_message();
         match message {
-            Ok(Message::Text(text)) => {
+            ReceivedMessage::Text(text) => {
                 received.set_blocked(true);
-                if write_line(&mut to, text).await.is_err() {
+                if write_line(&mut to, &text).await.is_err() {
                     // The owner reads no more.
                     return WebSocketClosed::Here;
                 }
                 received.set_blocked(false);
             }
-            Ok(Message::Binary(_)) => {
-                return invalid(CloseCode::Unsupported, "a binary message has no meaning here");
-            }
-            Ok(Message::Close(frame)) => close = Some(frame),
-            // The library answers pings.
-            Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-            Err(error) => return close.map_or_else(|| failure(error), close_reason),
+            ReceivedMessage::Control => {}
+            ReceivedMessage::End(why) => return why,
         }
-    }
-    match close {
-        Some(frame) => close_reason(frame),
-        None => WebSocketClosed::Lost("it ended without a close message".to_owned()),
     }
 }
 
-async fn write_line(to: &mut DuplexStream, text: Utf8Bytes) -> std::io::Result<()> {
-    if text.as_str().contains('\n') {
-        to.write_all(text.as_str().replace('\n', " ").as_bytes()).await?;
+async fn write_line(to: &mut DuplexStream, text: &[u8]) -> std::io::Result<()> {
+    if memchr(b'\n', text).is_some() {
+        let pieces: Vec<_> = text.split(|byte| *byte == b'\n').collect();
+        to.write_all(&pieces.join(&b' ')).await?;
     } else {
-        to.write_all(text.as_str().as_bytes()).await?;
+        to.write_all(text).await?;
     }
     to.write_all(b"\n").await
 }
 
-fn close_reason(frame: Option<CloseFrame>) -> WebSocketClosed {
-    let (code, reason) = frame.map(|frame| (frame.code.into(), frame.reason.to_string())).unzip();
-    WebSocketClosed::There { code, reason: reason.unwrap_or_default() }
-}
-
-fn invalid(code: CloseCode, reason: impl Into<String>) -> WebSocketClosed {
-    WebSocketClosed::Invalid { code: code.into(), reason: reason.into() }
-}
-
-fn failure(error: SocketError) -> WebSocketClosed {
-    match error {
-        SocketError::Capacity(error) => invalid(CloseCode::Size, error.to_string()),
-        SocketError::Utf8(error) => invalid(CloseCode::Invalid, error),
-        SocketError::Protocol(error) => match error {
-            // The connection ended in the middle, so no message can be sent.
-            tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake => {
-                WebSocketClosed::Lost("it ended without a close message".to_owned())
-            }
-            error => invalid(CloseCode::Protocol, error.to_string()),
-        },
-        error => WebSocketClosed::Lost(error.to_string()),
-    }
-}
-
 /// Sends lines as messages, and pings. Returns why it stopped.
 async fn send<S>(
-    sink: &mut Sending<S>,
+    writer: &mut MessageWriter<S>,
     mut from: DuplexStream,
     received: &ReceiveState,
     (options, taken): (&WebSocketOptions, &TakenBytes),
@@ -183,14 +146,12 @@ where
                 let is_over = !matches!(read, Ok(1..));
                 let sent = async {
                     while let Some(line) = lines.next() {
-                        sink.feed(Message::Text(line)).await?;
+                        writer.feed(line).await?;
                     }
                     if is_over {
-                        let code = CloseCode::Normal;
-                        let frame = CloseFrame { code, reason: Utf8Bytes::default() };
-                        sink.feed(Message::Close(Some(frame))).await?;
+                        writer.feed_close().await?;
                     }
-                    sink.flush().await
+                    writer.flush().await
                 };
                 match taken.unless_stalled(options.pong_timeout, sent).await {
                     Some(Ok(())) if is_over => return WebSocketClosed::Here,
@@ -203,7 +164,10 @@ where
                 PingStep::Wait => {}
                 PingStep::GiveUp(silence) => return WebSocketClosed::Silent(silence),
                 PingStep::Send => {
-                    let sending = sink.send(Message::Ping(Bytes::new()));
+                    let sending = async {
+                        writer.feed_ping().await?;
+                        writer.flush().await
+                    };
                     match timeout(options.pong_timeout, sending).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return WebSocketClosed::Lost(error.to_string()),
@@ -225,10 +189,10 @@ struct Lines {
 
 impl Lines {
     /// Returns the next complete line without its end. Skips blank lines.
-    fn next(&mut self) -> Option<Utf8Bytes> {
+    fn next(&mut self) -> Option<Bytes> {
         loop {
             let rest = self.bytes.get(self.searched..).unwrap_or_default();
-            let Some(place) = memchr::memchr(b'\n', rest) else {
+            let Some(place) = memchr(b'\n', rest) else {
                 self.searched = self.bytes.len();
                 return None;
             };
@@ -239,14 +203,8 @@ impl Lines {
                 line.truncate(line.len() - 1);
             }
             if !line.is_empty() {
-                return Some(to_text(&line.freeze()));
+                return Some(line.freeze());
             }
         }
     }
-}
-
-/// A text message must be UTF-8. What is not becomes the replacement character.
-fn to_text(line: &Bytes) -> Utf8Bytes {
-    Utf8Bytes::try_from(line.clone())
-        .unwrap_or_else(|_| Utf8Bytes::from(String::from_utf8_lossy(line).into_owned()))
 }

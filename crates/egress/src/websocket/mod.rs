@@ -5,6 +5,7 @@
 mod handshake;
 mod lines;
 mod liveness;
+mod messages;
 mod send_progress;
 
 use std::fmt;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::{Notify, watch};
 pub use tokio_tungstenite::tungstenite::protocol::Role as WebSocketRole;
+
+pub use messages::{CloseCode, MessageReader, MessageSizes, MessageWriter, ReceivedMessage};
 
 /// The limits of a WebSocket.
 #[derive(Clone, PartialEq, Eq, Debug)]
