@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
@@ -16,6 +17,8 @@ pub(super) struct ArrivingBytes {
     budget: Arc<BodyBudget>,
     principal: Principal,
     held: Mutex<HeldBytes>,
+    /// Whether what arrives is dropped, so that it no longer counts.
+    has_ended: AtomicBool,
 }
 
 /// A stream whose bytes count when they arrive.
@@ -33,6 +36,7 @@ impl ArrivingBytes {
             budget: Arc::clone(budget),
             principal: principal.clone(),
             held: Mutex::new(HeldBytes::of(budget, principal)),
+            has_ended: AtomicBool::new(false),
         })
     }
 
@@ -41,7 +45,16 @@ impl ArrivingBytes {
         *lock(&self.held) = HeldBytes::of(&self.budget, &self.principal);
     }
 
+    /// Gives the bytes back and counts no more, because what arrives from now on is dropped.
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.release();
+    }
+
     fn grow(&self, bytes: usize) -> io::Result<()> {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let grown = lock(&self.held).grow(bytes);
         grown.map_err(|spent| io::Error::new(io::ErrorKind::QuotaExceeded, spent))
     }

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+use tokio::time::{Instant, sleep_until};
+use trilogue_egress::{
+    CloseCode, MessageReader, MessageSizes, MessageWriter, ReceivedMessage, WebSocketClosed,
+    WebSocketRole,
+};
 use trilogue_wire::jsonrpc::Decoder;
 
 use super::super::options::ClientOptions;
@@ -27,30 +24,23 @@ use super::liveness::Liveness;
 const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// Frames are joined until one write has this many bytes.
 const WRITE_BUFFER_BYTES: usize = 32 * 1024;
-/// The most pings and pongs of a client in [`CONTROL_WINDOW`]: each ping costs a reply.
-const MAX_CONTROL_FRAMES: usize = 200;
-const CONTROL_WINDOW: Duration = Duration::from_secs(1);
-/// How long a closed connection waits for the client's end of it, so that the client receives the close frame.
+/// How long a closed connection waits for the client's end of it.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
-/// The buffer for bytes that arrive after the close frame, which are dropped.
-const DRAIN_BYTES: usize = 8 * 1024;
 
-type FrameStream = WebSocketStream<CountedStream<TokioIo<Upgraded>>>;
+type FrameStream = CountedStream<TokioIo<Upgraded>>;
 
 /// The reading half.
 pub(super) struct FrameSource {
-    stream: SplitStream<FrameStream>,
+    reader: MessageReader<FrameStream>,
     arriving: Arc<ArrivingBytes>,
     liveness: Arc<Liveness>,
-    /// The end of the window in which control frames are counted, and their number in it.
-    control_window: (Instant, usize),
     /// Why the server closes the connection, once the client has given a reason.
     pub(super) close: Option<CloseReason>,
 }
 
 /// The writing half.
 pub(super) struct FrameSink {
-    sink: SplitSink<FrameStream, Message>,
+    writer: MessageWriter<FrameStream>,
     liveness: Arc<Liveness>,
     ping_interval: Duration,
     next_ping: Instant,
@@ -62,7 +52,7 @@ pub(super) type CloseReason = (CloseCode, &'static str);
 /// What arrived on a WebSocket.
 #[derive(Debug)]
 pub(super) enum FrameRead {
-    Message(Utf8Bytes),
+    Message(Bytes),
     /// The client has closed the connection or broken a rule.
     Closed,
     /// The connection was lost.
@@ -76,56 +66,35 @@ pub(super) async fn open(
     options: &ClientOptions,
 ) -> (FrameSource, FrameSink) {
     let stream = CountedStream { stream, arriving: Arc::clone(&arriving) };
-    let socket =
-        WebSocketStream::from_raw_socket(stream, Role::Server, Some(config(options))).await;
-    split(socket, arriving, options)
-}
-
-fn config(options: &ClientOptions) -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(Some(options.max_line_bytes))
-        .max_frame_size(Some(options.max_line_bytes))
-}
-
-fn split(
-    socket: FrameStream,
-    arriving: Arc<ArrivingBytes>,
-    options: &ClientOptions,
-) -> (FrameSource, FrameSink) {
-    let (sink, stream) = socket.split();
+    let sizes = MessageSizes {
+        max_message: options.max_line_bytes,
+        read_buffer: READ_BUFFER_BYTES,
+        write_buffer: WRITE_BUFFER_BYTES,
+    };
+    let (reader, writer) = MessageReader::start(stream, WebSocketRole::Server, &sizes).await;
     let liveness = Arc::new(Liveness::begin(options.pong_timeout));
-    let now = Instant::now();
-    let source = FrameSource {
-        stream,
-        arriving,
-        liveness: Arc::clone(&liveness),
-        control_window: (now, 0),
-        close: None,
-    };
+    let source = FrameSource { reader, arriving, liveness: Arc::clone(&liveness), close: None };
     let ping_interval = options.ping_interval;
-    (source, FrameSink { sink, liveness, ping_interval, next_ping: now + ping_interval })
+    let next_ping = Instant::now() + ping_interval;
+    (source, FrameSink { writer, liveness, ping_interval, next_ping })
 }
 
-/// Sends the close frame, and reads until the client has ended the connection: otherwise the system could drop the frame.
-pub(super) async fn close(source: FrameSource, mut sink: FrameSink, (code, reason): CloseReason) {
-    // What arrives from now on is dropped.
-    source.arriving.release();
-    let closing = async {
-        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
-        if sink.sink.send(Message::Close(Some(frame))).await.is_err() {
-            // The client has closed the connection, or is gone: at most the reply to its close frame is left to send.
-            drop(sink.sink.close().await);
-        }
-        let Ok(mut socket) = source.stream.reunite(sink.sink) else { return };
-        let stream = &mut socket.get_mut().stream;
-        let mut rest = [0; DRAIN_BYTES];
-        if stream.shutdown().await.is_ok() {
-            while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
-        }
-    };
-    drop(timeout(CLOSE_WAIT, Box::pin(closing)).await);
+/// Sends the close frame, and reads until the client has ended the connection.
+pub(super) async fn close(source: FrameSource, sink: FrameSink, (code, reason): CloseReason) {
+    source.arriving.end();
+    source.reader.close(sink.writer, code, reason, CLOSE_WAIT).await;
+}
+
+/// Returns the text for the client of a connection that ends with this code.
+fn reason_text(code: CloseCode) -> &'static str {
+    match code {
+        CloseCode::Size => "the message is longer than `client.max_line`",
+        CloseCode::Invalid => "the text is not UTF-8",
+        CloseCode::Unsupported => "messages are text frames",
+        CloseCode::Policy => "too many pings",
+        CloseCode::Again => "too many bytes of messages are on their way",
+        _ => "the frame breaks the WebSocket protocol",
+    }
 }
 
 // === impl FrameSource ===
@@ -140,76 +109,41 @@ impl MessageSource for FrameSource {
 
 impl FrameSource {
     /// Adds a message to the decoder.
-    pub(super) fn take(&self, text: &Utf8Bytes, decoder: &mut Decoder) {
-        push_message(decoder, text.as_bytes());
+    pub(super) fn take(&self, text: &[u8], decoder: &mut Decoder) {
+        push_message(decoder, text);
         self.arriving.release();
     }
 
     /// Waits for the next message. A call can be dropped without a loss.
     pub(super) async fn read_frame(&mut self) -> FrameRead {
         loop {
-            let next = tokio::select! {
+            let received = tokio::select! {
                 biased;
-                next = self.stream.next() => next,
+                received = self.reader.next() => received,
                 () = self.liveness.expired() => {
                     self.close = Some((CloseCode::Policy, "no answer to a ping"));
                     return FrameRead::Lost;
                 }
             };
             self.liveness.on_received();
-            match next {
-                Some(Ok(Message::Text(text))) => return FrameRead::Message(text),
-                Some(Ok(Message::Binary(_))) => {
-                    return self.end(CloseCode::Unsupported, "messages are text frames");
-                }
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
-                    if self.has_too_many_control_frames() {
-                        return self.end(CloseCode::Policy, "too many pings");
-                    }
-                }
-                Some(Ok(Message::Close(_))) => return FrameRead::Closed,
-                None => return FrameRead::Lost,
-                Some(Err(error)) => return self.on_error(error),
+            match received {
+                ReceivedMessage::Text(text) => return FrameRead::Message(text),
+                ReceivedMessage::Control => {}
+                ReceivedMessage::End(closed) => return self.end(&closed),
             }
         }
     }
 
-    /// Ends the connection for this reason.
-    fn end(&mut self, code: CloseCode, reason: &'static str) -> FrameRead {
-        self.close = Some((code, reason));
-        FrameRead::Closed
-    }
-
-    fn has_too_many_control_frames(&mut self) -> bool {
-        let now = Instant::now();
-        let (end, count) = &mut self.control_window;
-        if now >= *end {
-            (*end, *count) = (now + CONTROL_WINDOW, 0);
-        }
-        *count += 1;
-        *count > MAX_CONTROL_FRAMES
-    }
-
-    fn on_error(&mut self, error: tungstenite::Error) -> FrameRead {
-        match error {
-            tungstenite::Error::Capacity(_) => {
-                self.end(CloseCode::Size, "the message is longer than `client.max_line`")
+    fn end(&mut self, closed: &WebSocketClosed) -> FrameRead {
+        tracing::debug!("the connection of a client {closed}");
+        match closed {
+            WebSocketClosed::Invalid { code, .. } => {
+                let code = CloseCode::from(*code);
+                self.close = Some((code, reason_text(code)));
+                FrameRead::Closed
             }
-            tungstenite::Error::Utf8(_) => self.end(CloseCode::Invalid, "the text is not UTF-8"),
-            tungstenite::Error::Protocol(
-                tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-            ) => FrameRead::Lost,
-            tungstenite::Error::Protocol(error) => {
-                tracing::debug!(%error, "a client broke the WebSocket protocol");
-                self.end(CloseCode::Protocol, "the frame breaks the WebSocket protocol")
-            }
-            tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
-                self.end(CloseCode::Again, "too many bytes of messages are on their way")
-            }
-            error => {
-                tracing::debug!(%error, "a client's connection failed");
-                FrameRead::Lost
-            }
+            WebSocketClosed::There { .. } => FrameRead::Closed,
+            _ => FrameRead::Lost,
         }
     }
 }
@@ -232,7 +166,7 @@ impl LineSink for FrameSink {
 
     async fn keep_alive(&mut self) -> io::Result<()> {
         sleep_until(self.next_ping).await;
-        self.feed(Message::Ping(Bytes::new())).await?;
+        self.writer.feed_ping().await?;
         self.flush(true).await
     }
 }
@@ -242,24 +176,19 @@ impl FrameSink {
     pub(super) async fn feed_ping_if_due(&mut self) -> io::Result<bool> {
         let is_due = Instant::now() >= self.next_ping;
         if is_due {
-            self.feed(Message::Ping(Bytes::new())).await?;
+            self.writer.feed_ping().await?;
         }
         Ok(is_due)
     }
 
     /// Adds a message. If a call is dropped, the message was not added.
     pub(super) async fn feed_line(&mut self, line: Bytes) -> io::Result<()> {
-        let text = Utf8Bytes::try_from(line).map_err(io::Error::other)?;
-        self.feed(Message::Text(text)).await
-    }
-
-    async fn feed(&mut self, message: Message) -> io::Result<()> {
-        self.sink.feed(message).await.map_err(io::Error::other)
+        self.writer.feed(line).await
     }
 
     /// Writes what was added. A call can be dropped.
     pub(super) async fn flush(&mut self, has_ping: bool) -> io::Result<()> {
-        self.sink.flush().await.map_err(io::Error::other)?;
+        self.writer.flush().await?;
         if has_ping {
             self.next_ping = Instant::now() + self.ping_interval;
             self.liveness.on_ping_sent();

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::AgentName;
+use trilogue_egress::CloseCode;
 use trilogue_mapping::agent_client as mapping;
 use trilogue_wire::jsonrpc::{Decoder, Id, Incoming, parse};
 use trilogue_wire::native::local::{ATTACH_METHOD, ContinueParams, Extras};
@@ -89,8 +89,8 @@ pub(super) async fn resume(
 // === impl FirstRequest ===
 
 impl FirstRequest {
-    pub(super) fn read(message: &str) -> Self {
-        let Ok(Incoming::Request(request)) = parse(message.as_bytes()) else { return Self::Other };
+    pub(super) fn read(message: &[u8]) -> Self {
+        let Ok(Incoming::Request(request)) = parse(message) else { return Self::Other };
         let params = request.params.map_or("{}", |params| params.get());
         match &*request.method {
             "initialize" if Extras::take(params).1.attach == Some(true) => Self::Initialize,

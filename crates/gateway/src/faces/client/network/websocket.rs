@@ -11,11 +11,10 @@ use bytes::Bytes;
 use http::{HeaderValue, header};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tokio_tungstenite::tungstenite::Utf8Bytes;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error};
+use trilogue_egress::CloseCode;
 use trilogue_wire::jsonrpc::{Decoder, Frame};
 use trilogue_wire::native::local::{HelloReply, MAX_HELLO_BYTES, SUBPROTOCOL};
 use uuid::Uuid;
@@ -150,7 +149,7 @@ async fn first_message(
     (source, sink): (&mut FrameSource, &mut FrameSink),
     options: &ClientOptions,
     stop: &CancellationToken,
-) -> Result<Utf8Bytes, CloseReason> {
+) -> Result<Bytes, CloseReason> {
     let pinging = async { while sink.keep_alive().await.is_ok() {} };
     let read = tokio::select! {
         read = timeout(options.hello_timeout, source.read_frame()) => read,
