@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -337,6 +338,46 @@ async fn a_client_that_sends_no_initialize_in_time_is_disconnected() {
     assert_eq!(message(&mut there).await["id"], 2);
 }
 
+/// A connection on which the system keeps few bytes that the test has not read.
+async fn open_narrow(rig: &Rig) -> WebSocketStream<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    let mut stream = socket.connect(rig.address).await.unwrap();
+    assert_eq!(exchange(&mut stream, &upgrade(PUPPET, &[])).await.status, 101);
+    WebSocketStream::from_raw_socket(stream, Role::Client, None).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_too_much_unread_is_told_to_try_again_later() {
+    const MIB: usize = 1024 * 1024;
+    const CLIENTS: usize = 12;
+    let options =
+        Options { max_output_bytes: 2 * MIB, max_responses_bytes: 8 * MIB, ..Options::default() };
+    let rig = Rig::with(options).await;
+    let run = rig.run_on("kept", "stream 30").await;
+    let params = json!({"sessionId": run["thread_id"], "cwd": "/w", "mcpServers": []});
+    let load = json!({"jsonrpc": "2.0", "id": 1, "method": "session/load", "params": params});
+    let mut sockets = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut socket = open_narrow(&rig).await;
+        socket.send(Message::text(initialize(0))).await.unwrap();
+        message(&mut socket).await;
+        socket.send(Message::text(load.to_string())).await.unwrap();
+        sockets.push(socket);
+    }
+    until("the budget to be spent", LIMIT, async || {
+        let metrics = rig.metrics().await;
+        let refused = "trilogue_http_refused_responses_total ";
+        let refused = metrics.lines().find_map(|line| line.strip_prefix(refused));
+        refused.is_some_and(|count| count != "0").then_some(())
+    })
+    .await
+    .unwrap();
+    // The others stay open.
+    let mut closing: FuturesUnordered<_> = sockets.iter_mut().map(close_code).collect();
+    assert_eq!(closing.next().await, Some(1013));
+}
+
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_disconnected_and_slows_nobody() {
     let client = ClientOptions {
@@ -348,11 +389,7 @@ async fn a_client_that_reads_nothing_is_disconnected_and_slows_nobody() {
     let options = Options { write_timeout: Duration::from_millis(300), ..Options::default() };
     let setup = Setup { options, mounts: Some(mounts(client)), ..Setup::default() };
     let rig = Rig::of(setup).await;
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(8 * 1024).unwrap();
-    let mut stream = socket.connect(rig.address).await.unwrap();
-    assert_eq!(exchange(&mut stream, &upgrade(PUPPET, &[])).await.status, 101);
-    let mut slow = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+    let mut slow = open_narrow(&rig).await;
     slow.send(Message::text(initialize(0))).await.unwrap();
     message(&mut slow).await;
     let new = json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}});
