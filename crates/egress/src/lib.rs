@@ -7,6 +7,7 @@
 
 mod address;
 mod authorities;
+mod certificate_hint;
 mod cidr;
 mod client;
 mod error;
@@ -16,6 +17,7 @@ mod websocket;
 
 pub use address::AddressClass;
 pub use authorities::{Authorities, BadAuthorities};
+pub use certificate_hint::certificate_hint;
 pub use cidr::{BadCidr, Cidr};
 pub use client::{Client, Options, ResponseBody};
 pub use error::Error;

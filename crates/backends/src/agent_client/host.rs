@@ -119,7 +119,7 @@ async fn connect(
 }
 
 fn unreached(agent: &str, error: ConnectError) -> AgentFailure {
-    let ConnectError { message, hint, status } = error;
+    let ConnectError { message, hint, status, .. } = error;
     let message = format!("the agent '{agent}' is not available: {message}");
     let error = Error::new(Code::PeerUnavailable, message);
     let hint = match status {

@@ -80,7 +80,7 @@ async fn only_clients_with_the_token_connect() {
     for agent in [url(), url().token("wrong"), url().token("right, or")] {
         let refused = Client::open(&agent, RejectAll, self::options()).await.map(drop);
         let Err(Error::Connect(error)) = refused else { unreachable!("{refused:?}") };
-        assert_eq!(error.status, Some(401));
+        assert_eq!((error.status, &*error.body), (Some(401), &b""[..]));
         assert!(error.hint.is_some() && !error.message.contains("hidden"), "{error:?}");
     }
     let client = Client::open(&url().token("right"), RejectAll, self::options()).await.unwrap();

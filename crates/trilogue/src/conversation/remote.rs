@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use trilogue::local::{certificate_hint, login_file, token_file};
+use trilogue::local::{TRUST_AUTHORITY, login_file, token_file};
 use trilogue_domain::Code;
+use trilogue_egress::certificate_hint;
 use trilogue_mapping::linked_conversation;
 use trilogue_sdk::async_trait;
 use trilogue_sdk::client::communication;
@@ -294,7 +295,7 @@ impl CliTransport {
         // The TLS library's error for bytes of another protocol.
         let text = error.to_string();
         let is_plain = text.contains("InvalidContentType");
-        let untrusted = certificate_hint(&text);
+        let untrusted = certificate_hint(&text, TRUST_AUTHORITY);
         match url.strip_prefix("https://") {
             Some(rest) if is_plain => TransportError::new(format!(
                 "the server at {url} speaks plain HTTP, so it cannot be reached with https://"
@@ -303,7 +304,7 @@ impl CliTransport {
                 "use http://{rest}, or the address of the TLS proxy in front of the server"
             )),
             // Something listens there, so starting a server does not help.
-            _ => error.hint(untrusted.unwrap_or(START_HINT)),
+            _ => error.hint(untrusted.as_deref().unwrap_or(START_HINT)),
         }
     }
 

@@ -9,7 +9,6 @@
 //! - Commands and their environment stay in memory.
 
 pub mod agent_catalog;
-mod certificate;
 pub mod checkout;
 mod claim;
 pub(crate) mod download;
@@ -27,7 +26,6 @@ mod user_options;
 mod user_server_dir;
 mod wrapped;
 
-pub use certificate::certificate_hint;
 pub use claim::{ClaimResult, ServerClaim};
 pub(crate) use idle_exit::IdleExit;
 pub use local_listener::LocalListener;
@@ -38,6 +36,9 @@ pub use user_server_dir::UserServerDir;
 pub(crate) use wrapped::WrappedCommands;
 
 use std::time::Duration;
+
+/// How to make this machine's programs trust the certificate of an own authority.
+pub const TRUST_AUTHORITY: &str = "set SSL_CERT_FILE to the file of that authority's certificate";
 
 /// How long a server that was started on demand stays when nothing uses it.
 pub const IDLE_EXIT: Duration = Duration::from_secs(30 * 60);

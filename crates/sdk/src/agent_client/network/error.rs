@@ -1,4 +1,4 @@
-use trilogue_egress::Error as EgressError;
+use trilogue_egress::{Error as EgressError, certificate_hint};
 
 /// Why no connection to an agent could be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -10,33 +10,34 @@ pub struct ConnectError {
     pub hint: Option<String>,
     /// The HTTP status of the server's refusal, if it refused.
     pub status: Option<u16>,
+    /// The body of that refusal, as far as it arrived: at most 64 KiB. The server wrote it.
+    pub body: Vec<u8>,
 }
 
-const CERTIFICATE_HINT: &str =
-    "if the server's certificate is from your own authority, name the file of that authority";
+/// How to trust the certificate of an own authority.
+const TRUST_AUTHORITY: &str = "name the file of that authority's certificate";
 
 // === impl ConnectError ===
 
 impl ConnectError {
     pub(super) fn invalid(message: String) -> Self {
-        Self { message, hint: None, status: None }
+        Self { message, hint: None, status: None, body: Vec::new() }
     }
 
     /// Converts the error of a request to the server at this address.
     pub(super) fn of(url: &impl std::fmt::Display, error: &EgressError) -> Self {
-        let EgressError::NotUpgraded { status, .. } = error else {
+        let EgressError::NotUpgraded { status, body, .. } = error else {
             let reason = match error {
                 EgressError::Failed { reason, .. } | EgressError::UnknownName { reason, .. } => {
                     reason.clone()
                 }
                 error => error.to_string(),
             };
-            let is_untrusted = reason.contains("invalid peer certificate");
-            let hint = is_untrusted.then(|| CERTIFICATE_HINT.to_owned()).or_else(|| error.hint());
+            let hint = certificate_hint(&reason, TRUST_AUTHORITY).or_else(|| error.hint());
             let message = format!("no agent can be reached at {url}: {reason}");
-            return Self { message, hint, status: None };
+            return Self { hint, ..Self::invalid(message) };
         };
-        Self::of_status(url, *status)
+        Self { body: body.to_vec(), ..Self::of_status(url, *status) }
     }
 
     /// Returns the error for a response with an unexpected status.
@@ -55,6 +56,7 @@ impl ConnectError {
             }
         };
         let message = format!("the server at {url} refused the connection with status {status}");
-        Self { message, hint: Some(hint.to_owned()), status: Some(status) }
+        let hint = Some(hint.to_owned());
+        Self { hint, status: Some(status), ..Self::invalid(message) }
     }
 }

@@ -11,7 +11,7 @@ use trilogue_wire::native::Problem;
 use trilogue_wire::native::local::SUBPROTOCOL;
 use url::Url;
 
-use super::super::certificate_hint;
+use super::super::TRUST_AUTHORITY;
 
 /// After this silence of the server, it is asked to show that it is there.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -115,7 +115,8 @@ impl RemoteEndpoint {
             }
             error => error.to_string(),
         };
-        let hint = certificate_hint(&reason).unwrap_or("check the address and the network");
+        let hint = egress::certificate_hint(&reason, TRUST_AUTHORITY)
+            .unwrap_or_else(|| "check the address and the network".to_owned());
         let error = self.lost(&reason).hint(hint);
         RemoteFailure { error, is_transient }
     }
