@@ -1,5 +1,7 @@
 //! `trilogue connect --url`: an editor on one machine and its server on another, as two homes.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Signal;
@@ -173,4 +175,31 @@ fn an_agent_that_a_server_elsewhere_does_not_have_is_named() {
     let answer: Value = editor.ask("initialize", json!({ "protocolVersion": 1 }));
     assert!(answer["error"]["message"].as_str().unwrap().contains(&nobody), "{answer}");
     assert_eq!(editor.wait().code(), Some(6));
+}
+
+#[test]
+fn a_websocket_without_our_subprotocol_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = BufReader::new(&stream).lines().map(Result::unwrap);
+        let head: Vec<_> = head.take_while(|line| !line.is_empty()).collect();
+        let key = head.iter().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+        let accept = trilogue_egress::WebSocket::accept_key(key.as_bytes());
+        let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket";
+        write!(stream, "{head}\r\nsec-websocket-accept: {accept}\r\n\r\n").unwrap();
+        let mut rest = Vec::new();
+        drop(stream.read_to_end(&mut rest));
+        rest
+    });
+    let home = Home::new();
+    let mut editor = Editor::launch(&home, &["connect", "echo", "--url", &url, "--token", "t"]);
+    let answer = editor.ask("initialize", json!({ "protocolVersion": 1 }));
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("not a Trilogue server"), "{answer}");
+    assert_eq!(editor.wait().code(), Some(6));
+    let sent = serving.join().unwrap();
+    // The first frame has no line of the editor.
+    assert_ne!(sent.first(), Some(&0x81));
 }

@@ -73,7 +73,12 @@ impl RemoteEndpoint {
             wake_timeout: Some(AWAKE_PONG_LIMIT),
         };
         let opened = self.client.open_websocket(self.request(agent)?, &options).await;
-        let (_, socket) = opened.map_err(|error| self.failure(error))?;
+        let (headers, socket) = opened.map_err(|error| self.failure(error))?;
+        if headers.get(header::SEC_WEBSOCKET_PROTOCOL).map(HeaderValue::as_bytes)
+            != Some(SUBPROTOCOL.as_bytes())
+        {
+            return Err(self.other_protocol());
+        }
         let WebSocket { read, write, end } = socket;
         tokio::spawn(async move {
             let reason = end.wait().await;
@@ -125,6 +130,15 @@ impl RemoteEndpoint {
     pub(super) fn lost(&self, reason: &str) -> Error {
         let message = format!("no server answers at {}: {reason}", self.url);
         Error::new(Code::PeerUnavailable, message)
+    }
+
+    /// The error for a server that opens a WebSocket without our subprotocol: it would not understand the first line.
+    fn other_protocol(&self) -> RemoteFailure {
+        let message = format!("the server at {} is not a Trilogue server", self.url);
+        let error = Error::new(Code::PeerUnavailable, message).hint(format!(
+            "check the address; a proxy in front of the server must pass 'Sec-WebSocket-Protocol: {SUBPROTOCOL}' on"
+        ));
+        RemoteFailure { error, is_transient: false }
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> RemoteFailure {
