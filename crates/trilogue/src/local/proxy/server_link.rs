@@ -22,9 +22,11 @@ use super::remote_endpoint::RemoteEndpoint;
 pub const RECONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// The same for a server elsewhere: a laptop sleeps, and is without a network for hours.
 pub const REMOTE_RECONNECT_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The pause after the first attempt. Doubled after each further one.
+/// The pause after the first attempt. Doubled after each further one, up to a limit.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// An attempt to reach a server elsewhere costs little, so the pause before the next one is at most this part of the outage so far: an outage of 1 s lasts at most 63 ms longer.
+const OUTAGE_PARTS: u32 = 16;
 /// How long a server may take to send its welcome, and one elsewhere for its part of the handshake of the WebSocket. A starting server recovers its store first.
 const WELCOME_LIMIT: Duration = Duration::from_secs(60);
 /// The same for the first attempt to reconnect to a server elsewhere: what the network has swallowed never comes. Doubled with each further one.
@@ -138,7 +140,8 @@ impl ServerLink {
     }
 
     async fn retry(self, may_start: bool, is_first: bool) -> Result<ServerConnection, Error> {
-        let deadline = Instant::now() + self.reconnect_limit;
+        let begun = Instant::now();
+        let deadline = begun + self.reconnect_limit;
         let mut pause = FIRST_PAUSE;
         let is_remote = matches!(self.server, ServerPlace::Remote(_));
         let mut limit = if is_remote && !is_first { FIRST_WELCOME_LIMIT } else { WELCOME_LIMIT };
@@ -152,7 +155,13 @@ impl ServerLink {
                 return Err(error);
             }
             sleep_until(deadline.min(Instant::now() + pause)).await;
-            pause = (pause * 2).min(MAX_PAUSE);
+            let most = match &self.server {
+                ServerPlace::User { .. } => MAX_PAUSE,
+                ServerPlace::Remote(_) => {
+                    (begun.elapsed() / OUTAGE_PARTS).clamp(FIRST_PAUSE, MAX_PAUSE)
+                }
+            };
+            pause = (pause * 2).min(most);
             limit = (limit * 2).min(WELCOME_LIMIT);
         }
     }
