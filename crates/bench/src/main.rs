@@ -37,7 +37,7 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "start",
     "appends",
     "stream",
@@ -49,6 +49,7 @@ const NAMES: [&str; 14] = [
     "connect",
     "search",
     "client",
+    "network",
     "settle",
     "hop",
     "cluster",
@@ -110,6 +111,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "communication" => communication::measure(&mut report).await?,
             "connect" => connect::measure(&mut report).await?,
             "search" => search::measure(&mut report).await?,
+            "network" => client::measure_network(&mut report).await?,
             "settle" => client::measure_settle(&mut report).await?,
             "hop" => hop::measure(&mut report).await?,
             "cluster" => cluster::measure(&mut report).await?,

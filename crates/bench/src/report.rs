@@ -16,6 +16,8 @@ const RUNS: usize = 5;
 pub(crate) struct Report {
     /// How often each figure is measured.
     pub(crate) runs: usize,
+    /// By how much the counts of a measurement are divided.
+    divisor: u64,
     missed: Vec<String>,
 }
 
@@ -26,6 +28,8 @@ impl Report {
     pub(crate) fn begin() -> Result<Self> {
         let text = std::env::var("TRILOGUE_BENCH_RUNS").ok();
         let runs = text.and_then(|text| text.parse().ok()).unwrap_or(RUNS).max(1);
+        let text = std::env::var("TRILOGUE_BENCH_DIVISOR").ok();
+        let divisor = text.and_then(|text| text.parse().ok()).unwrap_or(1).max(1);
         let info = |path: &str, key: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
             let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();
@@ -37,17 +41,26 @@ impl Report {
                 String::from_utf8_lossy(&output.stdout).trim().to_owned()
             })
         };
+        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         let cores = std::thread::available_parallelism()?;
         let dirty =
             if output("git", &["status", "--porcelain"]).is_empty() { "" } else { " and changes" };
         say(&format!("machine   {cores} cores, {}", info("/proc/cpuinfo", "model name")));
         say(&format!("memory    {}", info("/proc/meminfo", "MemTotal")));
         say(&format!("system    {}", output("uname", &["-srm"])));
-        say(&format!("compiler  {}, release", output("rustc", &["--version"])));
+        say(&format!("compiler  {}, {build}", output("rustc", &["--version"])));
         say(&format!("commit    {}{dirty}", output("git", &["rev-parse", "--short=12", "HEAD"])));
         say(&format!("settings  medians of {runs} runs; server, peer and load on the same cores"));
         say(&format!("disk      {}", folder().display()));
-        Ok(Self { runs, missed: Vec::new() })
+        if divisor > 1 {
+            say(&format!("counts    divided by {divisor}, where a figure permits it"));
+        }
+        Ok(Self { runs, divisor, missed: Vec::new() })
+    }
+
+    /// Returns how often something is done in a measurement: this often, or fewer with `TRILOGUE_BENCH_DIVISOR`, which shows that a benchmark works.
+    pub(crate) fn scale(&self, count: u64) -> u64 {
+        (count / self.divisor).max(1)
     }
 
     /// Begins a figure.

@@ -1,30 +1,26 @@
-//! A minimal client of the Agent Client Protocol: it counts lines.
+//! A minimal client of the Agent Client Protocol: it counts messages.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::agent::now;
+use super::link::{MessageLink, ProgramLink};
 
-/// How much is read at once, in bytes.
-const READ_BYTES: usize = 256 * 1024;
 /// How many updates are timed one by one.
 const PACED: u64 = 2_000;
 /// The pause between them, in microseconds.
 const PAUSE_MICROS: u64 = 1_000;
 
-/// A client with an agent that it launched. The agent is killed when this is dropped.
-#[derive(Debug)]
+/// A client with a session. A program that it launched is killed when this is dropped.
 pub(crate) struct Editor {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    link: Box<dyn MessageLink>,
     session: String,
     next_id: u64,
-    line: Vec<u8>,
+    message: Vec<u8>,
 }
 
 /// The result of a turn.
@@ -41,42 +37,58 @@ pub(crate) struct Turn {
 impl Editor {
     /// Launches an agent and opens a session with it.
     pub(crate) fn launch(command: &mut Command) -> Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let output = child.stdout.take().context("the agent is mute")?;
-        let mut editor = Self {
-            input: child.stdin.take(),
-            output: BufReader::with_capacity(READ_BYTES, output),
-            child,
-            session: String::new(),
-            next_id: 0,
-            line: Vec::new(),
-        };
+        Self::open(Box::new(ProgramLink::launch(command)?), &std::env::current_dir()?)
+    }
+
+    /// The same in the working directory of the program.
+    pub(super) fn launch_in(command: &mut Command) -> Result<Self> {
+        let cwd = command.get_current_dir().context("no working directory")?.to_owned();
+        Self::open(Box::new(ProgramLink::launch(command)?), &cwd)
+    }
+
+    /// Opens a session in a folder with the agent at the other end.
+    pub(super) fn open(link: Box<dyn MessageLink>, cwd: &Path) -> Result<Self> {
+        let mut editor = Self { link, session: String::new(), next_id: 0, message: Vec::new() };
         editor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}))?;
-        let cwd = std::env::current_dir()?;
         let opened = editor.ask("session/new", &json!({"cwd": cwd, "mcpServers": []}))?;
         opened["sessionId"].as_str().context("no session")?.clone_into(&mut editor.session);
+        editor.link.follow(&editor.session)?;
         Ok(editor)
     }
 
     /// Says something and waits for the turn's end.
     pub(crate) fn prompt(&mut self, text: &str, has_times: bool) -> Result<Turn> {
+        let mut ages = Vec::new();
+        let turn = self.prompt_with(text, |update| {
+            if has_times {
+                ages.push(age(update)?);
+            }
+            Ok(())
+        })?;
+        Ok(Turn { ages, ..turn })
+    }
+
+    /// The same, and calls the function with each update as soon as it is here.
+    pub(super) fn prompt_with(
+        &mut self,
+        text: &str,
+        mut on_update: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<Turn> {
         let prompt = json!([{"type": "text", "text": text}]);
         let params = json!({"sessionId": self.session, "prompt": prompt});
         let begun = Instant::now();
         let id = self.send("session/prompt", &params)?;
         let mut turn = Turn::default();
         loop {
-            self.read()?;
-            if memmem(&self.line, br#""method":"session/update""#) {
-                if memmem(&self.line, br#""agent_message_chunk""#) {
+            self.link.receive(&mut self.message)?;
+            if memmem(&self.message, br#""method":"session/update""#) {
+                if memmem(&self.message, br#""agent_message_chunk""#) {
                     turn.updates += 1;
-                    if has_times {
-                        turn.ages.push(age(&self.line)?);
-                    }
+                    on_update(&self.message)?;
                 }
                 continue;
             }
-            let message: Value = serde_json::from_slice(&self.line)?;
+            let message: Value = serde_json::from_slice(&self.message)?;
             if message["id"] == id && message.get("method").is_none() {
                 ensure!(
                     message["result"]["stopReason"] == "end_turn",
@@ -93,20 +105,16 @@ impl Editor {
         Ok(self.prompt(&format!("paced {PACED} {PAUSE_MICROS}"), true)?.ages)
     }
 
-    /// Ends the agent by the end of its input.
-    pub(crate) fn close(mut self) -> Result<()> {
-        drop(self.input.take());
-        let mut rest = Vec::new();
-        self.output.read_to_end(&mut rest)?;
-        ensure!(self.child.wait()?.success(), "the agent failed");
-        Ok(())
+    /// Ends the connection. A program that does not end well is an error.
+    pub(crate) fn close(self) -> Result<()> {
+        self.link.close()
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
         let id = self.send(method, params)?;
         loop {
-            self.read()?;
-            let mut message: Value = serde_json::from_slice(&self.line)?;
+            self.link.receive(&mut self.message)?;
+            let mut message: Value = serde_json::from_slice(&self.message)?;
             if message["id"] == id && message.get("method").is_none() {
                 ensure!(message.get("error").is_none(), "{method}: {message}");
                 return Ok(message["result"].take());
@@ -118,27 +126,8 @@ impl Editor {
         let id = self.next_id;
         self.next_id += 1;
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        let mut line = serde_json::to_vec(&message)?;
-        line.push(b'\n');
-        let input = self.input.as_mut().context("the agent was closed")?;
-        input.write_all(&line)?;
+        self.link.send(&serde_json::to_vec(&message)?)?;
         Ok(id)
-    }
-
-    fn read(&mut self) -> Result<()> {
-        self.line.clear();
-        if self.output.read_until(b'\n', &mut self.line)? == 0 {
-            bail!("the agent ended");
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Editor {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -6,6 +6,8 @@
 mod agent;
 mod allocations;
 mod editor;
+mod link;
+mod network;
 mod peers;
 mod rates;
 mod server_session;
@@ -25,6 +27,7 @@ use peers::Peer;
 use rates::{Ages, Rates, median_of};
 
 pub(crate) use agent::serve as serve_agent;
+pub(crate) use network::measure as measure_network;
 pub(crate) use server_session::ServerSession;
 pub(crate) use settle::measure as measure_settle;
 

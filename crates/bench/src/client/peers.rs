@@ -13,6 +13,10 @@ use crate::python::{ROOT, target};
 /// The place of the Rust library among the peers.
 pub(super) const RUST: usize = 0;
 
+/// The build of the Rust library's programs, and what installs it: a debug build of the benchmarks only shows that they work.
+const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+const INSTALLATION: &str = if cfg!(debug_assertions) { "agent_client" } else { "bench" };
+
 /// A library, how its two programs are started, and how many updates and turns one measurement has.
 pub(super) struct Peer {
     pub(super) name: &'static str,
@@ -31,13 +35,13 @@ pub(super) fn conductor(program: &Path) -> Result<Vec<OsString>> {
 
 /// The Rust library's client and agent, as one program.
 pub(super) fn rust_program() -> Result<PathBuf> {
-    Ok(target()?.join("foreign/agent_client/rust/release/official-bench"))
+    Ok(target()?.join("foreign/agent_client/rust").join(PROFILE).join("official-bench"))
 }
 
 /// Installs the libraries if they are missing.
 pub(super) async fn install() -> Result<()> {
     let status = tokio::process::Command::new(Path::new(ROOT).join("scripts/foreign"))
-        .arg("bench")
+        .arg(INSTALLATION)
         .env("CARGO_TARGET_DIR", target()?)
         .stdin(Stdio::null())
         .status()

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use trilogue_testkit::{Home, Server, ServerOptions};
 
 use super::editor::Editor;
+use super::link::AgentAddress;
 use super::peers::{self, Peer};
 use super::rates::{self, Rates};
 use crate::cost::{ProcessorTime, sibling_path};
@@ -46,7 +47,9 @@ impl ServerSession {
 
     /// Starts a server with these options and the agents of this figure.
     pub(crate) async fn start_with(dir: &Path, options: &ServerOptions) -> Result<Self> {
-        let settings = agent_settings("flood", &std::env::current_exe()?, "")
+        // Clients over the network work in this folder.
+        let roots = format!("roots = [{:?}]", dir.canonicalize()?);
+        let settings = agent_settings("flood", &std::env::current_exe()?, &roots)
             + &agent_settings("official", &peers::rust_program()?, "");
         Self::start_agents(dir, &ServerOptions { settings, ..options.clone() }).await
     }
@@ -57,10 +60,24 @@ impl ServerSession {
         let threads = (cores - 1).max(1).to_string();
         let environment = vec![("TOKIO_WORKER_THREADS".to_owned(), threads.into())];
         let options = ServerOptions { environment, ..options.clone() };
+        let dir = &dir.canonicalize()?;
         let server = Home::new(dir, &options)?.start().await?;
         let mut connect = Command::new(sibling_path("trilogue")?);
         let editor = Editor::launch(at(dir, &mut connect).args(["connect", "flood"]))?;
         Ok(Self { server, editor, dir: dir.to_owned(), _temporary: None })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns where clients over the network find an agent.
+    pub(super) fn address(&self, agent: &str) -> AgentAddress {
+        AgentAddress {
+            server: self.server.home().address(),
+            path: format!("/client/{agent}"),
+            token: self.server.token().to_owned(),
+        }
     }
 
     pub(super) fn rates(&mut self, updates: u64, turns: u64) -> Result<Rates> {

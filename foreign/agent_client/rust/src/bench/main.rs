@@ -1,6 +1,7 @@
 //! Measures the official Rust SDK: an agent that writes the updates that it is asked for, and a client that counts them.
 //!
-//! `official-bench agent` is the agent. `official-bench client UPDATES TURNS -- COMMAND…` launches one, and prints how
+//! `official-bench agent` is the agent. `official-bench listen` serves it with the SDK's server, over HTTP and over
+//! WebSockets, on a free port of this machine, whose number it prints. `official-bench client UPDATES TURNS -- COMMAND…` launches one, and prints how
 //! many updates, and how many turns in a row of one update each, it receives in a second, as one JSON object.
 
 use std::sync::Arc;
@@ -12,10 +13,13 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, InitializeRequest, NewSessionRequest, PromptRequest, SessionNotification,
 };
 use agent_client_protocol::{
-    AcpAgent, Agent, Client, Error, Result, Stdio, on_receive_notification, on_receive_request,
+    AcpAgent, Agent, Client, ConnectTo, Error, Result, Stdio, on_receive_notification,
+    on_receive_request,
 };
+use agent_client_protocol_http::AcpHttpServer;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use uuid::Uuid;
 
 /// The message that its updates continue.
@@ -25,7 +29,8 @@ const MESSAGE: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["agent"] => agent().await,
+        ["agent"] => agent().connect_to(Stdio::new()).await,
+        ["listen"] => listen().await,
         ["client", updates, turns, "--", command @ ..] => {
             let counted = |text: &str| text.parse::<u64>().map_err(Error::into_internal_error);
             client(counted(updates)?, counted(turns)?, command).await
@@ -34,7 +39,15 @@ async fn main() -> Result<()> {
     }
 }
 
-async fn agent() -> Result<()> {
+async fn listen() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(Error::into_internal_error)?;
+    let address = listener.local_addr().map_err(Error::into_internal_error)?;
+    println!("{}", address.port());
+    let router = AcpHttpServer::new(agent).into_router();
+    axum::serve(listener, router).await.map_err(Error::into_internal_error)
+}
+
+fn agent() -> impl ConnectTo<Client> {
     Agent
         .v1()
         .name("official-rust")
@@ -64,8 +77,6 @@ async fn agent() -> Result<()> {
             },
             on_receive_request!(),
         )
-        .connect_to(Stdio::new())
-        .await
 }
 
 async fn client(updates: u64, turns: u64, command: &[&str]) -> Result<()> {
