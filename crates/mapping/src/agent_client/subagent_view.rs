@@ -107,7 +107,7 @@ impl SubagentCall {
             (None, Some(Self { status: ToolCallStatus::InProgress, has_state: true, .. })) => {
                 ToolCallStatus::Failed
             }
-            (None, Some(before)) => before.status.clone(),
+            (None, Some(before)) => before.status,
         };
         Self {
             title: subagent.title.clone().unwrap_or_else(|| UNTITLED.to_owned()),
@@ -126,7 +126,7 @@ impl SubagentCall {
     #[must_use]
     pub fn update(&self, thread: &ThreadId, is_first: bool) -> SessionUpdate {
         let (id, title) = (subagent_call_id(thread), self.title.clone());
-        let status = Some(self.status.clone());
+        let status = Some(self.status);
         if is_first {
             let kind = Some(ToolKind::Other);
             return SessionUpdate::ToolCall(Box::new(ToolCall {
