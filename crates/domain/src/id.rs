@@ -168,10 +168,11 @@ impl fmt::Debug for AgentName {
 // === impl InterruptId ===
 
 impl InterruptId {
-    /// Returns the id under which a calling run asks this question of a run that it called. A reader of both questions can so tell that they are one.
+    /// Returns the id under which another run asks this question too: the one that called the run that asks, or the next one of its thread. A reader of both
+    /// questions can so tell that they are one.
     #[must_use]
-    pub fn passed_up(&self, caller: &RunId) -> Self {
-        let namespace = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, caller.as_str().as_bytes());
+    pub fn passed_up(&self, other: &RunId) -> Self {
+        let namespace = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, other.as_str().as_bytes());
         Self::from_uuid(uuid::Uuid::new_v5(&namespace, self.as_str().as_bytes()))
     }
 }

@@ -100,6 +100,11 @@ pub(crate) trait RunReader {
     /// Why a question is no longer open; `None` if it is, or if the server does not say now.
     async fn closing_reason(&self, interrupt: &Interrupt) -> Option<String>;
 
+    /// Whether the run asks this question for an earlier run of its thread, whose agent still waits for the answer.
+    async fn is_of_earlier_run(&self, _interrupt: &Interrupt) -> bool {
+        false
+    }
+
     /// Returns a hint that shows how to answer the question from another command.
     fn answer_hint(&self, _interrupt: &Interrupt, _globals: &Globals) -> String {
         "answer with a POST to the run, or start another run on a terminal".into()
@@ -288,14 +293,14 @@ impl<'a, S: RunReader> Conversation<'a, S> {
             if !self.globals.json {
                 question::show(interrupt);
             }
-            return Err(self.needs_answer_error(interrupt));
+            return self.leave_open(interrupt).await;
         }
         loop {
             let reader = &self.reader;
             let reply = ask::answer(interrupt, async || reader.closing_reason(interrupt).await);
             let answer = match reply.await? {
                 TypedReply::Answer(answer) => answer,
-                TypedReply::Later => return Err(self.needs_answer_error(interrupt)),
+                TypedReply::Later => return self.leave_open(interrupt).await,
                 TypedReply::Closed(why) => {
                     let closed = style::bold("the question is closed");
                     print::note(&format!("\n{closed}: {}", safe::block(&why)));
@@ -318,12 +323,19 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         }
     }
 
-    fn needs_answer_error(&self, interrupt: &Interrupt) -> CliError {
-        let run = self.reader.run_id().unwrap_or_default();
-        let (run, kind) = (table::noted_id(&run), safe::visible(&interrupt.kind));
+    /// Leaves a question open, and fails with how to answer it. Continues with the run if an earlier run has asked the question: this one does not wait for it.
+    async fn leave_open(&mut self, interrupt: &Interrupt) -> Result {
+        let hint = self.reader.answer_hint(interrupt, self.globals);
+        let kind = safe::visible(&interrupt.kind);
+        if self.reader.is_of_earlier_run(interrupt).await {
+            print::note(&format!("a question of an earlier run is still open ({kind})"));
+            print::hint(&hint);
+            self.reader.skip_question();
+            return Ok(());
+        }
+        let run = table::noted_id(&self.reader.run_id().unwrap_or_default());
         let message = format!("the run {run} needs an answer ({kind})");
-        CliError::new(ExitStatus::Waiting, message)
-            .hint(self.reader.answer_hint(interrupt, self.globals))
+        Err(CliError::new(ExitStatus::Waiting, message).hint(hint))
     }
 }
 

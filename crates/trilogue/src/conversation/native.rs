@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use trilogue_sdk::client::{Client, ClientError, EventStream, ResponseBody, StreamItem};
+use trilogue_domain::InterruptId;
+use trilogue_sdk::client::{
+    Client, ClientError, EventStream, Filter, Page, ResponseBody, StreamItem,
+};
 use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::native::{AnswerCreate, Interrupt, Part, ResolutionKind, RunCreate, RunInput};
 
@@ -15,6 +18,9 @@ use crate::conversation::remote::RemoteServer;
 use crate::conversation::short_id;
 use crate::terminal::exit::Result;
 use crate::terminal::{safe, table};
+
+/// The questions of a thread among which the one of an earlier run is looked for, newest first.
+const EARLIER_QUESTIONS: u32 = 100;
 
 #[derive(Debug)]
 pub(crate) struct NativeAgent {
@@ -154,6 +160,19 @@ impl RunReader for NativeRunReader {
 
     async fn closing_reason(&self, interrupt: &Interrupt) -> Option<String> {
         closing_reason(&self.client, &interrupt.id).await
+    }
+
+    async fn is_of_earlier_run(&self, interrupt: &Interrupt) -> bool {
+        let Ok(run) = RunId::parse(&self.run) else { return false };
+        let of_thread = Filter { thread: self.thread.clone(), resolved: true, ..Filter::default() };
+        let newest = Page { limit: Some(EARLIER_QUESTIONS), ..Page::default() };
+        // Only a thread that other runs can name has earlier runs.
+        if self.thread.is_none() {
+            return false;
+        }
+        let Ok(asked) = self.client.interrupts(&of_thread, &newest).await else { return false };
+        let mut ids = asked.items.iter().filter_map(|it| InterruptId::parse(&it.id).ok());
+        ids.any(|id| id.passed_up(&run).as_str() == interrupt.id)
     }
 
     fn answer_hint(&self, interrupt: &Interrupt, globals: &Globals) -> String {

@@ -106,3 +106,36 @@ fn a_chat_shows_what_the_agent_does_between_two_lines() {
     screen.answer("> ", "/quit\r");
     screen.end_well();
 }
+
+/// The question of work before this run is shown, and this run's own end decides.
+#[test]
+fn a_question_of_an_earlier_run_does_not_decide_the_exit_code() {
+    let home = Home::new();
+    let server = serve(&home, "1h");
+    let (file, end) = (home.work().join("go"), home.work().join("end"));
+    let thread = uuid::Uuid::new_v4().to_string();
+    let option = |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
+    let question = json!({ "call": "session/request_permission", "params": {
+        "toolCall": { "toolCallId": "t1", "title": "Read a file", "kind": "read" },
+        "options": [option("yes", "allow_once"), option("no", "reject_once")],
+    }});
+    let said = format!("say:started\nonce:{}:{question}", file.display());
+    server.run(&["run", "worker", &said, "--thread", &thread]).expect(0);
+    std::fs::write(&file, "").unwrap();
+    let open = || {
+        let open = get(&server, "/api/v1/interrupts?pending=true")["items"][0].clone();
+        open["id"].as_str().map(str::to_owned)
+    };
+    let first = until(open);
+    let text = format!("wait:{}\nsay:mine", end.display());
+    let (shown, second) = std::thread::scope(|scope| {
+        let run = scope.spawn(|| server.run(&["run", "worker", &text, "--thread", &thread]));
+        let second = until(|| open().filter(|id| *id != first));
+        std::fs::write(&end, "").unwrap();
+        (run.join().unwrap(), second)
+    });
+    let shown = shown.expect(0);
+    assert!(shown.out.contains("mine"), "{}", shown.out);
+    assert!(shown.err.contains("a question of an earlier run is still open"), "{}", shown.err);
+    assert!(shown.err.contains(&second[..8]), "{second}: {}", shown.err);
+}

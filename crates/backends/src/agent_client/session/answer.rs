@@ -403,8 +403,8 @@ impl RequestAnswerer {
                 }
             }
             work.follow().await?;
-            // Ids of interrupts are unique.
-            interrupt.id = InterruptId::generate();
+            // Ids of interrupts are unique, and clients see that it is the same question.
+            interrupt.id = interrupt.id.passed_up(work.run.context.run());
         }
     }
 
