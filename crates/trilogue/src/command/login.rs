@@ -1,23 +1,30 @@
 //! `trilogue login`.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
+use std::time::Duration;
 
 use clap::Args;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use trilogue::local::{login_file, token_file};
+use trilogue_wire::native::{LoginBegin, LoginState};
 use url::Url;
 
 use crate::command::globals::Globals;
-use crate::conversation::remote;
+use crate::conversation::{remote, unless_interrupted};
 use crate::terminal::exit::{CliError, Result};
 use crate::terminal::{print, safe};
 
 /// The longest token that is read, in bytes.
 const MAX_TOKEN_BYTES: u64 = 4 * 1024;
+/// The longest name of this machine that the server gets, in characters.
+const MAX_LABEL: usize = 60;
+/// The longest wait between two questions whether the code is approved, in seconds.
+const MAX_INTERVAL_SECONDS: u64 = 30;
+/// A value for a request that needs no token, so that no saved one is sent.
+const NO_TOKEN: &str = "none";
 
 /// Save a token for a server at another address.
 ///
-/// Create the token on that server: `trilogue token create --label laptop`. This command reads it from --token, from standard input or from the terminal, checks it with the server, and saves it in a file that only you can read. All commands with this --url then use it.
+/// At a terminal, it shows a code. Approve the code on that server with `trilogue token approve CODE`: the command waits for it, and saves the token in a file that only you can read. All commands with this --url then use it. You can also create the token on the server and give it to this command with --token or on standard input.
 #[derive(Args, Debug)]
 pub(crate) struct Login {
     /// The server's address, such as https://agents.example.com.
@@ -54,7 +61,11 @@ impl Login {
         }
         let token = match globals.token.as_ref().filter(|token| !token.is_empty()) {
             Some(token) => token.clone(),
-            None => read_token()
+            None if io::stdin().is_terminal() => {
+                let waiting = self.wait_for_approval(globals, &shown);
+                unless_interrupted(waiting).await?
+            }
+            None => read_line()
                 .map_err(|error| CliError::failure(format!("the token cannot be read: {error}")))?,
         };
         if token.is_empty() {
@@ -70,20 +81,34 @@ impl Login {
     }
 }
 
-/// Reads a token from standard input; at a terminal, without showing it.
-fn read_token() -> io::Result<String> {
-    let stdin = io::stdin();
-    if !stdin.is_terminal() {
-        return read_line();
+impl Login {
+    /// Shows a code, and waits until a person has approved it on the server.
+    async fn wait_for_approval(&self, globals: &Globals, shown: &str) -> Result<String> {
+        let client = remote::open(&globals.of(&self.server, NO_TOKEN))?;
+        let label = machine_name();
+        let login = client.begin_login(&LoginBegin { label }).await?;
+        let code = safe::visible(&login.code);
+        print::note(&format!("approve this code on the server of {shown} within ten minutes:"));
+        print::out(&format!("{code}\n"))?;
+        print::hint(&format!("there: `trilogue token approve {code}`"));
+        let interval = Duration::from_secs(login.interval_seconds.clamp(1, MAX_INTERVAL_SECONDS));
+        loop {
+            tokio::time::sleep(interval).await;
+            match client.collect_login(&login.secret).await {
+                Ok(LoginState { token: Some(created), .. }) => return Ok(created.secret),
+                Ok(_) => {}
+                Err(error) if error.is_transient() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
-    print::note("token: (it is not shown)");
-    let before = tcgetattr(&stdin)?;
-    let mut silent = before.clone();
-    silent.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &silent)?;
-    let line = read_line();
-    tcsetattr(&stdin, OptionalActions::Flush, &before)?;
-    line
+}
+
+/// The name of this machine, if the system tells it.
+fn machine_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let name = name.ok().or_else(|| std::env::var("HOSTNAME").ok())?;
+    Some(name.trim().chars().filter(|it| !it.is_control()).take(MAX_LABEL).collect())
 }
 
 fn read_line() -> io::Result<String> {

@@ -202,6 +202,12 @@ fn heading(thread: &Thread) -> String {
     if let Some(node) = &thread.node {
         text.push_str(&format!("node: {}\n", safe::line(node)));
     }
+    for client in &thread.clients {
+        let name = client.name.as_deref().map_or_else(|| "a program".to_owned(), safe::line);
+        let (way, principal) = (safe::line(&client.transport), safe::line(&client.principal));
+        let role = if client.controls { "controls" } else { "observes" };
+        text.push_str(&format!("client: {name} ({way}, {principal}) {role}\n"));
+    }
     if thread.metadata.as_str() != "{}" {
         text.push_str(&format!("metadata: {}\n", safe::line(thread.metadata.as_str())));
     }

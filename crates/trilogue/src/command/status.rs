@@ -173,7 +173,18 @@ fn client(client: &ConnectedClient) -> String {
     let version = client.version.as_deref().map(|it| format!(" {}", safe::line(it)));
     let cwd = client.cwd.as_deref().map(|it| format!(" in {}", safe::line(it)));
     let (version, cwd) = (version.unwrap_or_default(), cwd.unwrap_or_default());
-    format!("{name}{version} with {}{cwd}", safe::line(&client.agent))
+    let way = match client.transport.as_str() {
+        "" | "local" => String::new(),
+        way => format!(" over {} as {}", safe::line(way), safe::line(&client.principal)),
+    };
+    let controlled = client.sessions.iter().filter(|session| session.controls).count();
+    let observed = client.sessions.len() - controlled;
+    let counted = |count: usize, verb: &str| match count {
+        0 => String::new(),
+        count => format!(", {verb} {}", count_text(count as u64, "session")),
+    };
+    let sessions = counted(controlled, "controls") + &counted(observed, "observes");
+    format!("{name}{version} with {}{cwd}{way}{sessions}", safe::line(&client.agent))
 }
 
 pub(super) fn count_text(count: u64, noun: &str) -> String {

@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trilogue::config::Span;
-use trilogue_wire::native::{RightName, TokenCreate};
+use trilogue_sdk::client::Client;
+use trilogue_wire::native::{LoginApproval, RightName, TokenCreate};
 
 use super::PageArguments;
 use crate::command::globals::Globals;
@@ -12,7 +13,7 @@ use crate::conversation::remote;
 use crate::conversation::short_id;
 use crate::terminal::exit::{CliError, Result};
 use crate::terminal::table::TableColumn;
-use crate::terminal::{print, safe};
+use crate::terminal::{ask, print, safe};
 
 /// Create, list or revoke tokens.
 #[derive(Args, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Token {
 enum TokenAction {
     /// Create a token and print its secret, which is shown only once.
     Create(Create),
+    /// Approve the code that `trilogue login` shows on another machine: its program gets a token.
+    Approve(Approve),
     /// List the tokens.
     List(PageArguments),
     /// Revoke a token.
@@ -39,6 +42,27 @@ struct Create {
     /// A name for people.
     #[arg(long)]
     label: String,
+    #[command(flatten)]
+    scope: TokenScope,
+}
+
+#[derive(Args, Debug)]
+struct Approve {
+    /// The code.
+    code: String,
+    /// A name for people; by default the one of the other machine.
+    #[arg(long)]
+    label: Option<String>,
+    /// Approve without a question.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    scope: TokenScope,
+}
+
+/// What a token may do.
+#[derive(Args, Debug)]
+struct TokenScope {
     /// Who acts with it; by default you. Tokens of one principal share what they own.
     #[arg(long)]
     principal: Option<String>,
@@ -83,6 +107,7 @@ impl Token {
                 print::hint("keep the secret: it is not shown again");
                 Ok(())
             }
+            TokenAction::Approve(approve) => approve.execute(&client, globals).await,
             TokenAction::List(page) => {
                 let tokens = client.tokens(&page.page()).await?;
                 if globals.json {
@@ -120,21 +145,64 @@ impl Token {
 
 impl Create {
     fn request(&self) -> Result<TokenCreate> {
-        let expires_at = match self.expires {
+        Ok(TokenCreate {
+            label: self.label.clone(),
+            principal: self.scope.principal.clone(),
+            rights: self.scope.rights(),
+            own: self.scope.own,
+            expires_at: self.scope.expires_at()?,
+        })
+    }
+}
+
+// === impl Approve ===
+
+impl Approve {
+    async fn execute(&self, client: &Client, globals: &Globals) -> Result {
+        let approval = LoginApproval {
+            code: self.code.clone(),
+            label: self.label.clone(),
+            principal: self.scope.principal.clone(),
+            rights: self.scope.rights(),
+            own: self.scope.own,
+            expires_at: self.scope.expires_at()?,
+        };
+        let login = client.login(&self.code).await?;
+        let from = login
+            .address
+            .as_deref()
+            .map_or_else(String::new, |address| format!(" at {}", safe::visible(address)));
+        let label = safe::visible(&login.label);
+        let question = format!("give a token to the program '{label}'{from}?");
+        if !self.yes && !ask::confirm(&question, "--yes").await? {
+            print::note("nothing was approved");
+            return Ok(());
+        }
+        let token = client.approve_login(&approval).await?;
+        if globals.json {
+            return print::json(&token);
+        }
+        print::note(&format!("approved: the program gets the token {}", safe::line(&token.id)));
+        Ok(())
+    }
+}
+
+// === impl TokenScope ===
+
+impl TokenScope {
+    fn rights(&self) -> Option<Vec<RightName>> {
+        let rights = || self.rights.iter().map(|right| (*right).into()).collect();
+        (!self.rights.is_empty()).then(rights)
+    }
+
+    fn expires_at(&self) -> Result<Option<String>> {
+        Ok(match self.expires {
             None => None,
             Some(span) => {
                 let late = || CliError::usage("--expires is too far in the future");
                 let at = SystemTime::now().checked_add(span.0).ok_or_else(late)?;
                 Some(jiff::Timestamp::try_from(at).map_err(|_| late())?.to_string())
             }
-        };
-        Ok(TokenCreate {
-            label: self.label.clone(),
-            principal: self.principal.clone(),
-            rights: (!self.rights.is_empty())
-                .then(|| self.rights.iter().map(|right| (*right).into()).collect()),
-            own: self.own,
-            expires_at,
         })
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, agents, is_users};
 use crate::harness::{Home, Server, audits, demo, lasting_address};
+use crate::terminal::Screen;
 
 const ROUNDS: usize = 8;
 
@@ -202,4 +203,28 @@ fn a_websocket_without_our_subprotocol_is_refused() {
     let sent = serving.join().unwrap();
     // The first frame has no line of the editor.
     assert_ne!(sent.first(), Some(&0x81));
+}
+
+/// At a terminal, `login` shows a code and waits until the operator of the server approves it.
+#[test]
+fn a_login_without_a_token_waits_for_an_approval_on_the_server() {
+    let (_machine, server) = demo();
+    let laptop = Home::new();
+    let url = server.url();
+    let mut login = laptop.program(env!("CARGO_BIN_EXE_trilogue"));
+    login.args(["login", &url]);
+    let mut screen = Screen::of_columns(login, 2_000);
+    screen.wait_for("trilogue token approve ");
+    screen.wait_for("`");
+    let seen = screen.seen();
+    let (_, rest) = seen.split_once("trilogue token approve ").unwrap();
+    let code: String = rest.chars().take(9).collect();
+    // Without a terminal, the approval needs `--yes`.
+    server.run(&["token", "approve", &code]).complains(2, "--yes");
+    server.run(&["token", "approve", "XXXX-XXXX", "--yes"]).complains(4, "no login waits");
+    let approved = server.run(&["token", "approve", &code.to_lowercase(), "--yes"]).expect(0);
+    assert!(approved.err.contains("the program gets the token"), "{}", approved.err);
+    screen.wait_for("saved the token of");
+    screen.end_well();
+    laptop.run(&["threads", "--url", &url]).expect(0);
 }
