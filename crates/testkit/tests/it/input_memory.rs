@@ -2,6 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use trilogue_testkit::client::Reply;
 use trilogue_testkit::payload_server::PayloadServer;
 use trilogue_testkit::{Client, Folder, Server, ServerOptions};
 
@@ -16,6 +17,15 @@ const MAX_FACTOR: usize = 8;
 const SLACK: u64 = 16 * 1024;
 /// The memory that an input may need, in KiB.
 const MOST: u64 = (MAX_FACTOR * BODY_BYTES / 1024) as u64 + SLACK;
+/// The memory that a server may keep of earlier inputs of the same shape, in KiB: its log and its caches have limits of their own. More counts for the next input,
+/// so that memory which the allocator keeps hides nothing.
+const MAX_KEPT: u64 = 32 * 1024;
+/// Makes the allocator give memory back when it is freed: large blocks at once, and the end of the heap above 128 KiB.
+const ALLOCATOR: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
 /// An agent that answers a prompt with the file `lines`, in which `ID` is the number of the prompt.
 const AGENT: &str = r#"while read -r line; do
 [[ $line =~ \"id\":([0-9]+) ]] || continue
@@ -28,6 +38,45 @@ esac
 done
 "#;
 
+/// A server whose memory is measured. Each shape has one of its own.
+struct MeasuredServer {
+    server: Server,
+    client: Client,
+    /// Its memory before the first measured input, in KiB.
+    idle: u64,
+    _folder: Folder,
+}
+
+// === impl MeasuredServer ===
+
+impl MeasuredServer {
+    /// Starts a server, and does `warm_up` on it, which fills the caches of the store.
+    async fn start(settings: &str, warm_up: impl AsyncFn(&Client)) -> Self {
+        let folder = Folder::new().unwrap();
+        let environment =
+            ALLOCATOR.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()));
+        let options = ServerOptions {
+            settings: settings.to_owned(),
+            environment: environment.collect(),
+            ..ServerOptions::default()
+        };
+        let server = Server::start(folder.path(), &options).await.unwrap();
+        let client = server.client();
+        warm_up(&client).await;
+        let idle = memory(&server, "VmRSS");
+        Self { server, client, idle, _folder: folder }
+    }
+
+    /// Sends a request. Returns the response, and how much memory the server took for it, in KiB.
+    async fn measured(&self, method: Method, path: &str, body: String) -> (Reply, u64) {
+        let headers = [("content-type", "application/json")];
+        let before = memory(&self.server, "VmRSS").min(self.idle + MAX_KEPT);
+        forget_peak(&self.server);
+        let reply = self.client.send(method, path, &headers, body.into()).await.unwrap();
+        (reply, memory(&self.server, "VmHWM").saturating_sub(before))
+    }
+}
+
 /// JSON of about this size that repeats a piece, in a list or as members.
 fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
     let list = |piece: &str| format!("[{}]", vec![piece; bytes / (piece.len() + 1)].join(","));
@@ -38,7 +87,7 @@ fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
     };
     let nested = format!("{}{}", "[".repeat(60), "]".repeat(60));
     vec![
-        // Numbers that are nearly refused as too complex at this size. They come first: memory that the server does not give back hides what later shapes take.
+        // Numbers that are nearly refused as too complex at this size.
         ("short numbers", list("123456")),
         ("empty objects", list("{}")),
         ("empty lists", list("[]")),
@@ -149,16 +198,13 @@ fn far_events(value: &str) -> [(&'static str, String); 4] {
 
 /// Runs an agent, and notes in `failures` if that took too much memory for its output of this size, or if the run did not end.
 async fn run_within(
-    (server, client): (&Server, &Client),
+    server: &MeasuredServer,
     agent: &str,
     (what, bytes): (&str, usize),
     failures: &mut Vec<String>,
 ) -> String {
-    forget_peak(server);
-    let before = memory(server, "VmRSS");
-    let body = json!({ "agent": agent, "mode": "wait", "input": "x" });
-    let reply = client.post("/api/v1/runs", &body).await.unwrap();
-    let more = memory(server, "VmHWM").saturating_sub(before);
+    let body = json!({ "agent": agent, "mode": "wait", "input": "x" }).to_string();
+    let (reply, more) = server.measured(Method::POST, "/api/v1/runs", body).await;
     let run = reply.json();
     let status = run["status"].as_str().unwrap_or_default().to_owned();
     let reason = run.pointer("/outcome/error/code").cloned().unwrap_or_default();
@@ -173,7 +219,7 @@ async fn run_within(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_size() {
-    let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let cwd = Folder::new().unwrap();
     let program = cwd.path().join("agent.sh");
     std::fs::write(&program, AGENT).unwrap();
     // A rule that does not apply still reads the call.
@@ -181,23 +227,27 @@ async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_siz
         "[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {program:?}]\ncwd = {:?}\n[[agents.hosted.permissions]]\ntool = \"other\"\ndecision = \"deny\"\n",
         cwd.path()
     );
-    let options = ServerOptions { settings, ..ServerOptions::default() };
-    let server = Server::start(dir.path(), &options).await.unwrap();
-    let client = server.client();
     let file = cwd.path().join("lines");
+    let start = async || {
+        MeasuredServer::start(&settings, async |client| {
+            for (place, lines) in lines("\"hello\"") {
+                std::fs::write(&file, lines).unwrap();
+                let body = json!({ "agent": "hosted", "mode": "wait", "input": "x" });
+                let run = client.post("/api/v1/runs", &body).await.unwrap().json();
+                let is_asked = place == "permission request";
+                let expected = if is_asked { "interrupted" } else { "completed" };
+                assert_eq!(run["status"], expected, "{run}");
+            }
+        })
+        .await
+    };
     let mut failures = Vec::new();
-    for (place, lines) in lines("\"hello\"") {
-        std::fs::write(&file, lines).unwrap();
-        let status = run_within((&server, &client), "hosted", ("hello", 0), &mut failures).await;
-        let expected = if place == "permission request" { "interrupted" } else { "completed" };
-        assert_eq!(status, expected, "{}", server.home().log_end());
-    }
     for (shape, value) in shapes(BODY_BYTES) {
+        let server = start().await;
         for (place, lines) in lines(&value) {
             let what = format!("{shape}, {place}");
             std::fs::write(&file, &lines).unwrap();
-            let what = (&*what, lines.len());
-            run_within((&server, &client), "hosted", what, &mut failures).await;
+            run_within(&server, "hosted", (&what, lines.len()), &mut failures).await;
         }
     }
     assert_eq!(failures, Vec::<String>::new());
@@ -205,62 +255,53 @@ async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_siz
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to_their_size() {
-    let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
+    let far = PayloadServer::start().await.unwrap();
     let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
-    let options = ServerOptions { settings, ..ServerOptions::default() };
-    let server = Server::start(dir.path(), &options).await.unwrap();
-    let client = server.client();
     let mut failures = Vec::new();
-    for (_, event) in far_events("\"hello\"") {
-        far.answer_with_event(&event);
-        run_within((&server, &client), "far_any", ("hello", 0), &mut failures).await;
-    }
     for (shape, value) in shapes(BODY_BYTES) {
+        let server = MeasuredServer::start(&settings, async |client| {
+            for (_, event) in far_events("\"hello\"") {
+                far.answer_with_event(&event);
+                let body = json!({ "agent": "far_any", "mode": "wait", "input": "x" });
+                client.post("/api/v1/runs", &body).await.unwrap();
+            }
+        })
+        .await;
         for (place, event) in far_events(&value) {
             far.answer_with_event(&event);
             let what = format!("{shape}, {place}");
-            let what = (&*what, event.len());
-            run_within((&server, &client), "far_any", what, &mut failures).await;
+            run_within(&server, "far_any", (&what, event.len()), &mut failures).await;
         }
         far.answer_with_list(&value);
         let what = format!("{shape}, list of events");
-        let what = (&*what, value.len());
-        run_within((&server, &client), "far_any", what, &mut failures).await;
+        run_within(&server, "far_any", (&what, value.len()), &mut failures).await;
         far.refuse_with(&value);
         let what = format!("{shape}, refusal");
-        let what = (&*what, value.len());
-        run_within((&server, &client), "far_any", what, &mut failures).await;
+        run_within(&server, "far_any", (&what, value.len()), &mut failures).await;
     }
     assert_eq!(failures, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
-    let dir = Folder::new().unwrap();
-    let server = Server::start(dir.path(), &ServerOptions::default()).await.unwrap();
-    let client = server.client();
-    let headers = [("content-type", "application/json")];
-    // Fills the caches of the store and of the allocator first.
-    for (path, body) in bodies("\"hello\"") {
-        client.send(Method::POST, path, &headers, body.into()).await.unwrap();
-    }
     let mut failures = Vec::new();
     for (shape, value) in shapes(BODY_BYTES) {
+        let server = MeasuredServer::start("", async |client| {
+            let headers = [("content-type", "application/json")];
+            for (path, body) in bodies("\"hello\"") {
+                client.send(Method::POST, path, &headers, body.into()).await.unwrap();
+            }
+        })
+        .await;
         for (path, body) in bodies(&value) {
-            forget_peak(&server);
-            // The log and the caches have separate limits for data of earlier requests.
-            let before = memory(&server, "VmRSS");
             let size = body.len();
-            let reply = client.send(Method::POST, path, &headers, body.into()).await.unwrap();
-            let more = memory(&server, "VmHWM").saturating_sub(before);
+            let (reply, more) = server.measured(Method::POST, path, body).await;
             eprintln!(
                 "{shape}, {path}: {} {}, {size} bytes, {more} KiB",
                 reply.status,
                 reply.code()
             );
-            // A response has a limit of its own. It is rendered from the output, and those of the Agent Connect Protocol repeat that up to seven times.
-            let most = MOST + 3 * (reply.body.len() / 1024) as u64;
-            if more > most || reply.status >= 500 {
+            if more > most_with(&reply) || reply.status >= 500 {
                 failures.push(format!("{shape}, {path}: {}, {more} KiB", reply.status));
             }
         }
@@ -268,14 +309,24 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
     assert_eq!(failures, Vec::<String>::new());
 }
 
+/// The memory that an input with this response may need, in KiB. A response has a limit of its own. It is rendered from the output, and those of the Agent Connect
+/// Protocol repeat that up to seven times.
+fn most_with(reply: &Reply) -> u64 {
+    MOST + 3 * (reply.body.len() / 1024) as u64
+}
+
 /// JSON in a string: its values are parsed when the text is taken for a block or a question.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn json_in_a_string_takes_memory_in_proportion_to_its_size() {
-    let (dir, far) = (Folder::new().unwrap(), PayloadServer::start().await.unwrap());
+    let far = PayloadServer::start().await.unwrap();
     let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
-    let options = ServerOptions { settings, ..ServerOptions::default() };
-    let server = Server::start(dir.path(), &options).await.unwrap();
-    let client = server.client();
+    let start = async || {
+        MeasuredServer::start(&settings, async |client| {
+            let body = json!({ "agent": "echo", "mode": "wait", "input": "x" });
+            client.post("/api/v1/runs", &body).await.unwrap();
+        })
+        .await
+    };
     let values = vec!["{\"a\":0}"; BODY_BYTES / 8].join(",");
     let block = format!("{{\"type\":\"x\",\"a\":[{values}]}}");
     let question = format!(
@@ -283,7 +334,8 @@ async fn json_in_a_string_takes_memory_in_proportion_to_its_size() {
     );
     let mut failures = Vec::new();
 
-    let thread = client.post("/connect/threads", &json!({})).await.unwrap().json();
+    let server = start().await;
+    let thread = server.client.post("/connect/threads", &json!({})).await.unwrap().json();
     let thread = thread["thread_id"].as_str().unwrap().to_owned();
     let part = json!({ "content_type": "application/json", "content": block, "trilogue": { "block": true } });
     let run = json!({
@@ -291,13 +343,10 @@ async fn json_in_a_string_takes_memory_in_proportion_to_its_size() {
         "input": [{ "role": "user", "parts": [part] }],
     });
     let state = format!("/connect/threads/{thread}/state");
-    for (method, path, body) in [
-        (Method::POST, "/communication/runs", run.to_string()),
-        (Method::GET, state.as_str(), String::new()),
-    ] {
-        measure((&server, &client), method, path, body, &mut failures).await;
-    }
+    measure(&server, Method::POST, "/communication/runs", run.to_string(), &mut failures).await;
+    measure(&server, Method::GET, &state, String::new(), &mut failures).await;
 
+    let server = start().await;
     let parts = json!([
         { "content_type": "text/plain", "content": "q?" },
         { "content_type": "application/json", "content": question },
@@ -310,31 +359,27 @@ async fn json_in_a_string_takes_memory_in_proportion_to_its_size() {
     });
     far.answer_with_event(&json!({ "type": "run.awaiting", "run": waiting }).to_string());
     let run = json!({ "agent": "far_any", "mode": "wait", "input": "x" }).to_string();
-    let run = measure((&server, &client), Method::POST, "/api/v1/runs", run, &mut failures).await;
+    let run = measure(&server, Method::POST, "/api/v1/runs", run, &mut failures).await;
     assert_eq!(run["status"], "interrupted", "{run:.500}");
     for face in ["/communication/runs", "/connect/runs", "/api/v1/runs"] {
         let path = format!("{face}/{}", run["id"].as_str().unwrap());
-        measure((&server, &client), Method::GET, &path, String::new(), &mut failures).await;
+        measure(&server, Method::GET, &path, String::new(), &mut failures).await;
     }
     assert_eq!(failures, Vec::<String>::new());
 }
 
 /// Sends a request, and notes in `failures` if it failed or took too much memory.
 async fn measure(
-    (server, client): (&Server, &Client),
+    server: &MeasuredServer,
     method: Method,
     path: &str,
     body: String,
     failures: &mut Vec<String>,
 ) -> Value {
-    forget_peak(server);
-    let before = memory(server, "VmRSS");
     let what = format!("{method} {path}");
-    let headers = [("content-type", "application/json")];
-    let reply = client.send(method, path, &headers, body.into()).await.unwrap();
-    let more = memory(server, "VmHWM").saturating_sub(before);
+    let (reply, more) = server.measured(method, path, body).await;
     eprintln!("{what}: {}, {} bytes, {more} KiB", reply.status, reply.body.len());
-    if more > MOST + 3 * (reply.body.len() / 1024) as u64 || reply.status >= 300 {
+    if more > most_with(&reply) || reply.status >= 300 {
         failures.push(format!("{what}: {} {}, {more} KiB", reply.status, reply.code()));
     }
     reply.json()
