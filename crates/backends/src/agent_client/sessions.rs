@@ -71,7 +71,7 @@ impl Sessions for AgentClient {
             rollback.commit();
             Ok(opened)
         });
-        let opened = opened.await.map_err(AgentFailure::into_call_error)?;
+        let opened = Box::pin(opened).await.map_err(AgentFailure::into_call_error)?;
         Ok(opened.modes().current())
     }
 
@@ -171,7 +171,7 @@ async fn call_session(
     }
     let known = opener.threads.get_or_insert(thread.key());
     let opening = async { open(opener, thread, client, &mut *known.state.lock().await).await };
-    let session = known.unless_erased(opening).await?;
+    let session = Box::pin(known.unless_erased(opening)).await?;
     let params = with_session_id(&client_params(opener, &params)?, &session);
     let process = session.process();
     let result = process.call_for(Some(client), method, &params, CLIENT_CALL_TIMEOUT).await?;

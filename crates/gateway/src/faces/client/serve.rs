@@ -199,7 +199,8 @@ async fn take_request(
     };
     let method = request.method.into_owned();
     let params = params.into_owned();
-    let request = IncomingRequest { id, method, params, extras, bytes, snapshot: None, held };
+    let request =
+        IncomingRequest { id, method, params, extras, bytes, snapshot: None, _held: held };
     backlog.take(connection, request).await;
 }
 

@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex}
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::lock;
 use trilogue_egress::{Client as Egress, ResponseBody};
 use trilogue_wire::agent_client::splice;

@@ -31,7 +31,7 @@ pub(crate) struct IncomingRequest {
     /// The question that the client knew when the request arrived, if it had to wait in the backlog.
     pub(crate) snapshot: Option<QuestionSnapshot>,
     /// Counts its line among all request bodies, if it came over the network.
-    pub(crate) held: Option<HeldBytes>,
+    pub(crate) _held: Option<HeldBytes>,
 }
 
 impl IncomingRequest {
