@@ -343,7 +343,7 @@ async fn a_stop_of_the_server_does_not_wait_for_work_that_an_agent_has_started()
     let began = std::time::Instant::now();
     let report = rig.runtime.drain(NEVER_QUIET).await;
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    assert_eq!(report.abandoned, [run.id.clone()]);
+    assert_eq!(report.abandoned, std::slice::from_ref(&run.id));
     assert_eq!(&*failure(&background_run(&rig, 0, RunStatus::Failed).await).code, "agent_lost");
     rig.end().await;
 }

@@ -389,12 +389,12 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
     // No time limit applies while the server starts.
     let met = begun + Duration::from_secs(50);
     assert!(!table.0.has_ended(met) && table.0.deadline().is_none());
-    table.0.on_connect(MAX_SENT_BYTES, met);
+    table.0.on_connect(MAX_SENT_BYTES, "one", met);
     assert_eq!(table.take_server_lines().len(), 2);
     table.server(&["#A 4"]);
     // Another connection gives no more time.
     table.0.on_disconnect(met + Duration::from_secs(5));
-    table.0.on_connect(MAX_SENT_BYTES, met + Duration::from_secs(6));
+    table.0.on_connect(MAX_SENT_BYTES, "one", met + Duration::from_secs(6));
     let over = met + Duration::from_secs(10);
     assert_eq!(table.0.deadline(), Some(over));
     assert!(!table.0.has_ended(over - Duration::from_millis(1)) && table.0.has_ended(over));
