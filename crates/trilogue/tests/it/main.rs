@@ -60,6 +60,7 @@ mod operating;
 mod output;
 mod packages;
 mod paste;
+mod remote_setups;
 mod request_rights;
 mod screens;
 mod sdk_server;

@@ -31,7 +31,7 @@ fn deployed(name: &str) -> String {
 }
 
 /// Runs a program to its end; prints how to install it if it is missing.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().unwrap_or_else(|error| {
         panic!("{name}: {error}; `scripts/test` installs it");
@@ -42,10 +42,10 @@ fn run(command: &mut Command) -> String {
 }
 
 /// nginx with the repository's configuration. Stopped when dropped.
-struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
-    dir: PathBuf,
-    address: String,
+    pub(crate) dir: PathBuf,
+    pub(crate) address: String,
 }
 
 // === impl Proxy ===
@@ -53,6 +53,16 @@ struct Proxy {
 impl Proxy {
     /// `admits_own`: whether clients of the proxy's machine are let in, which the deployed configuration refuses.
     fn start(home: &Home, server: &Server, admits_own: bool) -> Self {
+        Self::start_with(home, server, admits_own, &[])
+    }
+
+    /// The same with these replacements in the configuration.
+    pub(crate) fn start_with(
+        home: &Home,
+        server: &Server,
+        admits_own: bool,
+        changes: &[(&str, &str)],
+    ) -> Self {
         let dir = home.work().join("nginx");
         fs::create_dir(&dir).unwrap();
         let path = |name: &str| dir.join(name).display().to_string();
@@ -75,6 +85,10 @@ impl Proxy {
         ] {
             assert!(site.contains(written), "{written}");
             site = site.replace(written, &here);
+        }
+        for (written, here) in changes {
+            assert!(site.contains(written), "{written}");
+            site = site.replace(written, here);
         }
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|name| format!("{name}_temp_path {};\n", path(name)))
