@@ -1,7 +1,6 @@
 //! The steps of every request, in order: host and origin, route, caller and right, body, handler.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -61,7 +60,6 @@ pub(crate) struct Pipeline {
     pub(crate) agent_processes: Arc<dyn AgentProcesses>,
     /// Set if an acknowledged event is less durable than with fsync.
     pub(crate) weak_durability: Option<HeaderValue>,
-    pub(crate) request_ids: RequestIds,
     pub(crate) failures: FailureLimit,
     pub(crate) failed_sign_ins: FailedSignIns,
     pub(crate) agent_refusals: RefusalLimits,
@@ -78,13 +76,6 @@ pub(crate) struct Pipeline {
     /// Set if several nodes share the store.
     pub(crate) forwarder: Option<Forwarder>,
     pub(crate) admin: Arc<dyn Admin>,
-}
-
-/// Creates request ids: a random start, then a counter.
-#[derive(Debug)]
-pub(crate) struct RequestIds {
-    prefix: u32,
-    count: AtomicU64,
 }
 
 /// The sender of a request, and what the pipeline needs to admit it.
@@ -115,7 +106,7 @@ impl Pipeline {
         let trace = Trace::of(&head.headers);
         let chosen = trace::chosen_request_id(&head.headers);
         let is_chosen = chosen.is_some();
-        let request_id = chosen.map_or_else(|| self.request_ids.next(), ToOwned::to_owned);
+        let request_id = chosen.map_or_else(new_request_id, ToOwned::to_owned);
         let origin = self.guard.allowed_origin(&head.headers);
         let is_head = head.method == Method::HEAD;
         let answered_node = forward::answered_node(&head.headers, &self.options.node_name);
@@ -461,27 +452,17 @@ impl Pipeline {
     }
 }
 
-// === impl RequestIds ===
-
-impl RequestIds {
-    pub(crate) fn begin() -> Self {
-        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
-        let prefix = u32::try_from(random >> 32).unwrap_or_default();
-        Self { prefix, count: AtomicU64::new(0) }
-    }
-
-    fn next(&self) -> String {
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
-        format!("{:08x}-{number:x}", self.prefix)
-    }
+/// Creates an id that says nothing of the server. A counter would tell strangers how many requests there were.
+fn new_request_id() -> String {
+    uuid::Uuid::new_v4().to_string()
 }
 
-/// Reads the query's parameters. Every parameter must be one of the route's.
 /// Whether a request shows a ticket in the place of a token.
 fn shows_only_ticket(operation: &str, headers: &http::HeaderMap) -> bool {
     operation == TICKET_OPERATION && !shows_token(headers) && shown_ticket(headers).is_some()
 }
 
+/// Reads the query's parameters. Every parameter must be one of the route's.
 fn read_query(route: &Endpoint, query: &str) -> Result<Vec<(String, String)>> {
     let read: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
         .map(|(name, value)| (name.into_owned(), value.into_owned()))

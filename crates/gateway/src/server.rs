@@ -38,7 +38,7 @@ use crate::http::node_client::NodeClient;
 use crate::http::receive::BodyBudget;
 use crate::local::LocalAcceptor;
 use crate::mounts::{self, Mount, MountedViews, Router, open_local};
-use crate::pipeline::{MAX_SEARCHES_PER_PRINCIPAL, Pipeline, RequestIds};
+use crate::pipeline::{MAX_SEARCHES_PER_PRINCIPAL, Pipeline};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
 use trilogue_runtime::shares::Shares;
@@ -340,7 +340,6 @@ fn pipeline(
         meters: Arc::clone(meters),
         agent_processes: Arc::clone(&ports.agent_processes),
         weak_durability: weak,
-        request_ids: RequestIds::begin(),
         failures: FailureLimit::default(),
         failed_sign_ins: FailedSignIns::new(options.max_failed_sign_ins),
         agent_refusals: RefusalLimits::default(),
