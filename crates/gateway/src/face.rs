@@ -110,6 +110,7 @@ pub struct Services {
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) body_budget: Arc<BodyBudget>,
+    pub(crate) open_request_budget: Arc<BodyBudget>,
     pub(crate) response_budget: Arc<BodyBudget>,
     pub(crate) streams: Arc<Streams>,
     /// Forwards requests to other nodes, if there can be any.

@@ -299,6 +299,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let meters = Arc::new(Meters::new());
     let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
     let body_budget = BodyBudget::of(&options);
+    let open_request_budget = BodyBudget::of_open_requests(&options);
     let response_budget = BodyBudget::of_responses(&options);
     let forwarder = options.has_nodes.then(Forwarder::new).transpose()?;
     let node_client =
@@ -312,6 +313,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
         lifecycle,
         meters,
         body_budget,
+        open_request_budget,
         response_budget,
         streams: Arc::new(streams),
         common_states: Arc::default(),

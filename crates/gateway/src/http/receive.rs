@@ -200,6 +200,13 @@ impl BodyBudget {
         Self::new(BodyKind::Request, all, (all / 4 * 3).max(largest).min(all))
     }
 
+    /// The budget for requests of editors that arrived and are not answered. It is one of its own, because they can wait for
+    /// as long as a turn takes, and bodies must arrive meanwhile.
+    pub(crate) fn of_open_requests(options: &Options) -> Arc<Self> {
+        let all = options.max_bodies_bytes.max(options.max_body_bytes);
+        Self::new(BodyKind::Request, all, (all / 2).max(options.max_body_bytes))
+    }
+
     /// The budget for responses on their way. A share of it has room for one of the largest.
     pub(crate) fn of_responses(options: &Options) -> Arc<Self> {
         let all = options.max_responses_bytes.max(options.max_output_bytes);

@@ -199,8 +199,7 @@ async fn take_request(
     };
     let method = request.method.into_owned();
     let params = params.into_owned();
-    let request =
-        IncomingRequest { id, method, params, extras, bytes, snapshot: None, _held: held };
+    let request = IncomingRequest { id, method, params, extras, bytes, snapshot: None, held };
     backlog.take(connection, request).await;
 }
 

@@ -66,9 +66,11 @@ pub(crate) struct State {
     /// The connections whose clients may continue them on another WebSocket.
     pub(super) continuations: LastingConnections<Continuation>,
     pub(super) streams: Arc<Streams>,
-    /// The budget of what clients of the network send.
+    /// The budget of what arrives from clients of the network.
     pub(super) body_budget: Arc<BodyBudget>,
-    /// The budget of what clients of the network have not read.
+    /// The budget of their requests that are not answered.
+    pub(super) open_request_budget: Arc<BodyBudget>,
+    /// The budget of what they have not read.
     pub(super) response_budget: Arc<BodyBudget>,
     lifecycle: Arc<Lifecycle>,
     /// Cancelled when streams of sessions end.
@@ -105,6 +107,7 @@ impl State {
             continuations: LastingConnections::default(),
             streams: Arc::clone(&services.streams),
             body_budget: Arc::clone(&services.body_budget),
+            open_request_budget: Arc::clone(&services.open_request_budget),
             response_budget: Arc::clone(&services.response_budget),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),

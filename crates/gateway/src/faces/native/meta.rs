@@ -153,7 +153,8 @@ async fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
         meters::set_store(&stats);
     }
     meters::set_start_time(state.lifecycle.started_at);
-    let (bodies, responses) = (state.body_budget.held_bytes(), state.response_budget.held_bytes());
+    let bodies = state.body_budget.held_bytes() + state.open_request_budget.held_bytes();
+    let responses = state.response_budget.held_bytes();
     let rendered = meters::render(state.unready_reason().is_none(), bodies, responses);
     let rendered = rendered.ok_or_else(|| {
         Error::new(Code::NotFound, "another recorder than ours was installed in this process")

@@ -9,6 +9,7 @@ use trilogue_domain::lock;
 use trilogue_wire::jsonrpc::Id;
 
 use super::queue::SessionQueue;
+use crate::http::receive::HeldBytes;
 
 #[derive(Debug)]
 pub(crate) struct OpenRequests {
@@ -40,9 +41,18 @@ pub(crate) enum CancelTarget {
 
 #[derive(Debug, Default)]
 struct RequestTable {
-    by_id: HashMap<Id<'static>, (CancelTarget, usize)>,
+    by_id: HashMap<Id<'static>, OpenRequest>,
     /// The length of the requests' lines, in bytes.
     bytes: usize,
+}
+
+#[derive(Debug)]
+struct OpenRequest {
+    target: CancelTarget,
+    /// The length of its line, in bytes.
+    bytes: usize,
+    /// Counts its line until the response, because the text of a prompt stays in memory while it waits.
+    _held: Option<HeldBytes>,
 }
 
 // === impl OpenRequests ===
@@ -53,8 +63,14 @@ impl OpenRequests {
         Self { table: Mutex::default(), max_requests, max_bytes, has_room: Notify::new() }
     }
 
-    /// Admits a request whose line has this many bytes.
-    pub(crate) fn admit(&self, id: &Id<'_>, bytes: usize, target: CancelTarget) -> Admission {
+    /// Admits a request whose line has this many bytes, and takes what counts them.
+    pub(crate) fn admit(
+        &self,
+        id: &Id<'_>,
+        bytes: usize,
+        held: &mut Option<HeldBytes>,
+        target: CancelTarget,
+    ) -> Admission {
         let mut table = lock(&self.table);
         if table.by_id.contains_key(id) {
             return Admission::DuplicateId;
@@ -64,25 +80,26 @@ impl OpenRequests {
             return Admission::Full;
         }
         table.bytes += bytes;
-        table.by_id.insert(id.clone().into_owned(), (target, bytes));
+        let request = OpenRequest { target, bytes, _held: held.take() };
+        table.by_id.insert(id.clone().into_owned(), request);
         Admission::Admitted
     }
 
     pub(crate) fn set_cancel_target(&self, id: &Id<'static>, target: CancelTarget) {
-        if let Some((known, _)) = lock(&self.table).by_id.get_mut(id) {
-            *known = target;
+        if let Some(request) = lock(&self.table).by_id.get_mut(id) {
+            request.target = target;
         }
     }
 
     pub(crate) fn cancel_target(&self, id: &Id<'_>) -> Option<CancelTarget> {
-        lock(&self.table).by_id.get(id).map(|(target, _)| target.clone())
+        lock(&self.table).by_id.get(id).map(|request| request.target.clone())
     }
 
     /// Removes a request. Returns `false` if it is not open, because a response was written before.
     pub(crate) fn close(&self, id: &Id<'static>) -> bool {
         let mut table = lock(&self.table);
         let closed = table.by_id.remove(id);
-        table.bytes -= closed.as_ref().map_or(0, |(_, bytes)| *bytes);
+        table.bytes -= closed.as_ref().map_or(0, |request| request.bytes);
         drop(table);
         if closed.is_some() {
             self.has_room.notify_one();

@@ -27,7 +27,7 @@ use crate::core::not_found::no_thread;
 /// Begins to process a request. Returns it if too many are being processed.
 pub(crate) async fn dispatch(
     connection: &Arc<ClientConnection>,
-    request: IncomingRequest,
+    mut request: IncomingRequest,
 ) -> Option<IncomingRequest> {
     if request.method == "initialize" {
         connection.has_sent_initialize.store(true, Ordering::Relaxed);
@@ -45,7 +45,8 @@ pub(crate) async fn dispatch(
     };
     let token = CancellationToken::new();
     let target = CancelTarget::Other(token.clone());
-    match connection.requests.admit(&request.id, request.bytes, target) {
+    let held = &mut request.held;
+    match connection.requests.admit(&request.id, request.bytes, held, target) {
         Admission::Admitted => process(connection, handshake, request, token),
         Admission::Full => return Some(request),
         Admission::DuplicateId => {

@@ -30,12 +30,12 @@ pub(crate) struct IncomingRequest {
     pub(crate) bytes: usize,
     /// The question that the client knew when the request arrived, if it had to wait in the backlog.
     pub(crate) snapshot: Option<QuestionSnapshot>,
-    /// Counts its line among all request bodies, if it came over the network.
-    pub(crate) _held: Option<HeldBytes>,
+    /// Counts its line among those of all clients of the network, if it came from one.
+    pub(crate) held: Option<HeldBytes>,
 }
 
 impl IncomingRequest {
-    /// Counts a line of this many bytes among all request bodies. A program on this machine is the server's user, and counts for nothing.
+    /// Counts a line of this many bytes among those of all clients. A program on this machine is the server's user, and counts for nothing.
     /// Errors: `overloaded`.
     pub(crate) fn hold(
         connection: &ClientConnection,
@@ -44,7 +44,7 @@ impl IncomingRequest {
         if connection.origin.is_local() {
             return Ok(None);
         }
-        let mut held = HeldBytes::of(&connection.state.body_budget, &connection.principal);
+        let mut held = HeldBytes::of(&connection.state.open_request_budget, &connection.principal);
         let grown = held.grow(bytes);
         grown.map_err(|spent| mapping::error_object(&spent.to_error()))?;
         Ok(Some(held))
