@@ -28,9 +28,6 @@ pub trait Client: Send + Sync + fmt::Debug {
     /// Returns the principal in whose name the client acts.
     fn principal(&self) -> &Principal;
 
-    /// Where its requests come from: it decides which folders it may choose.
-    fn source(&self) -> RequestSource;
-
     /// Returns the absolute path of the client's working directory, if it is known before a session opens. A hint only.
     fn folder(&self) -> Option<&Path> {
         None
@@ -52,6 +49,8 @@ pub struct ClientProfile {
     pub capabilities: Json,
     /// Its name and version in the form of its dialect.
     pub info: Option<Json>,
+    /// Where its requests come from. Decides which folders it may choose, and whether its files are on another machine.
+    pub source: RequestSource,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -4,11 +4,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use trilogue_domain::RequestSource;
 use trilogue_mapping::agent_client::Citations;
 use trilogue_sdk::agent_client::network::AgentUrl;
 
 use crate::child::{InvalidSetting, check_program};
-use crate::workspace::{Folders, Grants};
+use crate::workspace::{Files, Folders, Grants};
 
 const MIN_LINE_BYTES: usize = 64 * 1024;
 
@@ -109,8 +110,10 @@ pub enum Processes {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientTools {
-    /// The server's, if it offers any.
+    /// Those of a client on another machine, if the server offers none. Otherwise the server's.
     #[default]
+    Auto,
+    /// The server's, if it offers any.
     None,
     /// Those of the client that sent the last prompt.
     Forward,
@@ -175,7 +178,7 @@ impl Launch {
             children_limit: Duration::from_secs(60 * 60),
             max_line_bytes: trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES,
             grants: Grants::default(),
-            client_tools: ClientTools::None,
+            client_tools: ClientTools::default(),
             auth_method: None,
             hold: false,
             on_rewind: OnRewind::Refuse,
@@ -194,6 +197,16 @@ impl Launch {
     /// Where its sessions work on the agent's machine, if the settings say so.
     pub(super) fn remote_cwd(&self) -> Option<&Path> {
         self.remote.as_ref()?.cwd.as_deref()
+    }
+
+    /// Whether the agent uses the files and terminals of a client that is here or elsewhere.
+    pub(super) fn forwards_tools(&self, client: RequestSource) -> bool {
+        let has_own = self.grants.files != Files::None || self.grants.terminals;
+        match self.client_tools {
+            ClientTools::Forward => true,
+            ClientTools::Auto => client == RequestSource::Network && !has_own,
+            ClientTools::None => false,
+        }
     }
 
     /// How prompts carry citations. An agent without `_meta` gets them as text.

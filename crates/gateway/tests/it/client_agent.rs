@@ -391,7 +391,7 @@ impl Sessions for Hosted {
         params: Json,
     ) -> Result<Json, CallError> {
         self.record_call("open", Some(thread.thread()), &params);
-        let opener = json!({"source": caller.source().as_str(), "folder": caller.folder()});
+        let opener = json!({"source": caller.profile().source.as_str(), "folder": caller.folder()});
         self.record_call("opener", Some(thread.thread()), &Json::from_value(&opener));
         if params.as_str().contains("/slow") {
             let _given_up = GivenUp(self);

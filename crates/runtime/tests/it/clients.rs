@@ -28,6 +28,7 @@ impl Editor {
             version: 1,
             capabilities: Json::empty_object(),
             info: Some(Json::from_value(&serde_json::json!(name))),
+            source: RequestSource::LocalSocket,
         };
         let answers = Semaphore::new(Semaphore::MAX_PERMITS);
         Arc::new(Self { profile, principal: alice(), calls: AtomicUsize::new(0), answers })
@@ -53,10 +54,6 @@ impl Client for Editor {
 
     fn principal(&self) -> &Principal {
         &self.principal
-    }
-
-    fn source(&self) -> RequestSource {
-        RequestSource::LocalSocket
     }
 
     async fn call(&self, method: &str, _params: Json) -> Result<Json, CallError> {

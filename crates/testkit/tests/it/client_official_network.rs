@@ -15,8 +15,8 @@ async fn drive_all(client: Official, scheme: &str) {
     let (dir, cwd, store) =
         (Folder::new().unwrap(), Folder::new().unwrap(), Folder::new().unwrap());
     let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
-    // A client over the network works in a folder that the settings name.
-    let roots = format!("client_tools = \"forward\"\nroots = [{:?}]", cwd.path());
+    // A client over the network works in a folder that the settings name, and its files are forwarded without a setting.
+    let roots = format!("roots = [{:?}]", cwd.path());
     let settings = settings.replace("client_tools = \"forward\"", &roots);
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let server = Server::start(dir.path(), &options).await.unwrap();
@@ -78,7 +78,7 @@ async fn stand_before(agent: Official) {
         let roots = cwd.path().display().to_string();
         write!(
             settings,
-            "[agents.{scheme}]\nkind = \"agent-client\"\nurl = {url:?}\nroots = {roots:?}\nclient_tools = \"forward\"\n\n"
+            "[agents.{scheme}]\nkind = \"agent-client\"\nurl = {url:?}\nroots = {roots:?}\n\n"
         )
         .unwrap();
     }

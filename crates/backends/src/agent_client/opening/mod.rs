@@ -407,7 +407,7 @@ impl<'a> Requester<'a> {
         Self {
             principal: PrincipalKey::of_client(client.as_ref()),
             profile: Some(client.profile()),
-            source: client.source(),
+            source: client.profile().source,
             client: Some(client),
             auth: AuthMode::AsChosen,
         }

@@ -8,7 +8,7 @@ use trilogue_wire::agent_client::{
     CLIENT_CAPABILITIES, PROTOCOL_VERSION, retain_served, without_parameters,
 };
 
-use crate::agent_client::launch::{ClientMeta, ClientTools, Launch};
+use crate::agent_client::launch::{ClientMeta, Launch};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Profile {
@@ -33,7 +33,7 @@ impl Profile {
             None => Some(json!({ "form": {}, "url": {} })),
         };
         let elicitation = elicitation.map(|can| can.to_string()).unwrap_or_default();
-        let client = client.filter(|_| launch.client_tools == ClientTools::Forward);
+        let client = client.filter(|client| launch.forwards_tools(client.source));
         let capabilities = client.and_then(|client| object(&client.capabilities));
         let mut capabilities = capabilities.unwrap_or_default();
         retain_served(&mut capabilities, CLIENT_CAPABILITIES);
@@ -118,7 +118,9 @@ fn object_or_empty(value: Option<Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent_client::launch::ClientTools;
     use std::sync::Arc;
+    use trilogue_domain::RequestSource;
 
     #[test]
     fn a_client_s_own_tools_count_only_where_they_are_forwarded() {
@@ -130,6 +132,7 @@ mod tests {
             info: Some(
                 Json::parse(r#"{"name":"editor","version":"2","_meta":{"y":[1]}}"#).unwrap(),
             ),
+            source: RequestSource::LocalSocket,
         };
         let mut launch = Launch::of(["x"]);
         let own = Profile::of(&launch, Some(&client));
@@ -139,6 +142,14 @@ mod tests {
         let alone = Profile::of(&launch, None).params();
         assert_eq!(alone["clientCapabilities"]["elicitation"], everything);
         assert_eq!(own.params()["clientCapabilities"]["terminal"], false);
+        // By default those of a client elsewhere count, unless the server offers its own.
+        let remote = ClientProfile { source: RequestSource::Network, ..client.clone() };
+        let has_terminal = |launch: &Launch| {
+            Profile::of(launch, Some(&remote)).params()["clientCapabilities"]["terminal"] == true
+        };
+        assert!(has_terminal(&launch));
+        launch.client_tools = ClientTools::None;
+        assert!(!has_terminal(&launch));
         launch.client_tools = ClientTools::Forward;
         let with_forms = capabilities.replacen('{', r#"{"elicitation":{"form":{}},"#, 1);
         let client = ClientProfile { capabilities: Json::parse(with_forms).unwrap(), ..client };

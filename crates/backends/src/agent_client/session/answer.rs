@@ -15,7 +15,7 @@ use trilogue_mapping::agent_client::{
     KnownCall, ToolSubject, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
     permission_outcome, subject, subject_of_method,
 };
-use trilogue_runtime::{EmitError, RunContext, ThreadContext};
+use trilogue_runtime::{ClientProfile, EmitError, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::{RawJson, Request};
 use trilogue_wire::agent_client::{
     CreateElicitationRequest, Read, RequestPermissionRequest, Rules as Reading, ToolCallContent,
@@ -423,15 +423,16 @@ impl RequestAnswerer {
             let result = workspace.call(method, params.as_str()).await?;
             return RawJson::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
         }
-        let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
+        let may_forward = !is_tool || self.launch.client_tools != ClientTools::None;
         let context = work.map(|work| work.run.context).filter(|_| may_forward);
         let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
         let client = self.client_thread.clone().unwrap_or_else(|| context.thread_context());
-        let has_client = match context.is_started_by_agent() {
-            true => client.wait_for_client(self.launch.client_wait).await.is_some(),
-            false => client.client().is_some(),
+        let profile = match context.is_started_by_agent() {
+            true => client.wait_for_client(self.launch.client_wait).await,
+            false => client.client(),
         };
-        if !has_client {
+        let forwards = |it: ClientProfile| !is_tool || self.launch.forwards_tools(it.source);
+        if !profile.is_some_and(forwards) {
             return Err(ErrorObject::method_not_found(method));
         }
         // The id is cut out of the text, so that everything else is forwarded unchanged.

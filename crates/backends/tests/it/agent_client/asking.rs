@@ -9,9 +9,7 @@ use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_backends::workspace::Files;
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::Effect;
-use trilogue_domain::{
-    Answer, Body, Code, InterruptKind, Json, Principal, RequestSource, Resolution, RunStatus,
-};
+use trilogue_domain::{Answer, Body, Code, InterruptKind, Json, Principal, Resolution, RunStatus};
 use trilogue_runtime::{CallError, Client, ClientProfile};
 
 use super::rig::{HEARD, Rig, alice, editor, json};
@@ -280,10 +278,6 @@ impl Client for Editor {
 
     fn principal(&self) -> &Principal {
         &self.1
-    }
-
-    fn source(&self) -> RequestSource {
-        RequestSource::LocalSocket
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {

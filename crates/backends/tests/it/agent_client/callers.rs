@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use trilogue_backends::agent_client::Launch;
-use trilogue_domain::{Json, Principal, RequestSource};
+use trilogue_domain::{Json, Principal};
 use trilogue_runtime::{CallError, Client, ClientProfile};
 
 use super::rig::{Rig, alice, caller, editor, until};
@@ -36,10 +36,6 @@ impl Client for Browser {
 
     fn principal(&self) -> &Principal {
         &self.principal
-    }
-
-    fn source(&self) -> RequestSource {
-        RequestSource::LocalSocket
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {

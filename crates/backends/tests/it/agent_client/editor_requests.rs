@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use trilogue_backends::agent_client::ClientTools;
-use trilogue_domain::{Json, Principal, RequestSource, RunStatus};
+use trilogue_domain::{Json, Principal, RunStatus};
 use trilogue_runtime::{AttachGuard, CallError, Client, ClientProfile};
 
 use super::background::{NEVER_QUIET, background_run, go, once, wait_for_text};
@@ -47,10 +47,6 @@ impl Client for RecordingEditor {
 
     fn principal(&self) -> &Principal {
         &self.principal
-    }
-
-    fn source(&self) -> RequestSource {
-        RequestSource::LocalSocket
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use trilogue_domain::{Code, Json, Outcome, Principal, RequestSource, RunStatus};
+use trilogue_domain::{Code, Json, Outcome, Principal, RunStatus};
 use trilogue_runtime::{CallError, Client, ClientProfile, RunRequest, ThreadChoice};
 use trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;
 
@@ -87,10 +87,6 @@ impl Client for Willing {
 
     fn principal(&self) -> &Principal {
         &self.1
-    }
-
-    fn source(&self) -> RequestSource {
-        RequestSource::LocalSocket
     }
 
     async fn call(&self, _: &str, _: Json) -> Result<Json, CallError> {

@@ -253,6 +253,7 @@ pub(crate) fn editor(capabilities: &str) -> ClientProfile {
         version: 1,
         capabilities: Json::parse(capabilities.to_owned()).unwrap(),
         info: Some(Json::parse(r#"{"name":"editor","version":"1"}"#).unwrap()),
+        source: RequestSource::LocalSocket,
     }
 }
 
@@ -291,10 +292,6 @@ impl Client for Caller {
 
     fn principal(&self) -> &Principal {
         &self.principal
-    }
-
-    fn source(&self) -> RequestSource {
-        RequestSource::LocalSocket
     }
 
     fn folder(&self) -> Option<&Path> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use trilogue_domain::{Json, Principal, RequestSource, Right, ThreadId};
+use trilogue_domain::{Json, Principal, Right, ThreadId};
 use trilogue_mapping::native::json;
 use trilogue_runtime::{CallError, Client, ClientProfile};
 use trilogue_wire::agent_client::{ClientCapabilities, Gate, Side, method, splice};
@@ -37,7 +37,6 @@ pub(crate) struct AgentCalls {
     /// The client's own request that the agent's call is about.
     request: Option<Id<'static>>,
     principal: Arc<Principal>,
-    source: RequestSource,
     profile: ClientProfile,
     capabilities: ClientCapabilities,
 }
@@ -56,7 +55,6 @@ impl AgentCalls {
             folder: None,
             request: None,
             principal: Arc::clone(&connection.principal),
-            source: connection.origin.source(),
             profile: handshake.profile.clone(),
             capabilities: handshake.client.clone(),
         }
@@ -80,19 +78,9 @@ impl AgentCalls {
         let request = REQUEST.try_with(Id::clone).ok();
         // A client elsewhere has its folder there.
         let folder = connection.folder.clone().filter(|_| connection.origin.is_local());
-        let (principal, source) = (Arc::clone(&connection.principal), connection.origin.source());
-        let connection = Arc::downgrade(connection);
-        let session = None;
-        Arc::new(Self {
-            connection,
-            session,
-            folder,
-            request,
-            principal,
-            source,
-            profile,
-            capabilities,
-        })
+        let principal = Arc::clone(&connection.principal);
+        let (connection, session) = (Arc::downgrade(connection), None);
+        Arc::new(Self { connection, session, folder, request, principal, profile, capabilities })
     }
 
     /// Returns the parameters with our session id or the client's request id instead of the agent's.
@@ -140,10 +128,6 @@ impl Client for AgentCalls {
 
     fn principal(&self) -> &Principal {
         &self.principal
-    }
-
-    fn source(&self) -> RequestSource {
-        self.source
     }
 
     fn folder(&self) -> Option<&Path> {

@@ -29,6 +29,7 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
         version: mapping::VERSION,
         capabilities: member("clientCapabilities").unwrap_or_else(Json::empty_object),
         info: request.client_info.as_ref().and_then(|_| member("clientInfo")),
+        source: connection.origin.source(),
     };
     if let (Some(listing), Some(client)) = (&connection.listing, &request.client_info) {
         listing.set_name(client.title.as_ref().unwrap_or(&client.name), &client.version);
