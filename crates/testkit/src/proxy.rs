@@ -22,8 +22,18 @@ pub struct Proxy {
 
 impl Proxy {
     pub async fn start(servers: &[SocketAddr]) -> Result<Self> {
+        Self::start_with(servers, "1.1").await
+    }
+
+    /// Starts one as an operator gets it who configures nothing else: it speaks HTTP/1.0 to the server, and passes no WebSockets on.
+    pub async fn start_with_defaults(server: SocketAddr) -> Result<Self> {
+        Self::start_with(&[server], "1.0").await
+    }
+
+    async fn start_with(servers: &[SocketAddr], http_version: &str) -> Result<Self> {
         let (address, folder) = (reserve_address()?, Folder::new()?);
         let mut command = Command::new("bash");
+        command.env("HTTP_VERSION", http_version);
         command.arg(format!("{ROOT}/examples/cluster/proxy")).arg(folder.path());
         command.arg(address.port().to_string());
         command.args(servers.iter().map(|server| server.port().to_string()));

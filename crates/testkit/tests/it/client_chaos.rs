@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use trilogue_sdk::agent_client::{
     Client, ClientHandler, Error, Options, RejectAll, Session, SessionOptions, Update, allow_once,
 };
 use trilogue_testkit::{
-    ConnectionBreak, Editor, Folder, Home, Link, Pace, Seed, Server, ServerOptions,
+    ConnectionBreak, Editor, Folder, Home, Link, Pace, Proxy, Seed, Server, ServerOptions,
 };
 
 use crate::client_official::{hosted, scripted};
@@ -29,6 +29,10 @@ const RUNS: u64 = 30;
 const PARALLEL_RUNS: usize = 6;
 /// One of this many runs kills the server.
 const RUNS_PER_KILL: u64 = 10;
+/// One of this many runs of the SDK has nginx before the server, which passes no WebSockets on.
+const RUNS_PER_PROXY: u64 = 7;
+/// Runs over each transport, and one behind nginx.
+const SILENT_RUNS: [u64; 4] = [3, 1, 2, RUNS_PER_PROXY];
 const TURNS: usize = 2;
 /// The most faults of a run. After them the network is whole.
 const MAX_FAULTS: u64 = 7;
@@ -87,8 +91,8 @@ struct Trouble {
     task: JoinHandle<(usize, Option<Server>)>,
 }
 
-/// Makes this many runs, each by its own seed, and prints what they met.
-pub(crate) async fn survive_network(runs: u64) {
+/// Makes this many runs, each by its own seed, and prints what they met. With a silence, further runs have no faults, and nothing happens for as long between their turns.
+pub(crate) async fn survive_network(runs: u64, silence: Option<Duration>) {
     let (first, _) = Seed::from_env("TRILOGUE_SEED");
     eprintln!("TRILOGUE_SEED={first}");
     let (dir, store, cwd) =
@@ -97,20 +101,27 @@ pub(crate) async fn survive_network(runs: u64) {
     let server = Arc::new(server);
     let room = Arc::new(Semaphore::new(PARALLEL_RUNS));
     let mut playing = JoinSet::new();
-    for number in first..first + runs {
-        let permit = Arc::clone(&room).acquire_owned().await.unwrap();
+    let mut begin = |number, silence, permit: Option<OwnedSemaphorePermit>| {
         let (server, cwd) = (Arc::clone(&server), cwd.path().to_owned());
         playing.spawn(async move {
+            let limit = RUN_LIMIT + silence;
             let played = tokio::spawn(async move {
-                timeout(RUN_LIMIT, play(number, &server, &cwd)).await.unwrap()
+                timeout(limit, play(number, silence, &server, &cwd)).await.unwrap()
             });
             let played = played.await;
             if played.is_err() {
-                eprintln!("failed: TRILOGUE_SEED={number} TRILOGUE_KILLS=1");
+                eprintln!("failed: TRILOGUE_SEED={number} TRILOGUE_KILLS=1, after {silence:?}");
             }
             drop(permit);
             (number, played)
         });
+    };
+    if let Some(silence) = silence {
+        SILENT_RUNS.into_iter().for_each(|number| begin(number, silence, None));
+    }
+    for number in first..first + runs {
+        let permit = Arc::clone(&room).acquire_owned().await.unwrap();
+        begin(number, Duration::ZERO, Some(permit));
     }
     let mut tallies = [Transport::Program, Transport::WebSocket, Transport::Http]
         .map(|transport| (transport, Tally::default()));
@@ -134,34 +145,42 @@ pub(crate) async fn survive_network(runs: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_lose_nothing_over_a_network_that_fails() {
-    survive_network(RUNS).await;
+    survive_network(RUNS, None).await;
 }
 
 /// Starts a server whose agents work in this folder.
 async fn serve(dir: &Folder, store: &Folder, cwd: &Path) -> Server {
     let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
-    let roots = format!("client_tools = \"forward\"\nroots = [{cwd:?}]");
+    let roots = format!("roots = [{cwd:?}]");
     let settings = settings.replace("client_tools = \"forward\"", &roots);
     let options = ServerOptions { settings, ..ServerOptions::default() };
     Server::start(dir.path(), &options).await.unwrap()
 }
 
-/// Makes the run of this seed.
-async fn play(number: u64, shared: &Server, cwd: &Path) -> (Transport, Tally) {
+/// Makes the run of this seed. With a silence between its turns it has no faults.
+async fn play(number: u64, silence: Duration, shared: &Server, cwd: &Path) -> (Transport, Tally) {
     let mut seed = Seed::new(number);
     let transport = match number % 3 {
         0 => Transport::Program,
         1 => Transport::WebSocket,
         _ => Transport::Http,
     };
-    let is_killed = number.is_multiple_of(RUNS_PER_KILL);
+    let max_faults = if silence.is_zero() { MAX_FAULTS } else { 0 };
+    let is_killed = max_faults > 0 && number.is_multiple_of(RUNS_PER_KILL);
     let (dir, store) = (Folder::new().unwrap(), Folder::new().unwrap());
     let own = if is_killed { Some(serve(&dir, &store, cwd).await) } else { None };
     let server = own.as_ref().unwrap_or(shared);
     let (home, token) = (server.home().clone(), server.token().to_owned());
-    let link = Arc::new(Link::to(home.address()).await.unwrap());
+    let proxy = match transport {
+        Transport::WebSocket | Transport::Http if number.is_multiple_of(RUNS_PER_PROXY) => {
+            Some(Proxy::start_with_defaults(home.address()).await.unwrap())
+        }
+        _ => None,
+    };
+    let entrance = proxy.as_ref().map_or(home.address(), Proxy::address);
+    let link = Arc::new(Link::to(entrance).await.unwrap());
     let prompts: Vec<String> = (0..TURNS).map(|turn| prompt(turn, &mut seed)).collect();
-    let begin = |own| Trouble::begin(&link, seed.clone(), own);
+    let begin = |own| Trouble::begin(&link, seed.clone(), max_faults, own);
     let (trouble, received) = match transport {
         Transport::Program => {
             let url = format!("http://{}", link.address());
@@ -170,7 +189,7 @@ async fn play(number: u64, shared: &Server, cwd: &Path) -> (Transport, Tally) {
             words.insert(1, format!("TRILOGUE_TOKEN={token}"));
             let editor = Editor::launch(&words, cwd).await;
             let trouble = begin(own);
-            (trouble, play_program(editor, cwd, &prompts).await)
+            (trouble, play_program(editor, cwd, &prompts, silence).await)
         }
         Transport::WebSocket | Transport::Http => {
             let scheme = if transport == Transport::Http { "http" } else { "ws" };
@@ -180,7 +199,7 @@ async fn play(number: u64, shared: &Server, cwd: &Path) -> (Transport, Tally) {
             let client = Client::open(&url, handler.clone(), options()).await.unwrap();
             let trouble = begin(own);
             let player = SdkPlayer { url, cwd: cwd.display().to_string(), handler };
-            (trouble, player.play(client, &prompts).await)
+            (trouble, player.play(client, &prompts, silence).await)
         }
     };
     let (faults, own) = trouble.end().await;
@@ -218,10 +237,16 @@ fn options() -> Options {
 }
 
 /// Uses the program as an editor does.
-async fn play_program(mut editor: Editor, cwd: &Path, prompts: &[String]) -> Received {
+async fn play_program(
+    mut editor: Editor,
+    cwd: &Path,
+    prompts: &[String],
+    silence: Duration,
+) -> Received {
     let session = editor.session_in(cwd).await;
     let mut received = Received { session: session.clone(), ..Received::default() };
-    for prompt in prompts {
+    for (turn, prompt) in prompts.iter().enumerate() {
+        sleep(silence * u32::from(turn > 0)).await;
         let turn = editor.start_prompt(&session, prompt).await;
         let is_answer = |message: &Value| message["id"] == turn && message.get("method").is_none();
         let is_question = |message: &Value| message["method"] == "session/request_permission";
@@ -258,7 +283,7 @@ struct SdkPlayer {
 }
 
 impl SdkPlayer {
-    async fn play(&self, mut client: Client, prompts: &[String]) -> Received {
+    async fn play(&self, mut client: Client, prompts: &[String], silence: Duration) -> Received {
         let mut received = Received::default();
         let mut session = loop {
             match client.new_session(SessionOptions::new(&self.cwd)).await {
@@ -271,7 +296,8 @@ impl SdkPlayer {
             }
         };
         session.id().clone_into(&mut received.session);
-        for prompt in prompts {
+        for (number, prompt) in prompts.iter().enumerate() {
+            sleep(silence * u32::from(number > 0)).await;
             let before = self.handler.0.load(Ordering::Relaxed);
             if let Err(error) = turn(&session, prompt, &mut received.updates).await {
                 received.failures.push(error.to_string());
@@ -399,13 +425,18 @@ impl ClientHandler for Allowing {
 
 impl Trouble {
     /// Makes faults until they are used up or [`Trouble::end`] is called. Kills and restarts the server once, if there is one.
-    fn begin(link: &Arc<Link>, mut seed: Seed, mut server: Option<Server>) -> Self {
+    fn begin(
+        link: &Arc<Link>,
+        mut seed: Seed,
+        max_faults: u64,
+        mut server: Option<Server>,
+    ) -> Self {
         let (link, done) = (Arc::clone(link), CancellationToken::new());
         let is_done = done.clone();
         let task = tokio::spawn(async move {
             let kill = seed.below(MAX_FAULTS / 2);
             let mut faults = 0;
-            while faults < MAX_FAULTS {
+            while faults < max_faults {
                 let pause = Duration::from_millis(seed.below(500));
                 // The server is killed even if its client has finished.
                 let must_go_on = server.is_some() && faults <= kill;

@@ -28,6 +28,8 @@ const LIFE_LIMIT: Duration = Duration::from_secs(20);
 const FAULTS_PER_OUTAGE: u64 = 4;
 /// The number of lives that use the same threads, which grow with each life.
 const LIVES_PER_LEDGER: u64 = 20;
+/// How long connections of the Agent Client Protocol wait for their next turn.
+const SILENCE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct KillTally {
@@ -87,11 +89,11 @@ async fn streams_resume_after_every_fault() {
     resume_everything(kills()).await;
 }
 
-/// Lets the network fail between clients of the Agent Client Protocol and their server, in this many runs. Prints the faults and what was received.
+/// Lets the network fail between clients of the Agent Client Protocol and their server, in this many runs, and lets connections wait for [`SILENCE`]. Prints the faults and what was received.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes as long as one likes: cargo xtask soak --network --kills N"]
 async fn clients_lose_nothing_over_a_network_that_fails() {
-    survive_network(kills()).await;
+    survive_network(kills(), Some(SILENCE)).await;
 }
 
 /// Keeps the database from all nodes, for 1 to 29 seconds, a quarter as often as there are faults above. Prints the number of runs that survived.
