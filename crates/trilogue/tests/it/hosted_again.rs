@@ -274,19 +274,3 @@ fn a_sound_whose_bytes_are_characters_is_a_sound() {
     assert!(heard.contains("<svg/>") && heard.contains("image/svg+xml"), "{heard}");
     assert!(!heard.contains("\"type\":\"image\""), "{heard}");
 }
-
-#[test]
-fn an_editor_is_connected_to_no_other_server() {
-    let home = Home::new();
-    for command in [vec!["connect", "echo"], vec!["wrap"]] {
-        let mut arguments = command.clone();
-        arguments.extend(["--url", "http://elsewhere.example"]);
-        if command == ["wrap"] {
-            arguments.extend(["--", "agent"]);
-        }
-        let refused = home.run(&arguments).expect(2);
-        assert!(refused.err.contains("http://elsewhere.example"), "{refused:?}");
-        assert!(refused.err.contains("hint: leave --url out"), "{refused:?}");
-        assert_eq!(refused.out, "");
-    }
-}
