@@ -232,6 +232,21 @@ async fn only_its_principal_continues_a_connection() {
 }
 
 #[tokio::test]
+async fn an_attach_without_its_parameters_or_in_a_connection_is_refused() {
+    let rig = Rig::start().await;
+    let attach = json!({"jsonrpc": "2.0", "id": "again", "method": "_trilogue/attach", "params": {"received": 1}});
+    let (_, mut socket) = open(&rig, &[]).await;
+    socket.send(Message::text(attach.to_string())).await.unwrap();
+    let answer = next(&mut socket).await.unwrap();
+    assert_eq!(answer["error"]["data"]["code"], "invalid_request", "{answer}");
+    assert!(next(&mut socket).await.is_none());
+    let mut client = Client::begin(&rig).await;
+    client.socket.send(Message::text(attach.to_string())).await.unwrap();
+    let answer = client.message().await;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("again"), &json!(-32600)));
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_ask_or_does_not_come_back_is_gone() {
     let rig = rig_with(ClientOptions {
         idle_timeout: Duration::from_millis(200),

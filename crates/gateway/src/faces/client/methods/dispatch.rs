@@ -10,6 +10,7 @@ use trilogue_wire::agent_client::{
     self as wire, CancelRequestNotification, Id as WireId, Read, Rules, method, splice,
 };
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
+use trilogue_wire::native::local::ATTACH_METHOD;
 
 use super::super::asking::agent_calls::on_behalf_of;
 use super::super::connection::queue::SessionQueue;
@@ -216,6 +217,10 @@ async fn outside_sessions(
         "session/set_mode" => no_session::<wire::SetSessionModeRequest>(connection, params),
         "session/set_config_option" => {
             no_session::<wire::SetSessionConfigOptionRequest>(connection, params)
+        }
+        ATTACH_METHOD => {
+            let message = "Invalid request: it must be the first message of a WebSocket";
+            Err(ErrorObject::new(Code::INVALID_REQUEST, message))
         }
         name => extension::call(connection, handshake, None, name, params, None).await,
     })

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::AgentName;
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, Code, Error};
 use trilogue_egress::CloseCode;
 use trilogue_mapping::agent_client as mapping;
 use trilogue_wire::jsonrpc::{Decoder, Id, Incoming, parse};
@@ -27,8 +28,8 @@ use crate::faces::client::wire::transport::LineSink;
 pub(super) enum FirstRequest {
     /// A new connection that outlives this WebSocket.
     Initialize,
-    /// To continue a connection.
-    Attach(Id<'static>, ContinueParams),
+    /// To continue a connection, if its parameters are valid.
+    Attach(Id<'static>, Result<ContinueParams>),
     /// Nothing of this module.
     Other,
 }
@@ -67,12 +68,14 @@ pub(super) async fn resume(
     agent: &AgentName,
     (socket, stop): (Socket, CancellationToken),
     request: Id<'static>,
-    params: ContinueParams,
+    params: Result<ContinueParams>,
 ) {
-    let found = state.continuations.find(&params.connection_id, &socket.caller, agent);
-    let checked = found.and_then(|found| found.check(params.received).map(|()| found));
-    let continuation = match checked {
-        Ok(continuation) => continuation,
+    let found = params.and_then(|params| {
+        let found = state.continuations.find(&params.connection_id, &socket.caller, agent)?;
+        found.check(params.received).map(|()| (found, params.received))
+    });
+    let (continuation, received) = match found {
+        Ok(found) => found,
         Err(error) => {
             let Socket { source, mut sink, .. } = socket;
             let mut lines = OutgoingLines::default();
@@ -82,7 +85,7 @@ pub(super) async fn resume(
             return close(source, sink, reason).await;
         }
     };
-    let ended = continuation.hand_over(socket, request, params.received).await;
+    let ended = continuation.hand_over(socket, request, received).await;
     continuation.wait_for_socket(&ended, &stop).await;
 }
 
@@ -94,10 +97,13 @@ impl FirstRequest {
         let params = request.params.map_or("{}", |params| params.get());
         match &*request.method {
             "initialize" if Extras::take(params).1.attach == Some(true) => Self::Initialize,
-            ATTACH_METHOD => match serde_json::from_str(params) {
-                Ok(params) => Self::Attach(request.id.into_owned(), params),
-                Err(_) => Self::Other,
-            },
+            ATTACH_METHOD => {
+                let params = serde_json::from_str(params).map_err(|error| {
+                    Error::new(Code::InvalidRequest, format!("the parameters do not fit: {error}"))
+                        .hint("send `connectionId` and `received`")
+                });
+                Self::Attach(request.id.into_owned(), params)
+            }
             _ => Self::Other,
         }
     }
