@@ -430,7 +430,7 @@ impl ContinuedSink {
                 let next = continuation.messages().next();
                 let Some(line) = next else { break };
                 socket.frames.feed_line(line).await?;
-                continuation.messages().on_sent();
+                continuation.messages().on_sent(Instant::now());
             }
             socket.frames.flush(has_ping).await
         };

@@ -2,17 +2,25 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 use trilogue_wire::sse;
 
-/// The most messages of a stream that are kept after they were sent.
-const MAX_KEPT_MESSAGES: usize = 1_024;
-/// The most bytes of them. The last message is kept even if it is larger.
-const MAX_KEPT_BYTES: usize = 256 * 1024;
+/// How many messages of a stream are kept after they were sent, whenever that was.
+const MIN_KEPT_MESSAGES: usize = 1_024;
+/// How many bytes of them.
+const MIN_KEPT_BYTES: usize = 256 * 1024;
+/// How many are kept for [`KEPT_FOR`]. Buffers on the way take this much before a lost network shows.
+const MAX_KEPT_MESSAGES: usize = 16 * 1_024;
+/// How many bytes of them. The last message is kept even if it is larger.
+const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
+/// How long a client may take to notice that it has lost the network.
+const KEPT_FOR: Duration = Duration::from_secs(180);
 /// Events are joined until a piece of a response has this many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -24,6 +32,8 @@ pub(super) struct Mailbox {
     removed: u64,
     /// The number of the last message that a reader has taken.
     sent: u64,
+    /// When the messages up to that one were taken, oldest first.
+    sent_at: VecDeque<Instant>,
     /// The size of the messages that a reader has taken, and of those that wait.
     sent_bytes: usize,
     waiting_bytes: usize,
@@ -92,6 +102,7 @@ impl Mailbox {
         // What the last reader may not have received waits again.
         self.sent = after;
         let sent = usize::try_from(after - self.removed).unwrap_or(usize::MAX);
+        self.sent_at.truncate(sent);
         self.sent_bytes = self.messages.iter().take(sent).map(Bytes::len).sum();
         self.waiting_bytes = self.messages.iter().skip(sent).map(Bytes::len).sum();
         self.reader = Some(reader);
@@ -114,14 +125,14 @@ impl Mailbox {
     }
 
     /// Takes the messages that wait, as events.
-    pub(super) fn take(&mut self, reader: u64) -> MailboxRead {
+    pub(super) fn take(&mut self, reader: u64, now: Instant) -> MailboxRead {
         if self.reader != Some(reader) {
             return MailboxRead::Replaced;
         }
         let mut events = Vec::new();
         while events.len() < PIECE_BYTES {
             let Some(message) = self.next() else { break };
-            self.on_sent();
+            self.on_sent(now);
             sse::encode(&mut events, Some(&self.sent.to_string()), None, &message);
         }
         if events.is_empty() { MailboxRead::Nothing } else { MailboxRead::Events(events.into()) }
@@ -134,23 +145,27 @@ impl Mailbox {
     }
 
     /// Records that the next message was sent.
-    pub(super) fn on_sent(&mut self) {
+    pub(super) fn on_sent(&mut self, now: Instant) {
         let Some(message) = self.next() else { return };
         self.sent += 1;
         self.sent_bytes += message.len();
         self.waiting_bytes -= message.len();
-        self.trim();
+        self.sent_at.push_back(now);
+        self.trim(now);
     }
 
     /// Removes sent messages above the limits.
-    fn trim(&mut self) {
-        loop {
-            let kept = self.sent - self.removed;
-            let is_above = kept > MAX_KEPT_MESSAGES as u64 || self.sent_bytes > MAX_KEPT_BYTES;
-            if kept <= 1 || !is_above {
+    fn trim(&mut self, now: Instant) {
+        while let Some(&first) = self.sent_at.front() {
+            let (kept, bytes) = (self.sent_at.len(), self.sent_bytes);
+            let is_old = now.duration_since(first) > KEPT_FOR;
+            let is_above = kept > MAX_KEPT_MESSAGES || bytes > MAX_KEPT_BYTES;
+            let is_above_min = kept > MIN_KEPT_MESSAGES || bytes > MIN_KEPT_BYTES;
+            if kept <= 1 || !(is_above || is_old && is_above_min) {
                 return;
             }
             let Some(message) = self.messages.pop_front() else { return };
+            self.sent_at.pop_front();
             self.removed += 1;
             self.sent_bytes -= message.len();
         }
@@ -170,50 +185,64 @@ mod tests {
 
     #[test]
     fn a_reader_continues_without_a_gap_or_a_duplicate() {
-        let mut mailbox = Mailbox::default();
+        let (mut mailbox, now) = (Mailbox::default(), Instant::now());
         for message in ["a", "b", "c"] {
             mailbox.push(Bytes::from(message));
         }
         mailbox.attach(1, None).unwrap();
-        assert_eq!(text(mailbox.take(1)), "id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\ndata: c\n\n");
-        assert_eq!(text(mailbox.take(1)), "Nothing");
+        assert_eq!(
+            text(mailbox.take(1, now)),
+            "id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\ndata: c\n\n"
+        );
+        assert_eq!(text(mailbox.take(1, now)), "Nothing");
         assert_eq!(mailbox.attach(2, None).unwrap_err().code(), Code::AlreadyExists);
         // A reader that continues replaces one whose connection may be broken.
         mailbox.attach(2, Some(1)).unwrap();
-        assert_eq!(text(mailbox.take(1)), "Replaced");
+        assert_eq!(text(mailbox.take(1, now)), "Replaced");
         assert_eq!(mailbox.waiting_size(), (2, 2));
         mailbox.push(Bytes::from("d"));
-        assert_eq!(text(mailbox.take(2)), "id: 2\ndata: b\n\nid: 3\ndata: c\n\nid: 4\ndata: d\n\n");
+        assert_eq!(
+            text(mailbox.take(2, now)),
+            "id: 2\ndata: b\n\nid: 3\ndata: c\n\nid: 4\ndata: d\n\n"
+        );
         mailbox.detach(1);
         assert!(mailbox.has_reader());
         mailbox.detach(2);
         assert!(!mailbox.has_reader());
         mailbox.attach(3, None).unwrap();
-        assert_eq!(text(mailbox.take(3)), "Nothing");
+        assert_eq!(text(mailbox.take(3, now)), "Nothing");
         assert_eq!(mailbox.attach(4, Some(5)).unwrap_err().code(), Code::InvalidCursor);
     }
 
     #[test]
     fn sent_messages_have_their_limits_and_waiting_ones_are_kept() {
-        let mut mailbox = Mailbox::default();
+        let (mut mailbox, begin) = (Mailbox::default(), Instant::now());
+        let send_all = |mailbox: &mut Mailbox, now| {
+            while matches!(mailbox.take(1, now), MailboxRead::Events(_)) {}
+        };
         mailbox.attach(1, None).unwrap();
         let large = Bytes::from(vec![b'x'; MAX_KEPT_BYTES / 4]);
         for _ in 0..8 {
             mailbox.push(large.clone());
         }
         assert_eq!(mailbox.waiting_size().0, 8);
-        while matches!(mailbox.take(1), MailboxRead::Events(_)) {}
+        send_all(&mut mailbox, begin);
         assert_eq!((mailbox.messages.len(), mailbox.waiting_size()), (4, (0, 0)));
-        assert_eq!(mailbox.attach(2, Some(3)).unwrap_err().code(), Code::InvalidCursor);
-        mailbox.attach(2, Some(4)).unwrap();
+        assert_eq!(mailbox.attach(1, Some(3)).unwrap_err().code(), Code::InvalidCursor);
+        mailbox.attach(1, Some(4)).unwrap();
         assert_eq!(mailbox.waiting_size().0, 4);
         for _ in 0..2 * MAX_KEPT_MESSAGES {
             mailbox.push(Bytes::from("y"));
         }
-        while matches!(mailbox.take(2), MailboxRead::Events(_)) {}
+        send_all(&mut mailbox, begin);
         assert_eq!(mailbox.messages.len(), MAX_KEPT_MESSAGES);
+        // Later, only as much is kept as any client may need.
+        mailbox.push(Bytes::from("y"));
+        send_all(&mut mailbox, begin + 2 * KEPT_FOR);
+        assert_eq!(mailbox.messages.len(), MIN_KEPT_MESSAGES);
         mailbox.push(Bytes::from(vec![b'x'; 2 * MAX_KEPT_BYTES]));
-        while matches!(mailbox.take(2), MailboxRead::Events(_)) {}
+        send_all(&mut mailbox, begin + 2 * KEPT_FOR);
         assert_eq!(mailbox.messages.len(), 1);
+        assert_eq!(mailbox.sent_at.len(), 1);
     }
 }

@@ -163,7 +163,7 @@ impl HttpConnection {
         let mut routing = self.routing();
         let is_closed = routing.is_closed;
         let mailbox = routing.mailbox(stream)?;
-        match mailbox.take(reader) {
+        match mailbox.take(reader, Instant::now()) {
             MailboxRead::Events(events) => {
                 drop(routing);
                 self.taken.notify_one();

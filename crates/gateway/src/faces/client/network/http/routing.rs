@@ -228,6 +228,7 @@ pub(super) fn session_in(params: &str) -> Option<ThreadId> {
 mod tests {
     use super::super::super::mailbox::MailboxRead;
     use super::*;
+    use tokio::time::Instant;
 
     const LIMITS: MailboxLimits = MailboxLimits { messages: 100, bytes: 10_000 };
 
@@ -236,7 +237,7 @@ mod tests {
     }
 
     fn take_count(routing: &mut Routing, stream: &StreamKey, reader: u64) -> usize {
-        match routing.mailbox(stream).unwrap().take(reader) {
+        match routing.mailbox(stream).unwrap().take(reader, Instant::now()) {
             MailboxRead::Events(events) => {
                 String::from_utf8(events.to_vec()).unwrap().matches("data: ").count()
             }
