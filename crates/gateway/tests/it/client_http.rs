@@ -431,6 +431,23 @@ async fn what_clients_leave_unread_has_a_budget_for_their_principal() {
 }
 
 #[tokio::test]
+async fn a_repeated_message_is_taken_once_and_another_one_with_its_key_is_refused() {
+    let rig = Rig::start().await;
+    let client = HttpClient::open(rig.alice()).await;
+    let mut stream = client.stream(None, None).await;
+    let key = [("idempotency-key", "k")];
+    let list = |id| request(id, "session/list", &json!({}));
+    for _ in 0..2 {
+        assert_eq!(client.send(Method::POST, &key, &list(1)).await.status, 202);
+    }
+    let other = client.send(Method::POST, &key, &list(2)).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "idempotency_mismatch"));
+    client.post(&list(3)).await;
+    let (_, messages) = until_response(&mut stream, 3).await;
+    assert_eq!(messages.len(), 2, "{messages:?}");
+}
+
+#[tokio::test]
 async fn deleting_a_connection_in_a_turn_leaves_the_session() {
     let rig = Rig::start().await;
     let mut client = HttpClient::open(rig.alice()).await;

@@ -27,8 +27,8 @@ const MAX_UNREAD_MESSAGES: usize = 1;
 /// The most keys of accepted messages that a connection remembers.
 const MAX_ACCEPTED_KEYS: usize = 256;
 
-/// Locked while a message is passed on, so that a repeated one waits for the first.
-type AcceptedKeys = tokio::sync::Mutex<VecDeque<String>>;
+/// The keys, with the hashes of the messages. Locked while a message is passed on, so that a repeated one waits for the first.
+type AcceptedKeys = tokio::sync::Mutex<VecDeque<(String, [u8; 32])>>;
 
 /// A client's connection over HTTP.
 #[derive(Debug)]
@@ -101,18 +101,18 @@ impl HttpConnection {
     }
 
     /// Passes a message on unless one with this key was accepted, because its client repeats it after a lost connection.
-    /// Errors: those of [`Self::on_request`] and of [`Self::post`].
+    /// Errors: `idempotency_mismatch` if it was another message; those of [`Self::on_request`] and of [`Self::post`].
     pub(super) async fn post_once(
         &self,
-        key: &str,
+        (key, digest): (String, [u8; 32]),
         message: Bytes,
         request: Option<(&Id<'_>, Option<ThreadId>)>,
     ) -> Result<()> {
         // A request that is given up while it waits has delivered nothing, and leaves no key.
         let mut accepted = self.accepted.lock().await;
-        if accepted.iter().any(|known| known == key) {
+        if let Some((_, known)) = accepted.iter().find(|(known, _)| *known == key) {
             self.touch();
-            return Ok(());
+            return if *known == digest { Ok(()) } else { Err(mismatch_error()) };
         }
         if let Some((id, session)) = request {
             self.on_request(id, session)?;
@@ -121,7 +121,7 @@ impl HttpConnection {
         if accepted.len() >= MAX_ACCEPTED_KEYS {
             accepted.pop_front();
         }
-        accepted.push_back(key.to_owned());
+        accepted.push_back((key, digest));
         Ok(())
     }
 
@@ -218,6 +218,11 @@ impl LastingConnection for HttpConnection {
     fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }
+}
+
+fn mismatch_error() -> Error {
+    Error::new(Code::IdempotencyMismatch, "this Idempotency-Key came with another message before")
+        .hint("choose a new key for each message")
 }
 
 fn connection_ended_error() -> Error {

@@ -21,7 +21,7 @@ use self::routing::{StreamKey, session_in};
 use super::admission::{CONNECTION_ID, ClientCall, admit, agent};
 use crate::core::not_found::no_thread;
 use crate::faces::common::cursors::LAST_EVENT_ID;
-use crate::faces::common::idempotency::idempotency_key;
+use crate::faces::common::idempotency::keyed_body;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 
@@ -67,7 +67,7 @@ pub(super) async fn post(call: &ClientCall) -> Result<Reply> {
             let connection = call.state.http_connections.find(id, &call.caller, &agent)?;
             check_session(call, &message)?;
             let request = message.request.as_ref().map(|(id, _)| (id, message.session));
-            match idempotency_key(call)? {
+            match keyed_body(call)? {
                 Some(key) => connection.post_once(key, call.body.clone(), request).await?,
                 None => {
                     if let Some((id, session)) = request {
