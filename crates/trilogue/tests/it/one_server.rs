@@ -178,7 +178,7 @@ fn status_names_the_server_who_is_connected_and_what_waits() {
     let cwd = home.work().display().to_string();
     assert_eq!(
         line("editors: "),
-        format!("editors: Zed\\u{{202e}} 1.2 with mailcomposer in {cwd}")
+        format!("editors: Zed\\u{{202e}} 1.2 with mailcomposer in {cwd}, controls 1 session")
     );
     assert_eq!(line("waiting: "), "waiting: 1 question");
     assert!(shown.err.contains("trilogue inbox"), "{shown:?}");

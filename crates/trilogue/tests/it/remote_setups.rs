@@ -173,7 +173,9 @@ fn behind_a_proxy_without_websockets_an_editor_is_told_and_an_agent_uses_http() 
     let (home, laptop, other) = (Home::new(), Home::new(), Home::new());
     let server = served(&home, AGENTS);
     let proxy = Proxy::start_with(&home, &server, true, &[OLD_HTTP]);
-    let told = finish(connect(&laptop, &server, &proxy), "");
+    let initialize =
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
+    let told = finish(connect(&laptop, &server, &proxy), &format!("{initialize}\n"));
     told.complains(6, "status 501");
     save_token(&other, &server);
     let url = format!("wss://{}/client/echo", proxy.address);

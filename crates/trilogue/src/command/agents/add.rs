@@ -75,14 +75,11 @@ impl AddCommand {
         }
         print::out(&entry)?;
         print::note(&format!("added to {}", file.display()));
-        print::hint(&match record {
-            Some(_) => format!(
-                "restart your server, which does not have it yet: `trilogue stop`; then: trilogue run {name} \"TEXT\""
-            ),
-            None => format!(
-                "the server has it from its next start on; then: trilogue run {name} \"TEXT\""
-            ),
-        });
+        let first = match record {
+            Some(_) => "restart your server, which does not have it yet: `trilogue stop`",
+            None => "the server has it from its next start on",
+        };
+        print::hint(&format!("{first}; then: trilogue run {name} \"TEXT\""));
         Ok(())
     }
 
