@@ -168,12 +168,13 @@ impl Approve {
             expires_at: self.scope.expires_at()?,
         };
         let login = client.login(&self.code).await?;
-        let from = login
-            .address
-            .as_deref()
-            .map_or_else(String::new, |address| format!(" at {}", safe::visible(address)));
+        // The name comes last, so that it cannot pass for an address.
+        let program = match &login.address {
+            Some(address) => format!("the program at {}", safe::visible(address)),
+            None => "a program on this machine".to_owned(),
+        };
         let label = safe::visible(&login.label);
-        let question = format!("give a token to the program '{label}'{from}?");
+        let question = format!("give a token to {program}, which calls itself '{label}'?");
         if !self.yes && !ask::confirm(&question, "--yes").await? {
             print::note("nothing was approved");
             return Ok(());
