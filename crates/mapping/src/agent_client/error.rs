@@ -57,6 +57,9 @@ fn refusal(error: &Error, session: Option<&str>) -> ErrorObject {
     if let Some(hint) = error.hint_text() {
         set("hint", hint.into());
     }
+    if error.code().is_transient() {
+        set("transient", true.into());
+    }
     if let Some(pending) = error.pending_interrupt() {
         set("interruptId", pending.as_str().into());
     }

@@ -135,10 +135,11 @@ fn other_failures_say_our_code_and_whether_they_pass() {
 fn every_code_of_ours_has_a_number_of_theirs() {
     for code in Code::ALL {
         let error = error_json(&error_object(&Error::new(*code, "why")));
-        assert_eq!(
-            (&error["message"], &error["data"]),
-            (&json!("why"), &json!({ "code": code.as_str() }))
-        );
+        let mut data = json!({ "code": code.as_str() });
+        if code.is_transient() {
+            data["transient"] = json!(true);
+        }
+        assert_eq!((&error["message"], &error["data"]), (&json!("why"), &data));
         assert!(
             [-32600, -32601, -32602, -32603, -32000, -32002]
                 .iter()
