@@ -1,11 +1,11 @@
 //! Logins of programs on other machines: a program gets a short code, a person approves the code on the server, and the program collects its token.
 //!
-//! The program proves with a secret that it is the one that got the code. Nothing is stored: a login ends with the server, after some minutes, or when its token
-//! is collected.
+//! The program proves with a secret that it is the one that got the code. Nothing is stored: a login ends with the server, after some minutes, or soon after its
+//! token was collected.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trilogue_domain::error::Result;
@@ -20,6 +20,8 @@ use super::secret::{hash_secret, new_secret};
 pub(crate) const LOGIN_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How often a program should ask whether its login is approved.
 pub(crate) const LOGIN_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a program gets the same token again, because the first response may have been lost.
+const COLLECT_AGAIN: Duration = Duration::from_secs(60);
 /// The most logins that are open at once.
 const MAX_LOGINS: usize = 256;
 /// The most logins of one address that are open at once.
@@ -49,15 +51,23 @@ struct OpenLogin {
     expires_at: Timestamp,
     collections: u32,
     /// The token, from its approval on.
-    approved: Option<Box<ApprovedToken>>,
+    approved: Option<Arc<ApprovedToken>>,
+    collected_at: Option<Timestamp>,
 }
 
-/// A token that its program has not collected. It is stored when it is collected.
+/// A token that is stored when its program collects it first.
 #[derive(Debug)]
 pub(crate) struct ApprovedToken {
     pub(crate) row: TokenRow,
     pub(crate) secret: String,
     pub(crate) by: Caller,
+}
+
+/// A token that its program collects.
+#[derive(Debug)]
+pub(crate) struct CollectedToken {
+    pub(crate) token: Arc<ApprovedToken>,
+    pub(crate) is_first: bool,
 }
 
 /// What a program gets when it begins to log in.
@@ -112,6 +122,7 @@ impl Logins {
             expires_at,
             collections: 0,
             approved: None,
+            collected_at: None,
         };
         open.insert(hash_secret(secret.as_bytes()), login);
         Ok(NewLogin { code, secret, expires_at })
@@ -139,26 +150,31 @@ impl Logins {
         now: Timestamp,
         token: ApprovedToken,
     ) -> Result<()> {
-        self.with_code(code, from, now, |login| login.approved = Some(Box::new(token)))
+        self.with_code(code, from, now, |login| login.approved = Some(Arc::new(token)))
     }
 
-    /// Returns the token of a login once, or `None` while it is not approved. Errors: `unauthenticated` for an unknown secret or a login that has ended.
-    pub(crate) fn collect(
-        &self,
-        secret: &str,
-        now: Timestamp,
-    ) -> Result<Option<Box<ApprovedToken>>> {
+    /// Returns the token of a login, or `None` while it is not approved. Errors: `unauthenticated` for an unknown secret or a login that has ended.
+    pub(crate) fn collect(&self, secret: &str, now: Timestamp) -> Result<Option<CollectedToken>> {
         let hash = hash_secret(secret.as_bytes());
         let mut open = lock(&self.open);
         let Some(login) = open.get_mut(&hash).filter(|it| it.is_open(now)) else {
             return Err(login_ended());
         };
         login.collections += 1;
-        let approved = login.approved.take();
-        if approved.is_some() || login.collections >= MAX_COLLECTIONS {
+        let is_first = login.collected_at.is_none();
+        let collected = login.approved.clone().map(|token| CollectedToken { token, is_first });
+        if collected.is_some() {
+            login.collected_at.get_or_insert(now);
+        }
+        if login.collections >= MAX_COLLECTIONS {
             open.remove(&hash);
         }
-        Ok(approved)
+        Ok(collected)
+    }
+
+    /// Ends a login whose token could not be stored.
+    pub(crate) fn end(&self, secret: &str) {
+        lock(&self.open).remove(&hash_secret(secret.as_bytes()));
     }
 
     /// Uses the login with a code that is not approved yet.
@@ -192,7 +208,8 @@ impl Logins {
 impl OpenLogin {
     /// Also over if the clock was set back.
     fn is_open(&self, now: Timestamp) -> bool {
-        now < self.expires_at && self.expires_at <= now.after(LOGIN_LIFE)
+        let is_over = self.collected_at.is_some_and(|at| now >= at.after(COLLECT_AGAIN));
+        !is_over && now < self.expires_at && self.expires_at <= now.after(LOGIN_LIFE)
     }
 }
 

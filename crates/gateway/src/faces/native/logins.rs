@@ -33,7 +33,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::Overloaded]),
     BASE.post("/api/v1/logins/collect", |call| Box::pin(collect(call)))
         .access(Access::Public)
-        .describe("collect_login", "Collect the token of a login, once")
+        .describe("collect_login", "Collect the token of a login; the same one again for a minute")
         .request(of::<LoginSecret>)
         .answers(&[json_response(200, "The token, or that the login is not approved yet.", of::<LoginState>)]),
     BASE.post("/api/v1/logins/look-up", |call| Box::pin(look_up(call)))
@@ -96,18 +96,25 @@ async fn approve(call: NativeCall) -> Result<Reply> {
 
 async fn collect(call: NativeCall) -> Result<Reply> {
     let LoginSecret { secret } = call.json()?;
-    let Some(approved) = call.state.logins.collect(&secret, call.state.clock.now())? else {
+    let logins = &call.state.logins;
+    let Some(collected) = logins.collect(&secret, call.state.clock.now())? else {
         return Ok(Reply::ok(&LoginState { status: "pending".to_owned(), token: None }));
     };
-    let ApprovedToken { row, secret, by } = *approved;
+    let ApprovedToken { row, secret: token_secret, by } = &*collected.token;
     // The token of the approval may have been revoked in between.
-    if !call.authenticator.still_admits(&by).await {
+    if !call.authenticator.still_admits(by).await {
+        logins.end(&secret);
         return Err(login_ended());
     }
-    let created = TokenCreated { token: token(&row), secret };
-    let (id, detail) = (row.id.clone(), format!("{}; of a login", token_detail(&row)));
-    call.state.tokens.put_token(row).await?;
-    let actor = AuditActor::new(&by.principal, by.token.as_ref());
-    audit(AuditEvent::TokenCreated, Some(actor), id.as_str(), &detail);
+    if collected.is_first {
+        if let Err(error) = call.state.tokens.put_token(row.clone()).await {
+            logins.end(&secret);
+            return Err(error);
+        }
+        let actor = AuditActor::new(&by.principal, by.token.as_ref());
+        let detail = format!("{}; of a login", token_detail(row));
+        audit(AuditEvent::TokenCreated, Some(actor), row.id.as_str(), &detail);
+    }
+    let created = TokenCreated { token: token(row), secret: token_secret.clone() };
     Ok(Reply::ok(&LoginState { status: "approved".to_owned(), token: Some(created) }))
 }
