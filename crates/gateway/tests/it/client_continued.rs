@@ -12,6 +12,7 @@ use trilogue_domain::Right;
 use trilogue_gateway::{ClientOptions, ClientProtocol, Mount};
 use trilogue_testkit::until;
 
+use crate::client_websocket::open_narrow;
 use crate::rig::{LIMIT, Rig, Setup};
 use crate::websocket::open;
 
@@ -70,13 +71,18 @@ impl Client {
     /// Begins a connection that another WebSocket may continue.
     async fn begin(rig: &Rig) -> Self {
         let (head, socket) = open(rig, &[]).await;
+        let client = Self::begin_on(socket).await;
+        assert_eq!(client.connection, head.headers["acp-connection-id"]);
+        client
+    }
+
+    async fn begin_on(socket: Socket) -> Self {
         let mut client = Self { socket, connection: String::new(), received: Vec::new(), sent: 0 };
         let meta = json!({"trilogue": {"attach": true}});
         let params = json!({"protocolVersion": 1, "clientCapabilities": {}, "_meta": meta});
         let answer = client.call("initialize", params).await;
         let announced = &answer["agentCapabilities"]["_meta"]["trilogue"]["attach"];
         client.connection = announced["connectionId"].as_str().unwrap().to_owned();
-        assert_eq!(client.connection, head.headers["acp-connection-id"]);
         assert!(announced["graceMs"].as_u64().unwrap() > 0, "{answer}");
         client
     }
@@ -205,6 +211,61 @@ async fn messages_wait_for_their_client_and_arrive_once() {
         |method: &str| client.received.iter().filter(|message| message["method"] == method).count();
     assert_eq!(count("session/request_permission"), 1);
     client.prompt(&session, "hello").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_read_nothing_continues_or_is_gone_after_its_grace() {
+    const PIECES: usize = 150;
+    for (is_back, idle_timeout) in [(true, LIMIT), (false, Duration::from_millis(200))] {
+        let options =
+            ClientOptions { max_outbox_messages: 4, idle_timeout, ..ClientOptions::default() };
+        let rig = rig_with(options).await;
+        let mut client = Client::begin_on(open_narrow(&rig).await).await;
+        let session = client.session().await;
+        let received = client.received.len();
+        let turn = client.prompt(&session, &format!("stream {PIECES}")).await;
+        // Their errors wait for room among the messages.
+        for _ in 0..16 {
+            client.send("session/list", json!([1])).await;
+        }
+        until("messages to wait", LIMIT, async || {
+            let metrics = rig.metrics().await;
+            let unread = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix("trilogue_http_response_bytes "))?;
+            (unread.parse::<usize>().ok()? > 1024 * 1024).then_some(())
+        })
+        .await
+        .unwrap();
+        if !is_back {
+            drop(client);
+            until_gone(&rig).await;
+            continue;
+        }
+        let taken = client.continue_after(&rig, received).await;
+        let sent = client.sent;
+        for id in taken + 1..=sent {
+            let again =
+                json!({"jsonrpc": "2.0", "id": id, "method": "session/list", "params": [1]});
+            client.socket.send(Message::text(again.to_string())).await.unwrap();
+        }
+        let ids = |messages: &[Value]| -> Vec<u64> {
+            let answers = messages.iter().filter(|message| message.get("method").is_none());
+            answers.map(|message| message["id"].as_u64().unwrap()).collect()
+        };
+        while ids(&client.received[received..]).len() < 17 {
+            client.message().await;
+        }
+        let mut answered = ids(&client.received[received..]);
+        answered.sort_unstable();
+        assert_eq!(answered, Vec::from_iter(turn..=sent));
+        let texts = client.updates(&session);
+        let texts = texts.iter().filter_map(|update| update["content"]["text"].as_str());
+        assert_eq!(
+            texts.filter(|text| text.starts_with("xx")).map(str::len).sum::<usize>(),
+            PIECES * 40 * 1024
+        );
+    }
 }
 
 #[tokio::test]

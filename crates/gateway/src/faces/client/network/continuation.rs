@@ -8,24 +8,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, lock};
 use trilogue_wire::jsonrpc::{Decoder, Id};
 use trilogue_wire::native::local::ContinueResult;
 
-use super::frames::{CloseReason, FrameRead, FrameSink, FrameSource, close};
+use super::counted::ArrivingBytes;
+use super::frames::{CLOSE_WAIT, CloseReason, FrameRead, FrameSink, FrameSource, close};
 use super::lasting::LastingConnection;
 use super::mailbox::Mailbox;
 use crate::access::authenticator::Caller;
 use crate::faces::client::wire::lines::OutgoingLines;
 use crate::faces::client::wire::outbox::Batch;
-use crate::faces::client::wire::transport::{LineSink, Lines, MessageSource};
+use crate::faces::client::wire::transport::{LineSink, Lines, MessageSource, push_message};
 
 /// The most WebSockets that wait to continue one connection. The newest of them wins.
 const MAX_WAITING_SOCKETS: usize = 1;
+/// The most messages that the face has not taken.
+const MAX_UNREAD_MESSAGES: usize = 1;
 
 /// A connection that its client can continue.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(super) struct Socket {
 /// A connection that has begun on a WebSocket.
 pub(super) struct NewContinuation {
     pub(super) continuation: Arc<Continuation>,
+    /// Returns the last WebSocket when the connection has ended.
+    pub(super) reading: JoinHandle<Option<SocketSource>>,
     pub(super) source: ContinuedSource,
     pub(super) sink: ContinuedSink,
     /// The callers of its WebSockets, one after the other.
@@ -80,7 +87,7 @@ struct NextSocket {
 }
 
 /// The halves of a WebSocket. It counts as open until both are dropped.
-struct SocketSource {
+pub(super) struct SocketSource {
     frames: FrameSource,
     _open: Arc<DropGuard>,
 }
@@ -108,8 +115,18 @@ impl std::fmt::Debug for SinkChange {
 }
 
 /// Receives the messages of all WebSockets of a connection.
-pub(super) struct ContinuedSource {
+pub(super) struct ContinuedSource(mpsc::Receiver<ReceivedMessage>);
+
+struct ReceivedMessage {
+    text: Bytes,
+    /// Counts the message until the face takes it.
+    arriving: Arc<ArrivingBytes>,
+}
+
+/// Reads the WebSockets of a connection, one after the other. A task of its own, because the face may wait for the client to read.
+struct SocketReader {
     continuation: Arc<Continuation>,
+    messages: mpsc::Sender<ReceivedMessage>,
     socket: Option<SocketSource>,
     /// The number of the current WebSocket, or of the last one.
     number: u64,
@@ -162,8 +179,10 @@ impl Continuation {
         let ended = CancellationToken::new();
         let open = Arc::new(ended.clone().drop_guard());
         let number = 1;
-        let source = ContinuedSource {
+        let (messages, received) = mpsc::channel(MAX_UNREAD_MESSAGES);
+        let reader = SocketReader {
             continuation: Arc::clone(&continuation),
+            messages,
             socket: Some(SocketSource { frames: source, _open: Arc::clone(&open) }),
             number,
             next_sockets: waiting,
@@ -177,7 +196,9 @@ impl Continuation {
             response: None,
             needs_flush: false,
         };
-        NewContinuation { continuation, source, sink, callers, ended }
+        let reading = tokio::spawn(reader.run());
+        let source = ContinuedSource(received);
+        NewContinuation { continuation, reading, source, sink, callers, ended }
     }
 
     /// Checks that a client can continue that has received this many messages. Otherwise ends the connection, because its client cannot use it.
@@ -245,8 +266,12 @@ impl Continuation {
 }
 
 /// Closes the current WebSocket, if there is one.
-pub(super) async fn close_last(source: ContinuedSource, sink: ContinuedSink, reason: CloseReason) {
-    let (Some(source), Some(sink)) = (source.socket, sink.socket) else { return };
+pub(super) async fn close_last(
+    reading: JoinHandle<Option<SocketSource>>,
+    sink: ContinuedSink,
+    reason: CloseReason,
+) {
+    let (Ok(Some(source)), Some(sink)) = (reading.await, sink.socket) else { return };
     let reason = source.frames.close.unwrap_or(reason);
     close(source.frames, sink.frames, reason).await;
 }
@@ -273,50 +298,79 @@ impl LastingConnection for Continuation {
 
 impl MessageSource for ContinuedSource {
     async fn receive(&mut self, decoder: &mut Decoder) -> io::Result<bool> {
+        let Some(ReceivedMessage { text, arriving }) = self.0.recv().await else {
+            return Ok(false);
+        };
+        push_message(decoder, &text);
+        arriving.release();
+        Ok(true)
+    }
+}
+
+// === impl SocketReader ===
+
+impl SocketReader {
+    /// Reads until the client has left for good, or the connection has ended. Returns the last WebSocket.
+    async fn run(mut self) -> Option<SocketSource> {
+        let continuation = Arc::clone(&self.continuation);
+        let mut permit = None;
         loop {
             let read = tokio::select! {
                 biased;
+                () = continuation.given_up.cancelled() => break,
                 next = self.next_sockets.recv() => {
-                    let Some(next) = next else { return Ok(false) };
+                    let Some(next) = next else { break };
                     self.replace(next);
                     continue;
                 }
-                () = self.continuation.given_up.cancelled() => return Ok(false),
-                () = self.continuation.has_broken.notified() => {
-                    if self.continuation.broken.load(Ordering::Relaxed) != self.number {
+                () = continuation.has_broken.notified() => {
+                    if continuation.broken.load(Ordering::Relaxed) != self.number {
                         continue;
                     }
                     FrameRead::Lost
                 }
-                read = read_socket(&mut self.socket, self.end) => match read {
+                // A message is read when the face has taken the one before. Meanwhile other WebSockets and the end of the grace period count.
+                reserved = self.messages.clone().reserve_owned(), if permit.is_none() => {
+                    let Ok(reserved) = reserved else { break };
+                    permit = Some(reserved);
+                    continue;
+                }
+                read = read_socket(&mut self.socket, self.end), if permit.is_some() || self.socket.is_none() => match read {
                     Some(read) => read,
                     None => {
-                        tracing::debug!(agent = %self.continuation.agent, "a client did not come back");
-                        self.continuation.give_up();
-                        return Ok(false);
+                        tracing::debug!(agent = %continuation.agent, "a client did not come back");
+                        continuation.give_up();
+                        break;
                     }
                 },
             };
             match read {
-                FrameRead::Closed => return Ok(false),
+                FrameRead::Closed => {
+                    drop((self.messages, permit));
+                    // The face may wait for room among messages that this client does not read any more.
+                    let ended = continuation.given_up.cancelled();
+                    if timeout(CLOSE_WAIT, ended).await.is_err() {
+                        continuation.give_up();
+                    }
+                    return self.socket;
+                }
                 FrameRead::Message(text) => {
                     self.received += 1;
-                    if let Some(socket) = &self.socket {
-                        socket.frames.take(&text, decoder);
+                    if let (Some(socket), Some(permit)) = (&self.socket, permit.take()) {
+                        let arriving = Arc::clone(&socket.frames.arriving);
+                        permit.send(ReceivedMessage { text, arriving });
                     }
-                    return Ok(true);
                 }
                 FrameRead::Lost => {
                     self.socket = None;
                     self.end = Instant::now() + self.grace;
-                    self.continuation.change_sink(SinkChange::Lost);
+                    continuation.change_sink(SinkChange::Lost);
                 }
             }
         }
+        self.socket
     }
-}
 
-impl ContinuedSource {
     /// Reads from this WebSocket from now on. What the last one has not delivered, the client sends again.
     fn replace(&mut self, next: NextSocket) {
         let NextSocket { caller, source, mut sink, request, after } = next;

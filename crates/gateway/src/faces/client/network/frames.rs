@@ -25,14 +25,14 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// Frames are joined until one write has this many bytes.
 const WRITE_BUFFER_BYTES: usize = 32 * 1024;
 /// How long a closed connection waits for the client's end of it.
-const CLOSE_WAIT: Duration = Duration::from_secs(2);
+pub(super) const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 type FrameStream = CountedStream<TokioIo<Upgraded>>;
 
 /// The reading half.
 pub(super) struct FrameSource {
     reader: MessageReader<FrameStream>,
-    arriving: Arc<ArrivingBytes>,
+    pub(super) arriving: Arc<ArrivingBytes>,
     liveness: Arc<Liveness>,
     /// Why the server closes the connection, once the client has given a reason.
     pub(super) close: Option<CloseReason>,

@@ -45,7 +45,7 @@ pub(super) async fn begin(
     connection.attach = Some(state.attach_capability(Some(&id)));
     let (agent, grace) = (connection.agent.clone(), state.options.idle_timeout);
     let begun = Continuation::begin(id, agent, socket, grace, state.streams_end.child_token());
-    let NewContinuation { continuation, mut source, sink, callers, ended } = begun;
+    let NewContinuation { continuation, reading, mut source, sink, callers, ended } = begun;
     state.continuations.add(&continuation);
     let (state, served) = (Arc::clone(state), Arc::clone(&continuation));
     tokio::spawn(async move {
@@ -55,7 +55,7 @@ pub(super) async fn begin(
         served.give_up();
         state.continuations.remove(&served);
         if let Some((sink, reason)) = closing {
-            close_last(source, sink, reason).await;
+            close_last(reading, sink, reason).await;
         }
         drop(admission);
     });
