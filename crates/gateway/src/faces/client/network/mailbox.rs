@@ -16,7 +16,7 @@ const MIN_KEPT_MESSAGES: usize = 1_024;
 /// How many bytes of them.
 const MIN_KEPT_BYTES: usize = 256 * 1024;
 /// How many are kept for [`KEPT_FOR`]. Buffers on the way take this much before a lost network shows.
-const MAX_KEPT_MESSAGES: usize = 16 * 1_024;
+const MAX_KEPT_MESSAGES: usize = 64 * 1_024;
 /// How many bytes of them. The last message is kept even if it is larger.
 const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
 /// How long a client may take to notice that it has lost the network.
