@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Method;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trilogue_domain::{Right, Rights};
 use trilogue_gateway::{ClientOptions, ClientProtocol, Mount, Options};
@@ -445,6 +449,56 @@ async fn a_repeated_message_is_taken_once_and_another_one_with_its_key_is_refuse
     client.post(&list(3)).await;
     let (_, messages) = until_response(&mut stream, 3).await;
     assert_eq!(messages.len(), 2, "{messages:?}");
+}
+
+/// Reads the text of a response until it has these words. Returns the text.
+async fn read_until(body: &mut Incoming, words: &str) -> String {
+    let mut text = String::new();
+    while !text.contains(words) {
+        let frame = timeout(LIMIT, body.frame()).await.unwrap().unwrap().unwrap();
+        text += std::str::from_utf8(&frame.into_data().unwrap()).unwrap();
+    }
+    text
+}
+
+#[tokio::test]
+async fn one_http2_connection_carries_the_requests_and_streams_of_a_client() {
+    let rig = Rig::start().await;
+    let stream = TokioIo::new(TcpStream::connect(rig.address).await.unwrap());
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+    let (sender, serving) = handshake.await.unwrap();
+    tokio::spawn(serving);
+    let send = async |method: Method, connection: Option<&str>, body: &Value| {
+        let accept = if method == Method::GET { "text/event-stream" } else { "application/json" };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{PUPPET}", rig.address))
+            .header("authorization", "Bearer alpha-alice")
+            .header("content-type", "application/json")
+            .header("accept", accept);
+        if let Some(connection) = connection {
+            request = request.header("acp-connection-id", connection);
+        }
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        sender.clone().send_request(request.body(Full::new(body)).unwrap()).await.unwrap()
+    };
+    let opened = send(Method::POST, None, &initialize()).await;
+    assert_eq!(opened.status(), 200);
+    let id = opened.headers()["acp-connection-id"].to_str().unwrap().to_owned();
+    let opened = send(Method::GET, Some(&id), &Value::Null).await;
+    assert_eq!((opened.status().as_u16(), opened.version()), (200, http::Version::HTTP_2));
+    let mut events = opened.into_body();
+    let new = request(1, "session/new", &json!({"cwd": "/w", "mcpServers": []}));
+    assert_eq!(send(Method::POST, Some(&id), &new).await.status(), 202);
+    let text = read_until(&mut events, "\"id\":1").await;
+    let session = text.split("\"sessionId\":\"").nth(1).unwrap().split('"').next().unwrap();
+    let words = json!([{"type": "text", "text": "hello"}]);
+    let prompt = request(2, "session/prompt", &json!({"sessionId": session, "prompt": words}));
+    assert_eq!(send(Method::POST, Some(&id), &prompt).await.status(), 202);
+    let text = read_until(&mut events, "\"id\":2").await;
+    assert!(text.contains("agent_message_chunk") && text.contains("end_turn"), "{text}");
+    assert_eq!(send(Method::DELETE, Some(&id), &Value::Null).await.status(), 202);
+    while timeout(LIMIT, events.frame()).await.unwrap().is_some() {}
 }
 
 #[tokio::test]
