@@ -355,7 +355,10 @@ async fn a_client_that_leaves_too_much_unread_is_told_to_try_again_later() {
     let options =
         Options { max_output_bytes: 2 * MIB, max_responses_bytes: 8 * MIB, ..Options::default() };
     let rig = Rig::with(options).await;
-    let run = rig.run_on("kept", "stream 150").await;
+    for _ in 0..4 {
+        rig.run_on("kept", "stream 30").await;
+    }
+    let run = rig.run_on("kept", "stream 30").await;
     let params = json!({"sessionId": run["thread_id"], "cwd": "/w", "mcpServers": []});
     let load = json!({"jsonrpc": "2.0", "id": 1, "method": "session/load", "params": params});
     let mut sockets = Vec::new();
