@@ -112,6 +112,7 @@ pub struct Services {
     pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) open_request_budget: Arc<BodyBudget>,
     pub(crate) response_budget: Arc<BodyBudget>,
+    pub(crate) kept_budget: Arc<BodyBudget>,
     pub(crate) streams: Arc<Streams>,
     /// Forwards requests to other nodes, if there can be any.
     pub(crate) forwarder: Option<Forwarder>,

@@ -301,6 +301,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let body_budget = BodyBudget::of(&options);
     let open_request_budget = BodyBudget::of_open_requests(&options);
     let response_budget = BodyBudget::of_responses(&options);
+    let kept_budget = BodyBudget::of_kept_messages(&options);
     let forwarder = options.has_nodes.then(Forwarder::new).transpose()?;
     let node_client =
         forwarder.as_ref().map(|forwarder| Arc::new(NodeClient::new(forwarder, &ports)));
@@ -315,6 +316,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
         body_budget,
         open_request_budget,
         response_budget,
+        kept_budget,
         streams: Arc::new(streams),
         common_states: Arc::default(),
     })

@@ -109,6 +109,11 @@ impl HeldShare {
             u32::try_from(count).ok().and_then(|it| semaphore.try_acquire_many_owned(it).ok());
         more.map(|more| permit.merge(more)).is_some()
     }
+
+    /// Gives `count` back, or nothing if the share has less.
+    pub fn shrink(&mut self, count: usize) {
+        drop(self.permit.as_mut().and_then(|permit| permit.split(count)));
+    }
 }
 
 impl Drop for HeldShare {

@@ -213,6 +213,12 @@ impl BodyBudget {
         Self::new(BodyKind::Response, all, (all / 2).max(options.max_output_bytes))
     }
 
+    /// The budget for messages that were sent and are kept for clients that continue. Nothing is refused for it: older ones go.
+    pub(crate) fn of_kept_messages(options: &Options) -> Arc<Self> {
+        let all = options.max_responses_bytes / 4;
+        Self::new(BodyKind::Response, all, all / 2)
+    }
+
     /// Returns the bytes that are held now.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed)
@@ -289,6 +295,25 @@ impl HeldBytes {
             none => (none.insert(self.budget.shares.begin(principal)), self.bytes),
         };
         if share.grow(more) { Ok(()) } else { Err(BudgetSpent::OfPrincipal(self.budget.kind)) }
+    }
+
+    /// Like [`Self::grow`], but counts nothing more if the budget is spent: then returns `false`.
+    pub(crate) fn try_grow(&mut self, bytes: usize) -> bool {
+        let is_counted = self.grow(bytes).is_ok();
+        if !is_counted {
+            self.budget.held.fetch_sub(bytes, Ordering::Relaxed);
+            self.bytes -= bytes;
+        }
+        is_counted
+    }
+
+    /// Gives bytes back.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        self.budget.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes -= bytes;
+        if let Some(share) = &mut self.share {
+            share.shrink(bytes);
+        }
     }
 }
 

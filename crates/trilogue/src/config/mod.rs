@@ -161,7 +161,7 @@ pub struct Limits {
     pub max_json_tree: Size,
     /// The largest size of all request bodies together that the server holds at once, with the memory for their JSON values. It answers a further request with 429 `overloaded` and `Retry-After`. At least `max_body`. Requests of editors over the network that are not answered may use as much again.
     pub max_bodies: Size,
-    /// The largest size of all responses together that clients have asked for and not taken yet; one principal can have half. Responses of up to 16 KiB do not count. Messages that clients under `/client` have not read count from the first byte; without room for one, its connection ends. The server answers a request whose response has no room with 429 `overloaded` and `Retry-After`. At least 32 MiB, the largest response.
+    /// The largest size of all responses together that clients have asked for and not taken yet; one principal can have half. Responses of up to 16 KiB do not count. Messages that clients under `/client` have not read count from the first byte; without room for one, its connection ends. Those that were sent and are kept for clients that continue have a quarter of it beside. The server answers a request whose response has no room with 429 `overloaded` and `Retry-After`. At least 32 MiB, the largest response.
     pub max_responses: Size,
     /// The largest metadata of one message part.
     pub max_part_metadata: Size,

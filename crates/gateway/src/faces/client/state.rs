@@ -72,6 +72,8 @@ pub(crate) struct State {
     pub(super) open_request_budget: Arc<BodyBudget>,
     /// The budget of what they have not read.
     pub(super) response_budget: Arc<BodyBudget>,
+    /// The budget of what they were sent and may ask for again.
+    pub(super) kept_budget: Arc<BodyBudget>,
     lifecycle: Arc<Lifecycle>,
     /// Cancelled when streams of sessions end.
     pub(super) streams_end: CancellationToken,
@@ -109,6 +111,7 @@ impl State {
             body_budget: Arc::clone(&services.body_budget),
             open_request_budget: Arc::clone(&services.open_request_budget),
             response_budget: Arc::clone(&services.response_budget),
+            kept_budget: Arc::clone(&services.kept_budget),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),
         }

@@ -21,7 +21,7 @@ use trilogue_wire::native::local::ContinueResult;
 use super::counted::ArrivingBytes;
 use super::frames::{CLOSE_WAIT, CloseReason, FrameRead, FrameSink, FrameSource, close};
 use super::lasting::LastingConnection;
-use super::mailbox::Mailbox;
+use super::mailbox::{KeptBudget, Mailbox};
 use crate::access::authenticator::Caller;
 use crate::faces::client::wire::lines::OutgoingLines;
 use crate::faces::client::wire::outbox::Batch;
@@ -156,8 +156,8 @@ impl Continuation {
         id: String,
         agent: AgentName,
         socket: Socket,
-        grace: Duration,
-        stop: CancellationToken,
+        (grace, stop): (Duration, CancellationToken),
+        kept_budget: &KeptBudget,
     ) -> NewContinuation {
         let Socket { caller, source, sink } = socket;
         let (last_caller, callers) = watch::channel(caller.clone());
@@ -168,7 +168,7 @@ impl Continuation {
             caller,
             last_caller,
             next_sockets,
-            messages: Mutex::default(),
+            messages: Mutex::new(Mailbox::new(Some(kept_budget))),
             sink_change: Mutex::default(),
             has_sink_change: Notify::new(),
             broken: AtomicU64::new(0),

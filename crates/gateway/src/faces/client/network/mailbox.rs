@@ -8,15 +8,19 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, Principal};
 use trilogue_wire::sse;
 
+use crate::access::authenticator::Caller;
+use crate::faces::client::state::State;
+use crate::http::receive::{BodyBudget, HeldBytes};
+
 /// How many messages of a stream are kept after they were sent, whenever that was.
-const MIN_KEPT_MESSAGES: usize = 1_024;
+const MIN_KEPT_MESSAGES: u64 = 1_024;
 /// How many bytes of them.
 const MIN_KEPT_BYTES: usize = 256 * 1024;
 /// How many are kept for [`KEPT_FOR`]. Buffers on the way take this much before a lost network shows.
-const MAX_KEPT_MESSAGES: usize = 64 * 1_024;
+const MAX_KEPT_MESSAGES: u64 = 64 * 1_024;
 /// How many bytes of them. The last message is kept even if it is larger.
 const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
 /// How long a client may take to notice that it has lost the network.
@@ -32,8 +36,10 @@ pub(super) struct Mailbox {
     removed: u64,
     /// The number of the last message that a reader has taken.
     sent: u64,
-    /// When the messages up to that one were taken, oldest first.
-    sent_at: VecDeque<Instant>,
+    /// What is known of the messages at the front that were taken before, oldest first. Some of them may wait again.
+    kept: VecDeque<KeptMessage>,
+    /// Counts them, if they have a budget.
+    kept_budget: Option<HeldBytes>,
     /// The size of the messages that a reader has taken, and of those that wait.
     sent_bytes: usize,
     waiting_bytes: usize,
@@ -43,6 +49,21 @@ pub(super) struct Mailbox {
     pub(super) is_confirmed: bool,
     /// Notified when a message was added, or when the reader must end.
     pub(super) changed: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct KeptMessage {
+    /// When it was taken last.
+    sent_at: Instant,
+    /// How many bytes of the budget it holds.
+    counted: usize,
+}
+
+/// The budget of what a caller's connections keep.
+#[derive(Clone, Debug)]
+pub(super) struct KeptBudget {
+    budget: Arc<BodyBudget>,
+    principal: Arc<Principal>,
 }
 
 /// What the reader of a mailbox gets.
@@ -56,11 +77,24 @@ pub(super) enum MailboxRead {
     Replaced,
 }
 
+// === impl KeptBudget ===
+
+impl KeptBudget {
+    pub(super) fn of(state: &State, caller: &Caller) -> Self {
+        Self { budget: Arc::clone(&state.kept_budget), principal: Arc::clone(&caller.principal) }
+    }
+
+    fn hold(&self) -> HeldBytes {
+        HeldBytes::of(&self.budget, &self.principal)
+    }
+}
+
 // === impl Mailbox ===
 
 impl Mailbox {
-    pub(super) fn for_session(is_confirmed: bool) -> Self {
-        Self { is_confirmed, ..Self::default() }
+    /// A mailbox whose sent messages count in this budget. If it is spent, only the last one is kept.
+    pub(super) fn new(budget: Option<&KeptBudget>) -> Self {
+        Self { kept_budget: budget.map(KeptBudget::hold), ..Self::default() }
     }
 
     fn last(&self) -> u64 {
@@ -102,7 +136,6 @@ impl Mailbox {
         // What the last reader may not have received waits again.
         self.sent = after;
         let sent = usize::try_from(after - self.removed).unwrap_or(usize::MAX);
-        self.sent_at.truncate(sent);
         self.sent_bytes = self.messages.iter().take(sent).map(Bytes::len).sum();
         self.waiting_bytes = self.messages.iter().skip(sent).map(Bytes::len).sum();
         self.reader = Some(reader);
@@ -147,28 +180,55 @@ impl Mailbox {
     /// Records that the next message was sent.
     pub(super) fn on_sent(&mut self, now: Instant) {
         let Some(message) = self.next() else { return };
+        let index = usize::try_from(self.sent - self.removed).unwrap_or(usize::MAX);
         self.sent += 1;
         self.sent_bytes += message.len();
         self.waiting_bytes -= message.len();
-        self.sent_at.push_back(now);
+        if let Some(again) = self.kept.get_mut(index) {
+            again.sent_at = now;
+        } else {
+            // A copy, so that it counts no longer as a message that waits.
+            let copy = Bytes::copy_from_slice(&message);
+            let (size, budget) = (copy.len(), self.kept_budget.as_mut());
+            let is_counted = budget.is_none_or(|budget| budget.try_grow(size));
+            self.kept.push_back(KeptMessage {
+                sent_at: now,
+                counted: if is_counted { size } else { 0 },
+            });
+            if let Some(slot) = self.messages.get_mut(index) {
+                *slot = copy;
+            }
+            if !is_counted {
+                while self.sent - self.removed > 1 && self.remove_first() {}
+            }
+        }
         self.trim(now);
     }
 
     /// Removes sent messages above the limits.
     fn trim(&mut self, now: Instant) {
-        while let Some(&first) = self.sent_at.front() {
-            let (kept, bytes) = (self.sent_at.len(), self.sent_bytes);
-            let is_old = now.duration_since(first) > KEPT_FOR;
-            let is_above = kept > MAX_KEPT_MESSAGES || bytes > MAX_KEPT_BYTES;
-            let is_above_min = kept > MIN_KEPT_MESSAGES || bytes > MIN_KEPT_BYTES;
-            if kept <= 1 || !(is_above || is_old && is_above_min) {
+        while let Some(first) = self.kept.front() {
+            let kept = self.sent - self.removed;
+            let is_old = now.duration_since(first.sent_at) > KEPT_FOR;
+            let is_above = kept > MAX_KEPT_MESSAGES || self.sent_bytes > MAX_KEPT_BYTES;
+            let is_above_min = kept > MIN_KEPT_MESSAGES || self.sent_bytes > MIN_KEPT_BYTES;
+            if kept <= 1 || !(is_above || is_old && is_above_min) || !self.remove_first() {
                 return;
             }
-            let Some(message) = self.messages.pop_front() else { return };
-            self.sent_at.pop_front();
-            self.removed += 1;
-            self.sent_bytes -= message.len();
         }
+    }
+
+    /// Removes the first message, which was sent. Returns whether there was one.
+    fn remove_first(&mut self) -> bool {
+        let (Some(message), Some(kept)) = (self.messages.pop_front(), self.kept.pop_front()) else {
+            return false;
+        };
+        if let Some(budget) = &mut self.kept_budget {
+            budget.shrink(kept.counted);
+        }
+        self.removed += 1;
+        self.sent_bytes -= message.len();
+        true
     }
 }
 
@@ -235,14 +295,36 @@ mod tests {
             mailbox.push(Bytes::from("y"));
         }
         send_all(&mut mailbox, begin);
-        assert_eq!(mailbox.messages.len(), MAX_KEPT_MESSAGES);
+        assert_eq!(mailbox.messages.len() as u64, MAX_KEPT_MESSAGES);
         // Later, only as much is kept as any client may need.
         mailbox.push(Bytes::from("y"));
         send_all(&mut mailbox, begin + 2 * KEPT_FOR);
-        assert_eq!(mailbox.messages.len(), MIN_KEPT_MESSAGES);
+        assert_eq!(mailbox.messages.len() as u64, MIN_KEPT_MESSAGES);
         mailbox.push(Bytes::from(vec![b'x'; 2 * MAX_KEPT_BYTES]));
         send_all(&mut mailbox, begin + 2 * KEPT_FOR);
         assert_eq!(mailbox.messages.len(), 1);
-        assert_eq!(mailbox.sent_at.len(), 1);
+        assert_eq!(mailbox.kept.len(), 1);
+    }
+
+    #[test]
+    fn without_room_in_the_budget_only_the_last_sent_message_is_kept() {
+        let (budget, now) = (BodyBudget::anonymous(100), Instant::now());
+        let kept_budget = Some(HeldBytes::new(&budget));
+        let mut mailbox = Mailbox { kept_budget, ..Mailbox::default() };
+        mailbox.attach(1, None).unwrap();
+        for message in ["x".repeat(60), "y".repeat(60), "z".to_owned()] {
+            mailbox.push(message.into());
+        }
+        assert!(matches!(mailbox.take(1, now), MailboxRead::Events(_)));
+        assert_eq!(mailbox.attach(2, Some(0)).unwrap_err().code(), Code::InvalidCursor);
+        // What is sent again counts once.
+        for reader in 2..9 {
+            mailbox.attach(reader, Some(1)).unwrap();
+            assert_eq!(mailbox.waiting_size(), (2, 61));
+            assert!(matches!(mailbox.take(reader, now), MailboxRead::Events(_)));
+        }
+        assert_eq!(budget.held_bytes(), 1);
+        drop(mailbox);
+        assert_eq!(budget.held_bytes(), 0);
     }
 }

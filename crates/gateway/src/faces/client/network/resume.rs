@@ -16,6 +16,7 @@ use trilogue_wire::native::local::{ATTACH_METHOD, ContinueParams, Extras};
 use super::admission::Admission;
 use super::continuation::{Continuation, NewContinuation, Socket, close_last};
 use super::frames::close;
+use super::mailbox::KeptBudget;
 use super::websocket::serve_admitted;
 use crate::faces::client::connection::ClientConnection;
 use crate::faces::client::state::State;
@@ -43,8 +44,9 @@ pub(super) async fn begin(
     (decoder, admission): (Decoder, Admission),
 ) {
     connection.attach = Some(state.attach_capability(Some(&id)));
-    let (agent, grace) = (connection.agent.clone(), state.options.idle_timeout);
-    let begun = Continuation::begin(id, agent, socket, grace, state.streams_end.child_token());
+    let (agent, kept_budget) = (connection.agent.clone(), KeptBudget::of(state, &socket.caller));
+    let end = (state.options.idle_timeout, state.streams_end.child_token());
+    let begun = Continuation::begin(id, agent, socket, end, &kept_budget);
     let NewContinuation { continuation, reading, mut source, sink, callers, ended } = begun;
     state.continuations.add(&continuation);
     let (state, served) = (Arc::clone(state), Arc::clone(&continuation));

@@ -15,7 +15,7 @@ use trilogue_wire::jsonrpc::{Decoder, Id};
 use uuid::Uuid;
 
 use super::super::lasting::LastingConnection;
-use super::super::mailbox::MailboxRead;
+use super::super::mailbox::{KeptBudget, MailboxRead};
 use super::routing::{MailboxLimits, Routing, StreamKey};
 use crate::access::authenticator::Caller;
 use crate::faces::client::options::ClientOptions;
@@ -65,6 +65,7 @@ impl HttpConnection {
         agent: AgentName,
         caller: Caller,
         options: &ClientOptions,
+        kept_budget: KeptBudget,
         closed: CancellationToken,
     ) -> (Arc<Self>, PostedMessages) {
         let (messages, receiver) = mpsc::channel(MAX_UNREAD_MESSAGES);
@@ -74,7 +75,7 @@ impl HttpConnection {
             caller,
             messages,
             accepted: AcceptedKeys::default(),
-            routing: Mutex::default(),
+            routing: Mutex::new(Routing::new(Some(kept_budget))),
             limits: MailboxLimits {
                 messages: options.max_outbox_messages,
                 bytes: options.max_outbox_bytes,

@@ -13,7 +13,7 @@ use trilogue_domain::{Code, Error, ThreadId};
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Id, Incoming, parse};
 
-use super::super::mailbox::Mailbox;
+use super::super::mailbox::{KeptBudget, Mailbox};
 
 /// The most requests of one connection without a response.
 const MAX_OPEN_REQUESTS: usize = 4_096;
@@ -30,8 +30,9 @@ pub(super) enum StreamKey {
 }
 
 /// The streams of a connection, and what decides where a message goes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Routing {
+    kept_budget: Option<KeptBudget>,
     connection: Mailbox,
     /// The streams that were opened for a session.
     sessions: HashMap<ThreadId, Mailbox>,
@@ -61,6 +62,20 @@ pub(super) struct MailboxLimits {
 // === impl Routing ===
 
 impl Routing {
+    /// The streams of a new connection, whose sent messages count in this budget.
+    pub(super) fn new(kept_budget: Option<KeptBudget>) -> Self {
+        Self {
+            connection: Mailbox::new(kept_budget.as_ref()),
+            kept_budget,
+            sessions: HashMap::new(),
+            requests: HashMap::new(),
+            pins: HashMap::new(),
+            initialize: None,
+            readers: 0,
+            is_closed: false,
+        }
+    }
+
     /// Records a request of the client.
     /// Errors: `overloaded` if too many are open.
     pub(super) fn on_request(&mut self, id: &Id<'_>, session: Option<ThreadId>) -> Result<()> {
@@ -183,7 +198,9 @@ impl Routing {
                 );
                 return Err(Error::new(Code::Overloaded, message).hint("use another connection"));
             }
-            self.sessions.insert(session.clone(), Mailbox::for_session(is_confirmed));
+            let mut mailbox = Mailbox::new(self.kept_budget.as_ref());
+            mailbox.is_confirmed = is_confirmed;
+            self.sessions.insert(session.clone(), mailbox);
         }
         self.readers += 1;
         let reader = self.readers;
@@ -252,7 +269,7 @@ mod tests {
     fn a_session_keeps_its_stream_while_a_request_is_open() {
         let session = ThreadId::parse("s").unwrap();
         let stream = StreamKey::Session(session.clone());
-        let mut routing = Routing::default();
+        let mut routing = Routing::new(None);
         let whole = routing.attach(&StreamKey::Connection, None).unwrap();
         push(&mut routing, UPDATE);
         assert_eq!(take_count(&mut routing, &StreamKey::Connection, whole), 1);
@@ -275,7 +292,7 @@ mod tests {
 
     #[test]
     fn streams_for_unknown_sessions_and_waiting_messages_are_limited() {
-        let mut routing = Routing::default();
+        let mut routing = Routing::new(None);
         let stream =
             |name: usize| StreamKey::Session(ThreadId::parse(&format!("s{name}")).unwrap());
         let first = routing.attach(&stream(0), None).unwrap();

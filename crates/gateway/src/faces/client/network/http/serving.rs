@@ -6,6 +6,7 @@ use trilogue_domain::AgentName;
 use trilogue_wire::jsonrpc::Decoder;
 
 use super::super::admission::Admission;
+use super::super::mailbox::KeptBudget;
 use super::connection::{HttpConnection, PostedMessages, StreamSink};
 use crate::access::authenticator::Caller;
 use crate::faces::client::connection::ClientConnection;
@@ -23,8 +24,9 @@ pub(super) fn begin(
     let origin = ClientOrigin::Network(caller.clone());
     let mut client = ClientConnection::new(Arc::clone(state), origin, agent.clone());
     state.list(&mut client, ClientTransport::Http);
+    let (kept_budget, closed) = (KeptBudget::of(state, caller), client.closed.clone());
     let (connection, messages) =
-        HttpConnection::new(agent, caller.clone(), &state.options, client.closed.clone());
+        HttpConnection::new(agent, caller.clone(), &state.options, kept_budget, closed);
     client.attach = Some(state.attach_capability(Some(&connection.id)));
     state.http_connections.add(&connection);
     let (state, serving) = (Arc::clone(state), Arc::clone(&connection));
