@@ -110,7 +110,7 @@ pub enum Processes {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientTools {
-    /// Those of a client on another machine, if the server offers none. Otherwise the server's.
+    /// Those of a client that is on another machine than the agent, if the server offers none. Otherwise the server's.
     #[default]
     Auto,
     /// The server's, if it offers any.
@@ -204,7 +204,10 @@ impl Launch {
         let has_own = self.grants.files != Files::None || self.grants.terminals;
         match self.client_tools {
             ClientTools::Forward => true,
-            ClientTools::Auto => client == RequestSource::Network && !has_own,
+            // An agent behind another server is elsewhere for each client.
+            ClientTools::Auto => {
+                !has_own && (client == RequestSource::Network || self.remote.is_some())
+            }
             ClientTools::None => false,
         }
     }

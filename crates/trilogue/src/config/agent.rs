@@ -142,7 +142,7 @@ pub struct Agent {
     /// Whether the agent may run commands in its working directory through the server.
     #[serde(default)]
     pub terminals: bool,
-    /// With `"forward"`, the agent uses the client's files and terminals in place of the server's, if the client has them; with `"none"`, never. `"auto"` forwards to clients over the network, unless `files` or `terminals` give the agent those of the server. The client is the one that prompted last, or the one that opened the session if no client has prompted yet. This also holds for a turn that another protocol started.
+    /// With `"forward"`, the agent uses the client's files and terminals in place of the server's, if the client has them; with `"none"`, never. `"auto"` forwards to clients over the network, and to all clients of an agent with `url`, unless `files` or `terminals` give the agent those of the server. The client is the one that prompted last, or the one that opened the session if no client has prompted yet. This also holds for a turn that another protocol started.
     #[serde(default)]
     pub client_tools: ClientTools,
     /// The agent's authentication method to use when it asks for one. Not set: the method of an earlier sign-in, or one whose key is in a variable that the agent gets. Otherwise runs fail and say how to sign in.
