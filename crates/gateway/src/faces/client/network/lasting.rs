@@ -42,9 +42,13 @@ impl<C: LastingConnection> LastingConnections<C> {
     /// Errors: `not_found`, also for connections of others.
     pub(super) fn find(&self, id: &str, caller: &Caller, agent: &AgentName) -> Result<Arc<C>> {
         let found = lock(&self.0).get(id).cloned();
-        // Rights belong to the connection, so a caller with other rights is another one.
+        // The token belongs to the connection, with its rights, and is named with what its client does.
         let is_own = |it: &Arc<C>| {
-            it.agent() == agent && it.caller().principal == caller.principal && !it.is_closed()
+            let known = it.caller();
+            it.agent() == agent
+                && known.principal == caller.principal
+                && known.token == caller.token
+                && !it.is_closed()
         };
         found.filter(is_own).ok_or_else(|| {
             Error::new(Code::NotFound, "the connection is not known, or has ended")
