@@ -27,8 +27,8 @@ const SMALL_BODY_BYTES: usize = 1024;
 /// Bodies up to this size, in bytes, do not count for their principal.
 const FREE_BYTES: usize = 16 * 1024;
 
-/// What counting one batch of unread messages takes itself, in bytes.
-const UNREAD_OVERHEAD_BYTES: usize = 256;
+/// What counting one batch of messages, or one request, takes itself, in bytes.
+const WAITING_OVERHEAD_BYTES: usize = 256;
 
 /// The bytes of bodies that the whole server holds.
 #[derive(Debug)]
@@ -239,16 +239,16 @@ impl HeldBytes {
         held
     }
 
-    /// Holds the bytes of messages that wait for a client to read them. Small ones count for the principal too, because many can wait.
-    /// Errors: when the budget is spent.
-    pub(crate) fn of_unread(
+    /// Holds the bytes of messages that wait for their client, or of a request that waits for its response. Small ones count for the principal too, because many
+    /// can wait. Errors: when the budget is spent.
+    pub(crate) fn of_waiting(
         budget: &Arc<BodyBudget>,
         principal: &Principal,
         bytes: usize,
     ) -> Result<Self, BudgetSpent> {
         let mut held = Self::of(budget, principal);
         held.share = Some(budget.shares.begin(principal));
-        match held.grow(bytes + UNREAD_OVERHEAD_BYTES) {
+        match held.grow(bytes + WAITING_OVERHEAD_BYTES) {
             Ok(()) => Ok(held),
             Err(spent) => {
                 budget.refused.increment(1);

@@ -44,10 +44,9 @@ impl IncomingRequest {
         if connection.origin.is_local() {
             return Ok(None);
         }
-        let mut held = HeldBytes::of(&connection.state.open_request_budget, &connection.principal);
-        let grown = held.grow(bytes);
-        grown.map_err(|spent| mapping::error_object(&spent.to_error()))?;
-        Ok(Some(held))
+        let budget = &connection.state.open_request_budget;
+        let held = HeldBytes::of_waiting(budget, &connection.principal, bytes);
+        held.map(Some).map_err(|spent| mapping::error_object(&spent.to_error()))
     }
 }
 

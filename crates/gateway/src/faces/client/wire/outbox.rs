@@ -131,7 +131,7 @@ impl Outbox {
         let Some(OutboxBudget { budget, principal, closed }) = &self.budget else {
             return Some(batch);
         };
-        match HeldBytes::of_unread(budget, principal, batch.lines.len()) {
+        match HeldBytes::of_waiting(budget, principal, batch.lines.len()) {
             Ok(held) => {
                 batch.held = Some(held);
                 Some(batch)
