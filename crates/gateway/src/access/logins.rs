@@ -24,8 +24,8 @@ pub(crate) const LOGIN_INTERVAL: Duration = Duration::from_secs(2);
 const COLLECT_AGAIN: Duration = Duration::from_secs(60);
 /// The most logins that are open at once.
 const MAX_LOGINS: usize = 256;
-/// The most logins of one address that are open at once.
-const MAX_LOGINS_PER_ADDRESS: usize = 5;
+/// The most logins of one address that are open at once. Behind a proxy, all programs have one address.
+const MAX_LOGINS_PER_ADDRESS: usize = 32;
 /// How often a program can ask for the token of one login.
 const MAX_COLLECTIONS: u32 = 1_000;
 /// The most unknown codes from one address in a minute.

@@ -80,7 +80,7 @@ async fn logins_and_guesses_of_one_address_are_bounded() {
     let rig = Rig::start().await;
     let (program, person) = (rig.stranger(), rig.alice());
     let mut logins = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..32 {
         logins.push(begin(&program).await);
     }
     let sixth = program.post("/api/v1/logins", &json!({})).await.unwrap();
