@@ -457,9 +457,12 @@ fn new_request_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// Whether a request shows a ticket in the place of a token.
+/// Whether a request for a WebSocket shows a ticket in the place of a token.
 fn shows_only_ticket(operation: &str, headers: &http::HeaderMap) -> bool {
-    operation == TICKET_OPERATION && !shows_token(headers) && shown_ticket(headers).is_some()
+    // The same route opens streams of events.
+    let asks_for_socket =
+        operation == TICKET_OPERATION && headers.contains_key(header::SEC_WEBSOCKET_KEY);
+    asks_for_socket && !shows_token(headers) && shown_ticket(headers).is_some()
 }
 
 /// Reads the query's parameters. Every parameter must be one of the route's.

@@ -71,6 +71,7 @@ async fn a_ticket_is_refused_elsewhere_and_after_its_token() {
     for (path, name, value) in [
         ("/api/v1/agents", "sec-websocket-protocol", spare.clone()),
         ("/communication/agents", "sec-websocket-protocol", spare.clone()),
+        ("/client/puppet", "sec-websocket-protocol", spare.clone()),
         ("/client/puppet", "authorization", format!("Bearer {spare}")),
     ] {
         let headers = [("origin", APP), (name, &*value)];
