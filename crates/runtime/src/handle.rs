@@ -313,24 +313,36 @@ impl Runtime {
                     Error::new(Code::InterruptNotFound, format!("interrupt '{id}' not found"))
                 })?;
                 self.check_answer(&row, &answer)?;
-                if row.resolution.is_some() {
-                    return Err(self
-                        .name_pending(&scope, &row.run_id, not_pending_error(None))
-                        .await);
+                match self.open_question(&scope, row).await? {
+                    Ok(row) => (row.thread, row.run_id, AnswerTarget::Interrupt(row.interrupt.id)),
+                    Err(ended) => {
+                        let error = not_pending_error(None);
+                        return Err(self.name_pending(&scope, &ended, error).await);
+                    }
                 }
-                (row.thread, row.run_id, AnswerTarget::Interrupt(id))
             }
             AnswerTo::Run(id) => {
                 let row = self.run_row(&scope, &id).await?;
                 let shown = self.0.shown_questions.last(&by.id, &id);
-                if let Some(row) = self.pending_target(&scope, &id, shown.as_ref()).await? {
-                    self.check_answer(&row, &answer)?;
-                }
-                let target = match shown {
-                    Some(shown) => AnswerTarget::Interrupt(shown),
-                    None => AnswerTarget::FirstOf(row.key),
+                let left = match row.status.is_terminal() {
+                    true => self.question_left_by(&scope, &row, shown.as_ref()).await?,
+                    false => None,
                 };
-                (row.thread, id, target)
+                let pending = match &left {
+                    Some(_) => None,
+                    None => self.pending_target(&scope, &id, shown.as_ref()).await?,
+                };
+                if let Some(row) = left.as_ref().or(pending.as_ref()) {
+                    self.check_answer(row, &answer)?;
+                }
+                match (left, shown) {
+                    (Some(open), _) => {
+                        let target = AnswerTarget::Interrupt(open.interrupt.id);
+                        (open.thread, open.run_id, target)
+                    }
+                    (None, Some(shown)) => (row.thread, id, AnswerTarget::Interrupt(shown)),
+                    (None, None) => (row.thread, id, AnswerTarget::FirstOf(row.key)),
+                }
             }
         };
         check_logged(by, &answer, extra.as_ref())?;

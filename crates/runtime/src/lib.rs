@@ -31,6 +31,7 @@ mod in_place;
 mod monitor;
 mod owner;
 mod part;
+mod passed_question;
 mod peers;
 mod presence;
 mod provenance;
@@ -58,6 +59,7 @@ pub use handle::{Runtime, cancel_open_runs};
 pub use history::{ConversationReader, NewestMessages, ReferenceReader, StateAt, StateReader};
 pub use in_place::work_in_place;
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
+pub use passed_question::PassedQuestion;
 pub use presence::{ActivePresence, Presence};
 pub use request::{
     AnswerKey, AnswerTo, DrainReport, HandOverAll, NewThread, Options, RunCaller, RunRequest,

@@ -70,14 +70,16 @@ pub(in crate::faces) fn target(
     Ok(interrupt)
 }
 
-/// Returns the interrupts that a run waits for, oldest first.
+/// Returns the interrupts that a run waits for, oldest first. Of an ended run, those whose question a sub-agent still asks: an answer to one reaches the sub-agent.
 pub(in crate::faces) async fn pending(
+    runtime: &Runtime,
     read: &dyn Read,
     request: &Request,
     run: &RunRow,
 ) -> Result<Vec<Interrupt>> {
     if run.status.is_terminal() {
-        return Ok(Vec::new());
+        let passed = runtime.passed_questions(&request.scope(), &run.id).await?;
+        return Ok(passed.into_iter().map(|question| question.asked.interrupt).collect());
     }
     let filter =
         InterruptFilter { run: Some(run.id.clone()), pending: true, ..InterruptFilter::default() };

@@ -39,6 +39,7 @@ pub(super) async fn target(
     named: Option<&str>,
 ) -> Result<Interrupt> {
     let must_name = call.state.options.require_interrupt_id;
-    let pending = common::pending(call.state.read.as_ref(), call, run).await?;
-    common::target(&call.state.runtime, call, run, pending, named, must_name, HINTS)
+    let (runtime, read) = (&call.state.runtime, call.state.read.as_ref());
+    let pending = common::pending(runtime, read, call, run).await?;
+    common::target(runtime, call, run, pending, named, must_name, HINTS)
 }

@@ -59,7 +59,8 @@ async fn resume(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let body = Json::parse(call.body.clone())?;
     check_not_superseded(&row)?;
-    let pending = answer_target::pending(call.state.read.as_ref(), &call, &row).await?;
+    let (runtime, read) = (&call.state.runtime, call.state.read.as_ref());
+    let pending = answer_target::pending(runtime, read, &call, &row).await?;
     let goes_on = pending.len() <= 1;
     let (interrupt, answer) = resolve_target(&call, &row, pending, &body)?;
     let to = AnswerTo::Interrupt(interrupt.id);
@@ -67,7 +68,11 @@ async fn resume(call: ConnectCall) -> Result<Reply> {
     call.audit_answer(&answered);
     // The response reports only that the answer was accepted and the run resumed, not what the run has done since.
     let status = if goes_on { RunStatus::Running } else { RunStatus::Interrupted };
-    let shown = RunRow { status, outcome: None, ended_at: None, ..row };
+    let shown = match row.status.is_terminal() {
+        // The answer was for a sub-agent, and the run stays as it is.
+        true => row,
+        false => RunRow { status, outcome: None, ended_at: None, ..row },
+    };
     let changed = answered.resolved_at.unwrap_or_else(|| call.state.clock.now());
     let bytes = run_show::run_at(&call, &shown, changed).await?;
     Ok(run_show::with_run_headers(&call, Reply::json_bytes(StatusCode::OK, bytes), &shown))
