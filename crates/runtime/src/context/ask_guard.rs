@@ -12,6 +12,14 @@ use crate::owner::Envelope;
 use crate::turn::EmitError;
 use trilogue_domain::lock;
 
+/// An ask that waits for its answer.
+#[derive(Debug)]
+pub(super) struct WaitingAsk {
+    pub(super) answer: oneshot::Sender<Resolution>,
+    /// Whether a sub-agent asks it too: the run goes on without the answer.
+    pub(super) is_of_subagent: bool,
+}
+
 /// A pending ask. Dropping it before its answer withdraws it.
 #[derive(Debug)]
 pub(super) struct AskGuard {
@@ -25,6 +33,7 @@ impl AskGuard {
     pub(super) fn ask(
         shared: &Arc<SharedRun>,
         id: InterruptId,
+        is_of_subagent: bool,
     ) -> Result<(oneshot::Receiver<Resolution>, Self), EmitError> {
         let (answer, answered) = oneshot::channel();
         let mut asks = lock(&shared.asks);
@@ -32,7 +41,7 @@ impl AskGuard {
         if shared.stopped.load(Ordering::Acquire) {
             return Err(EmitError::Stopped);
         }
-        asks.insert(id.clone(), answer);
+        asks.insert(id.clone(), WaitingAsk { answer, is_of_subagent });
         drop(asks);
         Ok((answered, Self { shared: Arc::clone(shared), id }))
     }

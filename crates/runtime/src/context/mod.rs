@@ -115,6 +115,11 @@ impl RunContext {
         self.0.set_answered();
     }
 
+    /// Resolves when a sub-agent asks something after [`Self::set_answered`]: who waits for this run waits for no question.
+    pub async fn late_output_over(&self) {
+        self.0.late_output_over.cancelled().await;
+    }
+
     /// Whether the run accepts no more events.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -201,11 +206,20 @@ impl RunContext {
     /// Raises an interrupt that lives as long as this task, and waits for its end.
     /// Without its own patience it gets the server's default. Dropping the future withdraws the interrupt.
     /// Errors: [`EmitError`] if the run was stopped, or the interrupt was refused.
-    pub async fn ask(&self, mut interrupt: Interrupt) -> Result<Resolution, EmitError> {
+    pub async fn ask(&self, interrupt: Interrupt) -> Result<Resolution, EmitError> {
+        self.ask_as(interrupt, false).await
+    }
+
+    /// Like [`Self::ask`]. `is_of_subagent` says whether a sub-agent of the run's agent asks: then the run does not wait for the answer.
+    async fn ask_as(
+        &self,
+        mut interrupt: Interrupt,
+        is_of_subagent: bool,
+    ) -> Result<Resolution, EmitError> {
         interrupt.survives = Survives::Process;
         interrupt.patience.get_or_insert(self.0.patience);
         self.0.check_interrupt(&interrupt)?;
-        let (answered, question) = AskGuard::ask(&self.0, interrupt.id.clone())?;
+        let (answered, question) = AskGuard::ask(&self.0, interrupt.id.clone(), is_of_subagent)?;
         let (reply, raised) = oneshot::channel();
         let request = Envelope::Raise { run: self.0.key, interrupt: Box::new(interrupt), reply };
         let outcome = match self.0.send_to_owner(request).await {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
@@ -16,6 +17,7 @@ use trilogue_domain::{
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
 
+use super::ask_guard::WaitingAsk;
 use super::permit::RunPermit;
 use crate::audit::{AuditActor, AuditEvent, audit};
 use crate::external_ports::ExternalPorts;
@@ -74,7 +76,9 @@ pub(crate) struct SharedRun {
     pub(super) is_of_subagent: bool,
     /// Whether the agent has answered, so that the run only waits for late output.
     is_answered: AtomicBool,
-    pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
+    /// Cancelled when no late output is waited for after the answer.
+    pub(super) late_output_over: CancellationToken,
+    pub(super) asks: Mutex<HashMap<InterruptId, WaitingAsk>>,
     pub(super) permit: RunPermit,
     base: Mutex<Option<CheckpointKey>>,
     /// The thread as first read; its key and names never change.
@@ -191,6 +195,7 @@ impl SharedRun {
             is_started_by_agent: row.started_by == Some(StartedBy::Agent),
             is_of_subagent: parts.is_of_subagent,
             is_answered: AtomicBool::new(false),
+            late_output_over: CancellationToken::new(),
             asks: Mutex::default(),
             permit: RunPermit::default(),
             base: Mutex::new(row.base),
@@ -443,8 +448,13 @@ impl SharedRun {
     pub(crate) fn deliver(&self, interrupt: &InterruptId, resolution: Resolution) {
         if let Some(ask) = lock(&self.asks).remove(interrupt) {
             // If the task stopped waiting, its receiver is gone; the log has the answer all the same.
-            drop(ask.send(resolution));
+            drop(ask.answer.send(resolution));
         }
+    }
+
+    /// Whether the run itself waits for the answer to this interrupt, and not a sub-agent that works beside it.
+    pub(crate) fn waits_for(&self, interrupt: &InterruptId) -> bool {
+        lock(&self.asks).get(interrupt).is_some_and(|ask| !ask.is_of_subagent)
     }
 
     pub(crate) fn rebase(&self, base: Option<CheckpointKey>) {

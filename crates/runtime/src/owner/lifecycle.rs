@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Failure, RunKey, Scope};
+use trilogue_domain::{AgentName, Code, Error, Failure, InterruptId, RunKey, Scope};
 use trilogue_store::ownership::{self, OwnerExit};
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 
@@ -186,7 +186,13 @@ impl Owner {
     pub(super) async fn end_asking(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
         // Stays set: tasks that still run could otherwise ask again.
         self.takes_no_questions = true;
-        let asking = self.rows_where(|run| run.has_task && run.is_waiting());
+        let (asking, passed_up) = self.asking_runs();
+        for (run, interrupt) in passed_up {
+            // Clients cannot answer the sub-agent either. The run does not need that answer.
+            self.progress(run);
+            // Fails only if the interrupt is not pending any more.
+            drop(self.step(Command::Withdraw { run, interrupt }));
+        }
         let runs: Vec<RunKey> = asking.iter().map(|row| row.key).collect();
         // What the agents emitted until now precedes the end of their runs in the log.
         self.take_drafts(&runs).await;
@@ -196,6 +202,22 @@ impl Owner {
         // Fails only if no thread is loaded, and then no run has to end.
         drop(self.step(Command::Lose { runs, failure: lost() }));
         self.acknowledge(Acknowledgement::Ended(reply, asking));
+    }
+
+    /// The runs whose tasks wait for an answer themselves, and the questions of sub-agents that other runs ask.
+    fn asking_runs(&self) -> (Vec<RunRow>, Vec<(RunKey, InterruptId)>) {
+        let (mut asking, mut passed_up) = (Vec::new(), Vec::new());
+        let runs = self.state.iter().flat_map(|state| state.runs.values());
+        for run in runs.filter(|run| run.has_task && run.is_waiting()) {
+            let (key, pending) = (run.row.key, || run.pending.iter().map(|row| &row.interrupt.id));
+            match self.tasks.get(&key) {
+                Some(task) if !pending().any(|id| task.shared.waits_for(id)) => {
+                    passed_up.extend(pending().map(|id| (key, id.clone())));
+                }
+                _ => asking.push(run.row.clone()),
+            }
+        }
+        (asking, passed_up)
     }
 
     /// Gives up the thread if that was requested and the thread is idle. Its next owner resumes the waiting work.

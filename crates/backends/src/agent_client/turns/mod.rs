@@ -304,6 +304,7 @@ async fn conclude(
         tokio::select! {
             biased;
             () = idle.cancelled() => {}
+            () = context.late_output_over() => {}
             () = context.cancelled() => {}
             () = sleep(settle) => {}
         }

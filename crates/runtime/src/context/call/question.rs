@@ -1,4 +1,4 @@
-//! Asks a child run's question in its caller's run.
+//! Asks a child run's question in its caller's run, or in that of its parent.
 
 use std::sync::Arc;
 
@@ -21,11 +21,18 @@ pub(super) async fn pass_up(
     mut ended: oneshot::Receiver<Resolution>,
 ) {
     let services = &shared.services;
+    let is_of_subagent = child.started_by.is_some();
+    if is_of_subagent && shared.is_answered() {
+        // The clients of the answered run wait for its late output only. The question is asked in the child's run.
+        shared.late_output_over.cancel();
+        return;
+    }
     // Presence keeps the child's question from timing out: only the deadline of the caller's question counts.
     let _presence = services.present(child.thread);
     let own = question.id.passed_up(&shared.id);
     let context = RunContext(Arc::clone(&shared));
-    let asking = context.ask(Interrupt { id: own.clone(), ..question.clone() });
+    let passed_up = Interrupt { id: own.clone(), ..question.clone() };
+    let asking = context.ask_as(passed_up, is_of_subagent);
     tokio::pin!(asking);
     tokio::select! {
         biased;
