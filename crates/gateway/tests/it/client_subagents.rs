@@ -1,5 +1,6 @@
 //! Agents that call other agents: for clients that show sub-agents, and for others.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,10 +11,11 @@ use trilogue_backends::{AgentClient, NativeAgent};
 use trilogue_runtime::Backend;
 use trilogue_sdk::prelude::*;
 use trilogue_testkit::official::scripted_agent;
+use trilogue_testkit::until;
 
 use crate::client_editor::Editor;
 use crate::client_local::position;
-use crate::rig::{Rig, Setup};
+use crate::rig::{LIMIT, Rig, Setup, text};
 
 /// Calls the agent that the first word of its prompt names, with the rest.
 struct Caller(&'static str);
@@ -387,7 +389,7 @@ impl Reported {
     }
 }
 
-fn has_text(text: &'static str) -> impl Fn(&Value) -> bool {
+fn has_text(text: &str) -> impl Fn(&Value) -> bool {
     move |message| message.to_string().contains(text)
 }
 
@@ -500,17 +502,94 @@ async fn a_sub_agent_that_cannot_be_cancelled_goes_on() {
     it.driver.end_turn(&prompt).await;
 }
 
+/// A server with an agent's program in this folder.
+async fn scripted(folder: &Path) -> Rig {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let program = scripted_agent().await.unwrap().display().to_string();
+    let mut launch = Launch::of([program, "--load".to_owned(), "--store".to_owned(), path("kept")]);
+    launch.cwd = Some(folder.to_owned());
+    let children = Children::open(Some(folder.join("state"))).await.unwrap();
+    let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
+    let agent = AgentClient::new(card, launch, children, Arc::new(Rules::default())).unwrap();
+    Rig::of(Setup { agents: vec![Arc::new(agent)], ..Setup::default() }).await
+}
+
+#[tokio::test]
+async fn a_client_that_has_a_sub_agent_learns_its_end_after_its_thread_was_erased() {
+    let mut it = Reported::start().await;
+    it.report("running").await;
+    it.plain.until(has_text("in_progress")).await;
+    it.driver.ok("session/delete", json!({"sessionId": it.child})).await;
+    it.report("none").await;
+    it.plain.until(has_text("failed")).await;
+    let of_parent = traced(&it.able, &it.session);
+    assert_eq!(of_parent.last().unwrap(), "subagent_update Helper", "{of_parent:?}");
+    // A client that never had it does not get it.
+    let later = it.rig.editor_socket().load_session("puppet", &it.session).await;
+    assert!(!later.updates.iter().any(has_text("subagent-")), "{:?}", later.updates);
+}
+
+#[tokio::test]
+async fn a_sub_agents_question_is_answered_at_the_ended_run_of_its_parent() {
+    for face in ["communication", "connect"] {
+        let folder = tempfile::tempdir().unwrap();
+        let rig = scripted(folder.path()).await;
+        let (mut editor, client) = (rig.editor_socket().plain("scripted").await, rig.alice());
+        let session = editor.session_in(folder.path()).await;
+        let state = json!({"state": "running"});
+        let update =
+            json!({"sessionUpdate": "subagent_update", "sessionId": "its-a", "state": state});
+        let params = json!({
+            "sessionId": "its-a", "toolCall": {"toolCallId": "t", "title": "Read a file"},
+            "options": [{"optionId": "yes", "name": "Allow", "kind": "allow_once"}],
+        });
+        let method = "session/request_permission";
+        let asks = json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params});
+        let go = folder.path().join("go");
+        let lines = format!("raw:{update}\nput:{asks}\nwait:{}", go.display());
+        let prompt = editor.start_prompt(&session, &lines).await;
+        let open = async || client.get("/api/v1/interrupts?pending=true").await.unwrap().json();
+        let both = async || {
+            let open = open().await;
+            (open["items"].as_array()?.len() == 2).then_some(())
+        };
+        until("the question in both runs", LIMIT, both).await.unwrap();
+        std::fs::write(&go, "").unwrap();
+        editor.end_turn(&prompt).await;
+        let left = async || {
+            let open = open().await;
+            (open["items"].as_array()?.len() == 1).then_some(())
+        };
+        until("the end of the parent's run", LIMIT, left).await.unwrap();
+        let runs = client.get(&format!("/api/v1/runs?thread_id={session}")).await.unwrap().json();
+        let run = text(&runs, "/items/0/id");
+        let body = match face {
+            "connect" => json!({"option_id": "yes"}),
+            _ => {
+                let part = json!({"content_type": "text/plain", "content": "yes"});
+                let message = json!({"role": "user", "parts": [part]});
+                json!({"await_resume": {"type": "message", "message": message}, "mode": "sync"})
+            }
+        };
+        let path = match face {
+            "connect" => format!("/connect/threads/{session}/runs/{run}"),
+            _ => format!("/communication/runs/{run}"),
+        };
+        let answered = client.post(&path, &body).await.unwrap();
+        assert_eq!(answered.status, 200, "{face}: {}", answered.json());
+        assert_eq!(open().await["items"], json!([]), "{face}");
+        // The ended run stays as it is, and takes no second answer.
+        let ended = client.get(&format!("/api/v1/runs/{run}")).await.unwrap().json();
+        assert_eq!(ended["status"], "completed", "{ended}");
+        let again = client.post(&path, &body).await.unwrap();
+        assert_eq!(again.status, 409, "{face}: {}", again.json());
+    }
+}
+
 #[tokio::test]
 async fn the_sub_agents_of_an_agents_program_reach_both_kinds_of_clients() {
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let program = scripted_agent().await.unwrap().display().to_string();
-    let mut launch = Launch::of([program, "--load".to_owned(), "--store".to_owned(), path("kept")]);
-    launch.cwd = Some(folder.path().to_owned());
-    let children = Children::open(Some(folder.path().join("state"))).await.unwrap();
-    let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
-    let agent = AgentClient::new(card, launch, children, Arc::new(Rules::default())).unwrap();
-    let rig = Rig::of(Setup { agents: vec![Arc::new(agent)], ..Setup::default() }).await;
+    let rig = scripted(folder.path()).await;
     let mut editor = rig.editor_socket().with("scripted", able()).await;
     let session = editor.session_in(folder.path()).await;
     let mut plain = rig.editor_socket().plain("scripted").await;

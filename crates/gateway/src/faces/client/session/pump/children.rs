@@ -25,6 +25,8 @@ use crate::stream::log_reader::LogReader;
 
 /// How many sub-agents of an open session are followed at once, with those of sub-agents. Further ones stay tool calls.
 pub(super) const MAX_FOLLOWED: usize = 64;
+/// The most sub-agents of one thread that a pump remembers as shown.
+const MAX_SHOWN: usize = 4_096;
 
 /// What a pump needs to follow sub-agents.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(in super::super) struct Followed {
     _stop_with_pump: DropGuard,
     /// The children that this pump has started, while their pumps may be at work.
     threads: Vec<ThreadId>,
+    /// The sub-agents of a hosted agent that the client has, as their agent reports them.
+    pub(super) shown: HashSet<ThreadId>,
     /// The children whose history is part of the replay in progress.
     replayed: HashSet<ThreadId>,
     /// Cancelled at the end of the replay in progress.
@@ -114,6 +118,7 @@ impl Followed {
             _stop_with_pump: stop.clone().drop_guard(),
             stop,
             threads: Vec::new(),
+            shown: HashSet::new(),
             replayed: HashSet::new(),
             replay_end: CancellationToken::new(),
             positions: None,
@@ -141,6 +146,14 @@ impl Followed {
         self.replayed.clear();
         self.open_calls.clear();
         self.calls.clear();
+        self.shown.clear();
+    }
+
+    /// Notes that the client has a sub-agent.
+    pub(super) fn record_shown(&mut self, thread: &ThreadId) {
+        if self.shown.len() < MAX_SHOWN {
+            self.shown.insert(thread.clone());
+        }
     }
 }
 

@@ -35,9 +35,14 @@ impl Pump {
         lines: &mut OutgoingLines,
     ) -> Result<()> {
         let Body::State(StateEvent::Subagent(subagent)) = &event.body else { return Ok(()) };
-        let Some(child) = self.new_child(&subagent.thread).await? else { return Ok(()) };
-        let (root, can_cancel) = (&self.followed.root, subagent.can_cancel);
-        self.connection.children.announce(&subagent.thread, root, can_cancel);
+        let child = self.new_child(&subagent.thread).await?;
+        if child.is_some() {
+            let (root, can_cancel) = (&self.followed.root, subagent.can_cancel);
+            self.connection.children.announce(&subagent.thread, root, can_cancel);
+        } else if !self.followed.shown.contains(&subagent.thread) {
+            return Ok(());
+        }
+        // A client that has the sub-agent learns its state also after its thread was erased.
         let form = match (self.renderer.shows_subagents(), original) {
             (false, _) => {
                 self.push_call(subagent, lines);
@@ -53,6 +58,8 @@ impl Pump {
                 ChildForm::Reported
             }
         };
+        let Some(child) = child else { return Ok(()) };
+        self.followed.record_shown(&subagent.thread);
         if matches!(child, NewChild::New(..)) || self.renderer.is_replay {
             self.flush(lines).await;
             self.follow(child, form, ChildStart::Live(0)).await?;
@@ -67,6 +74,7 @@ impl Pump {
         }
         for subagent in self.subagents_before_cursor().await? {
             let Some(child) = self.new_child(&subagent.thread).await? else { continue };
+            self.followed.record_shown(&subagent.thread);
             let (root, mut lines) = (&self.followed.root, OutgoingLines::default());
             self.connection.children.announce(&subagent.thread, root, subagent.can_cancel);
             let form = if self.renderer.shows_subagents() {
