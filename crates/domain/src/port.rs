@@ -32,6 +32,12 @@ pub trait ReadOriginal: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the dialect is unknown or the bytes do not belong to it.
     fn read(&self, original: &Original) -> Result<Body, Error>;
+
+    /// Returns a peer's description of a sub-agent with the state left open, in the same dialect. `None` if the dialect has no such event.
+    fn without_subagent_state(&self, described: &Original) -> Option<Original> {
+        let _ = described;
+        None
+    }
 }
 
 /// Fetches the messages and states that a history from a client refers to. The implementation limits size and time.

@@ -10,7 +10,7 @@ use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Principal, Th
 
 use crate::context::RunContext;
 use crate::request::RunCaller;
-use crate::session::{Sessions, ThreadContext};
+use crate::session::Sessions;
 use crate::turn::{Ending, Turn};
 
 #[async_trait]
@@ -94,17 +94,6 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Errors: `subagent_not_cancellable`.
     fn check_cancel(&self, thread: ThreadKey) -> Result<()> {
         let _ = thread;
-        Ok(())
-    }
-
-    /// Called when the thread of a sub-agent is recovered: what did the sub-agent's work has ended with the server. The log of the parent's thread gets what is known of it now.
-    /// Fails if the logs cannot be read or written.
-    async fn record_lost_subagent(
-        &self,
-        subagent: &ThreadContext,
-        parent: &ThreadContext,
-    ) -> Result<()> {
-        let _ = (subagent, parent);
         Ok(())
     }
 

@@ -62,7 +62,7 @@ impl Runtime {
         report
     }
 
-    /// Has the agents say in the logs of the parents what is known of sub-agents whose runs were ended.
+    /// Says in the logs of the parents that the states of sub-agents are not known whose runs were ended.
     async fn record_lost_subagents(&self, lost: &[RunRow]) {
         let of_agents = lost.iter().filter(|row| row.started_by.is_some());
         stream::iter(of_agents)

@@ -8,24 +8,19 @@ use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::{
-    AgentName, Body, Json, MessageId, Role, RunId, Scope, TenantId, ThreadId, ThreadKey,
+    AgentName, Body, Event, Json, MessageId, Role, RunId, Scope, TenantId, ThreadId, ThreadKey,
 };
+use trilogue_store::Draft;
 use trilogue_store::rows::{BindingRow, MessageRow};
-use trilogue_store::{Draft, Frame, Range};
 use uuid::Uuid;
 
 use crate::client::{CallError, Client, ClientProfile};
+use crate::log_search::newest_events;
 use crate::owner::{Envelope, stopped_error};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
 use crate::step::Command;
 use crate::turn::Stopped;
-
-const READ_BYTES: usize = 256 * 1024;
-/// How much of a log is searched for states, in bytes.
-const MAX_LOOKED_THROUGH_BYTES: usize = 64 * 1024 * 1024;
-/// How many events are searched at once, newest first.
-const LOOKED_THROUGH_EVENTS: u64 = 1_024;
 
 /// The operations of a client of the agent's own dialect beyond runs.
 #[async_trait]
@@ -258,36 +253,14 @@ impl ThreadContext {
         if row.key != self.thread {
             return Ok(());
         }
-        let finders: Vec<_> = kinds.iter().map(memchr::memmem::Finder::new).collect();
-        let (mut found, mut looked) = (Vec::new(), 0);
-        let mut until = store.last_number(row.key).await?;
-        while until > 0 && looked < MAX_LOOKED_THROUGH_BYTES {
-            let from = until.saturating_sub(LOOKED_THROUGH_EVENTS);
-            let (mut after, mut part) = (from, Vec::new());
-            while after < until {
-                let range = Range { run: None, after, max_bytes: READ_BYTES };
-                let frames = store.frames(row.key, range).await?;
-                let Some(last) = frames.last().map(|frame| frame.last()) else { break };
-                looked += frames.iter().map(|frame| frame.bytes().len()).sum::<usize>();
-                let may =
-                    |frame: &&Arc<Frame>| finders.iter().any(|it| it.find(frame.bytes()).is_some());
-                for frame in frames.iter().filter(may) {
-                    for event in frame.events()? {
-                        if event.number > after
-                            && event.number <= until
-                            && let Body::State(StateEvent::Custom { kind, data }) = &event.body
-                            && kinds.contains(&kind.as_str())
-                        {
-                            part.push((kind.clone(), data.clone(), event.original.is_none()));
-                        }
-                    }
-                }
-                after = last;
+        let pick = |event: &Event| match &event.body {
+            Body::State(StateEvent::Custom { kind, data }) if kinds.contains(&kind.as_str()) => {
+                Some((kind.clone(), data.clone(), event.original.is_none()))
             }
-            found.push(part);
-            until = from;
-        }
-        for (kind, data, is_ours) in found.iter().rev().flatten() {
+            _ => None,
+        };
+        let found = newest_events(store.as_ref(), row.key, kinds, pick, |_| false).await?;
+        for (kind, data, is_ours) in &found {
             each(kind, data, *is_ours);
         }
         Ok(())

@@ -75,11 +75,17 @@ impl Runtime {
         Ok(SubagentThread { context: self.below(parent, &row), is_new: true })
     }
 
-    /// Has the agent say in the log of the parent what is known of its sub-agent, if the recovered thread is a sub-agent's.
+    /// Says in the log of the parent that the state of its sub-agent is not known, if this thread is a sub-agent's and the log shows it at work. The agent need not be configured any more.
     /// Fails if the logs cannot be read or written.
     pub(crate) async fn record_lost_subagent(&self, thread: ThreadKey) -> Result<()> {
-        let store = &self.services().store;
-        let Some(row) = store.thread_by_key(thread).await? else { return Ok(()) };
+        match self.services().store.thread_by_key(thread).await? {
+            Some(row) => self.clear_state_of(&row).await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Self::record_lost_subagent`], for a thread that may have been erased since this row was read.
+    pub(crate) async fn clear_state_of(&self, row: &ThreadRow) -> Result<()> {
         if !is_subagent(&row.metadata) {
             return Ok(());
         }
@@ -90,10 +96,10 @@ impl Runtime {
         let (Some(parent), Some(agent)) = (parent, agent) else { return Ok(()) };
         let scope = Scope { tenant: row.tenant.clone(), owner: Some(row.owner.clone()) };
         // An erased parent's log needs nothing.
-        let Some(parent) = store.thread(&scope, &parent).await? else { return Ok(()) };
-        let Some(backend) = self.registry().get(&agent) else { return Ok(()) };
-        let parent = self.thread_context(&parent, &agent);
-        backend.record_lost_subagent(&self.below(&parent, &row), &parent).await
+        let Some(parent) = self.services().store.thread(&scope, &parent).await? else {
+            return Ok(());
+        };
+        self.thread_context(&parent, &agent).clear_subagent_state(&row.id).await
     }
 
     fn below(&self, parent: &ThreadContext, thread: &ThreadRow) -> ThreadContext {

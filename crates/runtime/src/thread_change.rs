@@ -13,6 +13,7 @@ use crate::history::{self, ConversationReader, HistorySource, StateReader};
 use crate::owner::unexpected;
 use crate::request::{StateContent, ThreadPatch};
 use crate::step::{Command, Reply};
+use crate::subagent_member::is_subagent;
 use crate::submit::check_editor_metadata;
 
 // === impl Runtime ===
@@ -117,6 +118,9 @@ impl Runtime {
 
     async fn erase(&self, by: &Principal, id: &ThreadId, if_idle: bool) -> Result<()> {
         let erased = match self.thread_row(&by.scope(), id).await {
+            Ok(thread) if is_subagent(&thread.metadata) => {
+                self.erase_subagent(&thread, if_idle).await
+            }
             Ok(thread) => self.change(thread.key, Command::Erase { if_idle }).await.map(drop),
             Err(error) => Err(error),
         };
@@ -133,6 +137,23 @@ impl Runtime {
             }
             other => other,
         }
+    }
+
+    /// Erases the thread of a sub-agent. Its parent's log does not show it at work after that.
+    async fn erase_subagent(&self, thread: &ThreadRow, if_idle: bool) -> Result<()> {
+        let clear = async || {
+            if let Err(error) = self.clear_state_of(thread).await {
+                tracing::warn!(thread = %thread.id, %error, "a parent's log still shows its erased sub-agent at work");
+            }
+        };
+        // Before the erasure, which a crash could follow. An idle one that works is not erased.
+        if !if_idle {
+            clear().await;
+        }
+        self.change(thread.key, Command::Erase { if_idle }).await?;
+        // It may have reported something in between.
+        clear().await;
+        Ok(())
     }
 
     fn source<'a>(&'a self, scope: &'a Scope) -> HistorySource<'a> {

@@ -15,12 +15,11 @@ use trilogue_mapping::agent_client::{
 use trilogue_mapping::shape;
 use trilogue_runtime::{
     Availability, Backend, Ending, Input, ProcessFailure, Rewind, RunCaller, RunContext, Sessions,
-    ThreadContext, Turn,
+    Turn,
 };
 
 use super::launch::{Launch, OnRewind};
 use super::opening::{SessionOpener, check_folder};
-use super::session::record_lost;
 use super::turns::run_turn;
 use crate::child::{Children, InvalidSetting};
 use crate::native::schema::Schema;
@@ -201,14 +200,6 @@ impl Backend for AgentClient {
             }
             _ => Ok(()),
         }
-    }
-
-    async fn record_lost_subagent(
-        &self,
-        subagent: &ThreadContext,
-        parent: &ThreadContext,
-    ) -> Result<()> {
-        record_lost(subagent, parent).await
     }
 
     fn sessions(&self) -> Option<&dyn Sessions> {

@@ -12,9 +12,10 @@ use trilogue_wire::agent_client::splice::{self, decode, get, get_text, items, me
 use super::PROTOCOL;
 use super::block::{citation_in, cite, extra, part_of};
 use super::ignored::body_of_line;
+use super::logged::update_original;
 use super::plan;
 use super::prompt::is_priming_text;
-use super::subagent;
+use super::subagent::{self, SUBAGENT_UPDATE};
 
 pub const VERSION: u32 = 1;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
@@ -84,6 +85,14 @@ impl ReadOriginal for OriginalReader {
             RESULT => own(TURN_RESULT, text).unwrap_or(Body::Opaque),
             _ => Body::Opaque,
         })
+    }
+
+    fn without_subagent_state(&self, described: &Original) -> Option<Original> {
+        let text = std::str::from_utf8(&described.bytes).ok()?;
+        let is_one = *described.dialect == *UPDATE
+            && get_text(text, &["update", "sessionUpdate"]).as_deref() == Some(SUBAGENT_UPDATE);
+        let cleared = splice::set(text, &["update", "state"], "null").filter(|_| is_one)?;
+        Some(update_original(cleared))
     }
 }
 

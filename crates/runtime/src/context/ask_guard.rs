@@ -16,7 +16,7 @@ use trilogue_domain::lock;
 #[derive(Debug)]
 pub(super) struct WaitingAsk {
     pub(super) answer: oneshot::Sender<Resolution>,
-    /// Whether a sub-agent asks it too: the run goes on without the answer.
+    /// Whether a sub-agent asks it too: the run continues without the answer.
     pub(super) is_of_subagent: bool,
 }
 

@@ -249,7 +249,12 @@ impl SessionActor {
             SessionItem::Opened => self.is_open = true,
             SessionItem::ProcessEnded => {
                 self.answerer.release_terminals(&self.outside.thread);
-                for params in self.family.clear_states() {
+                for (subagent, params) in self.family.clear_states() {
+                    let thread = &self.outside.thread;
+                    if matches!(thread.is_subagent_state_cleared(&subagent).await, Ok(true)) {
+                        // By a server that stops.
+                        continue;
+                    }
                     let body = body_of_update(&params);
                     // Not in the open run: the server may have ended that before it stopped the agent.
                     self.outside.log(body, Some(update_original(params))).await;

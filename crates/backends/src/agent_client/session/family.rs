@@ -4,11 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use trilogue_domain::error::Result;
 use trilogue_domain::{ThreadId, ThreadKey, lock};
-use trilogue_mapping::agent_client::{
-    InvalidDescription, SESSION_MESSAGE, SubagentDescription, body_of_update, update_original,
-};
+use trilogue_mapping::agent_client::{InvalidDescription, SESSION_MESSAGE, SubagentDescription};
 use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::splice;
 
@@ -289,11 +286,12 @@ impl Family {
         Ok(described)
     }
 
-    /// Clears the states of the sub-agents that worked, because their process has ended. Returns the updates that say so.
-    pub(super) fn clear_states(&self) -> Vec<String> {
+    /// Clears the states of the sub-agents that worked, because their process has ended. Returns the threads of these, with the updates that say so.
+    pub(super) fn clear_states(&self) -> Vec<(ThreadId, String)> {
         let subagents = lock(&self.parts.subagents.0);
         let cleared = subagents.values().filter_map(|one| {
-            clear_state_of_work(&mut lock(&one.description), one.thread.thread())
+            let thread = one.thread.thread();
+            Some((thread.clone(), clear_state_of_work(&mut lock(&one.description), thread)?))
         });
         cleared.collect()
     }
@@ -305,23 +303,11 @@ impl Family {
     }
 }
 
-/// Clears the state of a sub-agent that worked. Only a logged update makes one work.
+/// Clears the state of a sub-agent that worked. Returns the update that says so. Only a logged update makes one work.
 fn clear_state_of_work(description: &mut SubagentDescription, thread: &ThreadId) -> Option<String> {
-    description.works().then(|| clear_state(description, thread)).flatten()
-}
-
-/// Clears the state of a sub-agent. Returns the update that says so.
-fn clear_state(description: &mut SubagentDescription, thread: &ThreadId) -> Option<String> {
+    if !description.works() {
+        return None;
+    }
     description.apply(r#"{"state":null}"#).ok()?;
     description.to_params(r#"{"sessionId":"","update":{}}"#, thread)
-}
-
-/// Clears the state of a sub-agent whose process ended with the server, in the log of its parent's thread.
-/// Fails if the logs cannot be read or written.
-pub(crate) async fn record_lost(subagent: &ThreadContext, parent: &ThreadContext) -> Result<()> {
-    let Some(bound) = subagent.binding().await? else { return Ok(()) };
-    let Some(known) = SessionBinding::read(&bound.capabilities).subagent else { return Ok(()) };
-    let mut description = SubagentDescription::read(&known);
-    let Some(params) = clear_state(&mut description, subagent.thread()) else { return Ok(()) };
-    parent.append_event(body_of_update(&params), Some(update_original(params))).await
 }

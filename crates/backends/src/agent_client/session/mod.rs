@@ -23,7 +23,7 @@ mod transcript;
 pub(super) use background::StartingSessions;
 pub(super) use binding::{SessionBinding, SessionParams};
 pub(super) use choice::{setting, settings_of};
-pub(super) use family::{OpenSubagents, record_lost};
+pub(super) use family::OpenSubagents;
 pub(super) use lease::SessionLease;
 pub(super) use offers::Offers;
 pub(super) use session::Session;

@@ -129,6 +129,10 @@ impl SessionActor {
         else {
             return;
         };
+        if matches!(parent.is_subagent_state_cleared(thread.thread()).await, Ok(true)) {
+            // By a server that stops, or because the thread was erased.
+            return;
+        }
         let body = body_of_update(&params);
         if let Err(error) = parent.append_event(body, Some(update_original(params))).await {
             // The parent's thread may have been erased.
