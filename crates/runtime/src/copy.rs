@@ -1,6 +1,6 @@
 //! Copying a thread: the copy holds content, not references.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
@@ -18,19 +18,31 @@ use crate::handle::Runtime;
 use crate::history;
 use crate::request::NewThread;
 use crate::subagent_member::without_subagent;
+use crate::subagent_report::{SubagentReport, newest_reports};
 use crate::submit::check_editor_metadata;
+
+/// The most sub-agents at work whose reports are kept during a copy. Of more, the ones with the oldest reports stay as they are.
+const MAX_AT_WORK: usize = 1_024;
 
 struct CopyTarget {
     thread: ThreadRow,
     last: u64,
     /// The keys of the source's checkpoints, and the keys of their copies.
     checkpoints: HashMap<CheckpointKey, CheckpointKey>,
+    /// The newest copied reports about sub-agents that work by them.
+    at_work: WorkingSubagents,
 }
+
+/// The newest reports about sub-agents that work by them, in the order of these.
+#[derive(Default)]
+struct WorkingSubagents(VecDeque<SubagentReport>);
 
 struct CopyChunk {
     source: ThreadRow,
     /// The path, newest first.
     path: Vec<CheckpointRow>,
+    /// Whether the path is the whole one to the source's head.
+    is_whole: bool,
     /// Where the newest copied run ends, if that run is not copied whole.
     until: Option<CopyEnd>,
 }
@@ -62,7 +74,7 @@ impl Runtime {
         new: NewThread,
     ) -> Result<ThreadRow> {
         let (source, path) = self.copy_source(by, id).await?;
-        self.copy(by, CopyChunk { source, path, until: None }, new).await
+        self.copy(by, CopyChunk { source, path, is_whole: true, until: None }, new).await
     }
 
     /// Copies a thread's path up to a message on it, by the message's id or another id that its agent knows. Events of the message's run after the message are
@@ -89,7 +101,7 @@ impl Runtime {
         };
         path.drain(..place);
         let until = Some(CopyEnd::Message(row.id));
-        self.copy(by, CopyChunk { source, path, until }, new).await
+        self.copy(by, CopyChunk { source, path, is_whole: false, until }, new).await
     }
 
     /// Copies a thread's path up to an event of a run on it, by the event's number in the thread. As with [`Runtime::copy_thread_until`], the run counts as
@@ -119,7 +131,7 @@ impl Runtime {
         };
         let until = Some(CopyEnd::Event(frame.first_run() + (number - frame.first())));
         path.drain(..place);
-        self.copy(by, CopyChunk { source, path, until }, new).await
+        self.copy(by, CopyChunk { source, path, is_whole: false, until }, new).await
     }
 
     /// Returns the thread and the path to its head, newest first, without a run that is still open. A turn whose agent has answered counts as over.
@@ -132,6 +144,7 @@ impl Runtime {
         let scope = by.scope();
         let mut source = self.thread_row(&scope, id).await?;
         if self.services().settle_answered(source.key).await {
+            // It may have been erased during the wait.
             source = self.thread_row(&scope, id).await?;
         }
         let store = self.services().store.as_ref();
@@ -165,8 +178,15 @@ impl Runtime {
             copied_from: Some(of.source.id.clone()),
         };
         self.append_new(&thread, &[Body::Thread(event)], Vec::new()).await?;
-        let mut copy = CopyTarget { thread, last: 1, checkpoints: HashMap::new() };
-        match self.copy_checkpoints(&of, &mut copy).await {
+        let (checkpoints, at_work) = (HashMap::new(), WorkingSubagents::default());
+        let mut copy = CopyTarget { thread, last: 1, checkpoints, at_work };
+        let copied = async {
+            self.copy_checkpoints(&of, &mut copy).await?;
+            self.end_work_of_subagents(&of, &mut copy).await?;
+            // What was erased meanwhile is not copied.
+            self.check_exists(&of.source).await
+        };
+        match copied.await {
             Ok(()) => Ok(copy.thread),
             Err(error) => {
                 // A partial copy is removed.
@@ -192,6 +212,52 @@ impl Runtime {
                 None => None,
             };
             self.append_checkpoint(checkpoint, run, place == 0, expected_last, copy).await?;
+        }
+        Ok(())
+    }
+
+    /// Fails with `thread_not_found` if the thread has been erased.
+    async fn check_exists(&self, thread: &ThreadRow) -> Result<()> {
+        let store = &self.services().store;
+        match store.thread_by_key(thread.key).await? {
+            Some(_) => Ok(()),
+            None => {
+                let message = format!("thread '{}' not found", thread.id);
+                Err(Error::new(Code::ThreadNotFound, message))
+            }
+        }
+    }
+
+    /// Ends the copy with what is known of the sub-agents that work by its events: no agent works on a copy. What their agent reported after its run is no part of the path.
+    async fn end_work_of_subagents(&self, of: &CopyChunk, copy: &mut CopyTarget) -> Result<()> {
+        let services = self.services();
+        let at_work = std::mem::take(&mut copy.at_work).0;
+        if at_work.is_empty() {
+            return Ok(());
+        }
+        let mut ended = Vec::new();
+        if of.is_whole {
+            let threads: Vec<_> = at_work.iter().map(|it| it.subagent.thread.clone()).collect();
+            ended = newest_reports(services.store.as_ref(), of.source.key, &threads).await?;
+            ended.retain(|report| !report.works());
+        }
+        let (mut draft, mut reports) = (Draft::default(), at_work.into_iter().peekable());
+        while let Some(report) = reports.next() {
+            let known = ended.iter().find(|it| it.subagent.thread == report.subagent.thread);
+            let report =
+                known.cloned().unwrap_or_else(|| report.without_state(&services.originals));
+            let (body, original) = report.into_event();
+            draft.push(services.clock.now(), &body, original.as_ref())?;
+            let is_enough = draft.len() >= limits::MAX_FRAME_EVENTS || draft.is_full();
+            if reports.peek().is_some() && !is_enough {
+                continue;
+            }
+            let (last, draft) = (copy.last, std::mem::take(&mut draft));
+            copy.last += draft.len() as u64;
+            let frames = draft.seal(copy.thread.key, None, last + 1, 0, &services.originals);
+            let portion = Portion::of(frames, Vec::new());
+            let batch = portion.batch(&copy.thread, &mut { last }, Vec::new());
+            services.append(batch, Some(&copy.thread)).await?;
         }
         Ok(())
     }
@@ -271,6 +337,7 @@ impl Runtime {
         row.principal = copy.thread.owner.clone();
         row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
         let mut renumbered = Renumbered::new(&row, copy.last + 1, until, &services.originals);
+        renumbered.at_work = std::mem::take(&mut copy.at_work);
         match until {
             Some(CopyEnd::Message(until)) => {
                 renumbered.last = history::end_of_thought(store, source.key, old, until).await?;
@@ -288,6 +355,7 @@ impl Runtime {
         if let Some(error) = failed {
             return Err(error);
         }
+        copy.at_work = std::mem::take(&mut renumbered.at_work);
         let mut copied = renumbered.close(row)?;
         copy.last += copied.row.last_run_number;
         for message in &mut copied.messages {
@@ -326,6 +394,7 @@ struct Renumbered<'a> {
     /// The last event to copy, by its number in the source's run, unless `until` is a message.
     last: Option<u64>,
     values: Option<Json>,
+    at_work: WorkingSubagents,
     has_begun: bool,
     is_over: bool,
 }
@@ -343,6 +412,21 @@ struct MessagesOf {
     tenant: TenantId,
     thread: ThreadKey,
     run: RunKey,
+}
+
+// === impl WorkingSubagents ===
+
+impl WorkingSubagents {
+    fn note(&mut self, event: &Event) {
+        let Some(report) = SubagentReport::of(event) else { return };
+        self.0.retain(|known| known.subagent.thread != report.subagent.thread);
+        if report.works() {
+            if self.0.len() >= MAX_AT_WORK {
+                self.0.pop_front();
+            }
+            self.0.push_back(report);
+        }
+    }
 }
 
 // === impl Portion ===
@@ -398,6 +482,7 @@ impl<'a> Renumbered<'a> {
             until,
             last: None,
             values: None,
+            at_work: WorkingSubagents::default(),
             has_begun: false,
             is_over: false,
         }
@@ -423,6 +508,7 @@ impl<'a> Renumbered<'a> {
                 return Ok(());
             }
             Body::State(StateEvent::Values(values)) => self.values = Some(values.clone()),
+            Body::State(StateEvent::Subagent(_)) => self.at_work.note(event),
             Body::Message(MessageEvent::Started { message, role, .. }) => {
                 let begins = self.first + self.draft.len() as u64;
                 self.open.insert(message.clone(), (role.clone(), begins));

@@ -167,7 +167,8 @@ impl Services {
             return false;
         }
         match tokio::time::timeout(MAX_SETTLE_WAIT, settled).await {
-            Ok(settled) => matches!(settled, Ok(Ok(_))),
+            // An error too: the thread may have been erased.
+            Ok(settled) => !matches!(settled, Ok(Ok(None))),
             Err(_) => self.complete_answered(thread).await,
         }
     }

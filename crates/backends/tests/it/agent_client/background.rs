@@ -334,6 +334,21 @@ async fn a_copy_after_the_answer_has_its_late_output() {
 }
 
 #[tokio::test]
+async fn a_thread_that_is_erased_while_a_copy_waits_is_not_copied() {
+    let rig = Rig::with(&[], |launch| launch.answer_settle = NEVER_QUIET).await;
+    let first = rig.begin(&rig.thread, "say:secret").await;
+    until_async("the answer", async || rig.custom(&first.run, "turn_result").await.len() == 1)
+        .await;
+    let copy = rig.runtime.copy_thread(&rig.by, &rig.thread, NewThread::default());
+    let erase = rig.runtime.erase_thread(&rig.by, &rig.thread);
+    let (copy, erased) = tokio::join!(copy, erase);
+    erased.unwrap();
+    assert_eq!(copy.unwrap_err().code(), Code::ThreadNotFound);
+    drop(first);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn a_stop_of_the_server_does_not_wait_for_work_that_an_agent_has_started() {
     let rig = Rig::with(&[], |launch| launch.background_quiet = NEVER_QUIET).await;
     rig.run(&rig.thread, &once(&rig, "go", &chunk("on its own"))).await;

@@ -6,13 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trilogue_backends::agent_client::ClientTools;
 use trilogue_backends::permission::Rules;
-use trilogue_domain::event::{StateEvent, Subagent, SubagentState};
+use trilogue_domain::event::{MessageEvent, StateEvent, Subagent, SubagentState};
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{
     Answer, Body, Code, Interrupt, Outcome, Resolution, RunStatus, StartedBy, ThreadId,
 };
 use trilogue_mapping::agent_client::OriginalReader;
-use trilogue_runtime::{AnswerTo, Backend, Options, Runtime, StateContent, ThreadChoice};
+use trilogue_runtime::{
+    AnswerTo, Backend, NewThread, Options, Runtime, StateContent, ThreadChoice,
+};
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
 
 use super::rig::{HEARD, Rig, caller, json as parsed_json, until, until_async};
@@ -269,7 +271,7 @@ fn question(id: &str) -> Value {
     })
 }
 
-/// A line that asks a sub-agent's question, after which the parent's turn goes on.
+/// A line that asks a sub-agent's question, after which the parent's turn continues.
 fn ask_beside(id: &str) -> String {
     let method = "session/request_permission";
     let request = json!({ "jsonrpc": "2.0", "id": "q1", "method": method, "params": question(id) });
@@ -307,7 +309,7 @@ async fn a_stop_of_the_server_lets_a_run_finish_whose_sub_agent_asks() {
     asked_in_both(&rig, &run, &parent.run).await;
     let drain = rig.runtime.drain(Duration::from_secs(60));
     let finish = async {
-        // Nobody can answer any more. Only the run that waits for the answer itself ends.
+        // No client can answer any more. Only the run that waits for the answer itself ends.
         until_async("no question is open", async || pending(&rig, &parent.run).await.is_none())
             .await;
         run_in(&rig, &b, 0, RunStatus::Failed).await;
@@ -696,6 +698,83 @@ async fn a_stop_of_the_server_clears_the_states_of_a_whole_tree() {
     }
     // Stored before the server ends, while the agent's process is still there.
     assert_eq!((last_state(&rig, &rig.thread).await, last_state(&rig, &a).await), (None, None));
+    // What ends its process later adds nothing.
+    let parent = rig.context(&rig.thread).await;
+    assert!(parent.is_subagent_state_cleared(&a).await.unwrap());
+    rig.end().await;
+}
+
+/// The last state that a log has of each sub-agent with this title.
+async fn state_of(rig: &Rig, log: &ThreadId, title: &str) -> Option<SubagentState> {
+    let mut all = subagents(rig, log).await.into_iter();
+    all.rfind(|one| one.title.as_deref() == Some(title)).unwrap().state
+}
+
+#[tokio::test]
+async fn a_copy_shows_no_sub_agent_at_work() {
+    let rig = Rig::new(&[]).await;
+    let ends =
+        json!({ "sessionUpdate": "subagent_update", "sessionId": "b", "state": idle("end_turn") });
+    let lines = [
+        announce("a", &running(), true),
+        announce("b", &running(), false),
+        "say:said".to_owned(),
+        once(&rig, "go", &ends),
+    ];
+    let run = rig.run(&rig.thread, &lines.join("\n")).await;
+    let b = working(&rig, &rig.thread, "Agent b").await;
+    go(&rig, "go");
+    // After the run, so that no run of the copy has it.
+    run_in(&rig, &b, 0, RunStatus::Completed).await;
+    let new = NewThread::default;
+    let copy = rig.runtime.copy_thread(&rig.by, &rig.thread, new()).await.unwrap().id;
+    let idle = Some(SubagentState::Idle { stop_reason: Some("end_turn".to_owned()) });
+    assert_eq!(state_of(&rig, &copy, "Agent a").await, None);
+    assert_eq!(state_of(&rig, &copy, "Agent b").await, idle);
+    // Everything else that is known of it stays.
+    let copied = subagents(&rig, &copy).await;
+    let last = copied.iter().rfind(|one| one.title.as_deref() == Some("Agent a")).unwrap();
+    assert_eq!(last.description.as_deref(), Some("Reads the files"));
+    assert!(last.can_cancel);
+    // A copy of a part, up to what was said.
+    let said = rig.events(&run).await.into_iter();
+    let completed = |body: &Body| matches!(body, Body::Message(MessageEvent::Completed { .. }));
+    let place = said.filter(|event| completed(&event.body)).last().unwrap().number;
+    let copied = rig.runtime.copy_thread_until_event(&rig.by, &rig.thread, place, new()).await;
+    let copy = copied.unwrap().id;
+    for title in ["Agent a", "Agent b"] {
+        assert_eq!(state_of(&rig, &copy, title).await, None, "{title}");
+    }
+    assert_eq!(subagents(&rig, &copy).await.len(), 4);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_the_agent_clears_the_states_of_its_sub_agents() {
+    let rig = Rig::new(&[]).await;
+    rig.run(&rig.thread, &announce("a", &running(), true)).await;
+    let a = working(&rig, &rig.thread, "Agent a").await;
+    let next = server_with(&rig, Vec::new()).await;
+    run_in(&rig, &a, 0, RunStatus::Failed).await;
+    until_async("the state is cleared", async || last_state(&rig, &rig.thread).await.is_none())
+        .await;
+    let all = subagents(&rig, &rig.thread).await;
+    assert_eq!((all.len(), all[1].title.as_deref(), all[1].can_cancel), (2, Some("Agent a"), true));
+    drop(next);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_working_sub_agent_whose_thread_is_erased_is_not_at_work_in_its_parents_log() {
+    let rig = Rig::new(&[]).await;
+    let lines = [announce("a", &running(), false), wait(&rig, "go")];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+    let a = working(&rig, &rig.thread, "Agent a").await;
+    rig.runtime.erase_thread(&rig.by, &a).await.unwrap();
+    assert_eq!(last_state(&rig, &rig.thread).await, None);
+    go(&rig, "go");
+    super::rig::settle(parent).await;
+    assert_eq!(subagents(&rig, &rig.thread).await.len(), 2);
     rig.end().await;
 }
 
@@ -742,7 +821,11 @@ async fn a_sub_agent_that_waits_for_a_person_has_a_run_which_a_crash_of_the_serv
 
 /// A server that starts on the store, and decides about the runs of the one before.
 async fn server_after_crash(rig: &Rig) -> Runtime {
-    let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(rig.agent.clone())];
+    server_with(rig, vec![Arc::new(rig.agent.clone())]).await
+}
+
+/// As [`server_after_crash`], with these agents.
+async fn server_with(rig: &Rig, agents: Vec<Arc<dyn Backend>>) -> Runtime {
     let (store, clock) = (Arc::clone(&rig.store), Arc::new(SystemClock));
     let originals = Arc::new(OriginalReader);
     Runtime::start(Options::default(), store, agents, clock, originals).await.unwrap()
