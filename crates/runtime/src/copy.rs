@@ -228,7 +228,7 @@ impl Runtime {
         }
     }
 
-    /// Ends the copy with what is known of the sub-agents that work by its events: no agent works on a copy. What their agent reported after its run is no part of the path.
+    /// Ends the copy with what is known of the sub-agents that work by its events: no agent works on a copy. The path does not have what their agent reported after its run.
     async fn end_work_of_subagents(&self, of: &CopyChunk, copy: &mut CopyTarget) -> Result<()> {
         let services = self.services();
         let at_work = std::mem::take(&mut copy.at_work).0;

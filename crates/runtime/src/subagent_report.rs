@@ -27,7 +27,7 @@ pub(crate) async fn newest_reports(
     log: ThreadKey,
     subagents: &[ThreadId],
 ) -> Result<Vec<SubagentReport>> {
-    // Each report names the thread, whatever its agent's update looks like.
+    // Each report names the thread, in the agent's update or beside it.
     let words: Vec<&str> = subagents.iter().map(ThreadId::as_str).collect();
     let pick = |event: &Event| {
         SubagentReport::of(event).filter(|it| subagents.contains(&it.subagent.thread))

@@ -582,7 +582,7 @@ async fn a_sub_agents_question_is_answered_at_the_ended_run_of_its_parent() {
         let ended = client.get(&format!("/api/v1/runs/{run}")).await.unwrap().json();
         assert_eq!(ended["status"], "completed", "{ended}");
         let again = client.post(&path, &body).await.unwrap();
-        assert_eq!(again.status, 409, "{face}: {}", again.json());
+        assert!(again.json().to_string().contains("has no "), "{face}: {}", again.json());
     }
 }
 
