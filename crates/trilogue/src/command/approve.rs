@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 use trilogue_domain::interrupt::NO_OPTION;
-use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
+use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json, ResolutionKind};
 
 use crate::command::globals::{Globals, json as json_option};
 use crate::conversation::closing_reason;
@@ -43,10 +43,18 @@ pub(crate) struct Approve {
 impl Approve {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
-        let interrupt = match &self.interrupt {
+        let named = match &self.interrupt {
             Some(text) => client.interrupt(&short_id::interrupt(&client, text).await?).await?,
             None => short_id::only_question(short_id::open_questions(&client).await?)?,
         };
+        // A sub-agent can still ask what an ended run of its parent has asked.
+        let open = match &named.resolution {
+            Some(resolution) if resolution.kind == ResolutionKind::Withdrawn => {
+                short_id::question_behind(&client, &named).await
+            }
+            _ => None,
+        };
+        let interrupt = open.unwrap_or(named);
         let id = table::noted_id(&interrupt.id);
         if interrupt.resolution.is_some() {
             let message = format!("the interrupt '{id}' was answered before, or its run has ended");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use trilogue_domain::InterruptId;
+use trilogue_domain::{Code, InterruptId};
 use trilogue_sdk::client::{
     Client, ClientError, EventStream, Filter, Page, ResponseBody, StreamItem,
 };
@@ -102,6 +102,8 @@ impl RemoteAgent for NativeAgent {
     fn events_between_turns(&self) -> Option<EventStream> {
         let last = self.last_event.0.load(Ordering::Relaxed);
         let thread = self.target.thread.as_ref().filter(|_| last > 0)?;
+        // It follows the thread, and does not resume the stream of the run before.
+        self.server.expect_new_stream();
         Some(self.client.thread_events(thread, Some(&last.to_string())))
     }
 
@@ -191,13 +193,14 @@ impl RunReader for NativeRunReader {
 /// Returns why a question of a Trilogue server is no longer open; `None` if it is open, or if the server
 /// gives no answer.
 pub(crate) async fn closing_reason(client: &Client, interrupt: &str) -> Option<String> {
-    let resolution = match client.interrupt(interrupt).await {
-        Ok(interrupt) => interrupt.resolution?,
+    let asked = match client.interrupt(interrupt).await {
+        Ok(interrupt) => interrupt,
         Err(error) if error.code() == Some("interrupt_not_found") => {
             return Some("the question was removed".to_owned());
         }
         Err(_) => return None,
     };
+    let resolution = asked.resolution.as_ref()?;
     Some(match (resolution.kind, &resolution.by) {
         (ResolutionKind::Answered, Some(by)) => {
             format!("{} answered the question elsewhere", safe::visible(by))
@@ -205,6 +208,17 @@ pub(crate) async fn closing_reason(client: &Client, interrupt: &str) -> Option<S
         (ResolutionKind::Answered, None) => "it was answered elsewhere".to_owned(),
         (ResolutionKind::TimedOut, _) => "the time to answer is over".to_owned(),
         (ResolutionKind::Cancelled, _) => "the run has been cancelled".to_owned(),
+        (ResolutionKind::Withdrawn, _)
+            if resolution.reason.as_deref() == Some(Code::RunEnded.as_str()) =>
+        {
+            match short_id::question_behind(client, &asked).await {
+                Some(open) => format!(
+                    "the run has ended, and its sub-agent still waits: answer it with `trilogue approve {}`",
+                    table::noted_id(&open.id)
+                ),
+                None => "the run has ended".to_owned(),
+            }
+        }
         (ResolutionKind::Withdrawn, _) => "the agent has withdrawn the question".to_owned(),
     })
 }

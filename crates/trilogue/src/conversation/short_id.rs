@@ -91,6 +91,17 @@ pub(crate) fn each_once(mut questions: Vec<Interrupt>) -> Vec<Interrupt> {
     questions
 }
 
+/// The open question of a sub-agent that this one passed on, in a run of the parent that does not ask it any more. `None` if there is none, or if the server gives no answer.
+pub(crate) async fn question_behind(client: &Client, asked: &Interrupt) -> Option<Interrupt> {
+    let run = RunId::parse(asked.run_id.as_deref()?).ok()?;
+    let newest = Page { after: None, limit: u32::try_from(limits::MAX_PAGE_ROWS).ok() };
+    let open = client.interrupts(&Filter::default(), &newest).await.ok()?.items;
+    let is_same = |question: &Interrupt| {
+        InterruptId::parse(&question.id).is_ok_and(|id| id.passed_up(&run).as_str() == asked.id)
+    };
+    open.into_iter().find(is_same)
+}
+
 /// The only one of the pending questions.
 ///
 /// # Errors

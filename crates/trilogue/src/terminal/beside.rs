@@ -1,6 +1,7 @@
 //! Renders everything but the answer: thoughts, tool calls, plans, an agent's updates. Every line is safe for a terminal.
 
 use serde_json::Value;
+use trilogue_domain::Code;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{
     ContentEncoding, Interrupt, Json, Original, Outcome, Part, PlanEntry, Resolution,
@@ -193,13 +194,15 @@ pub(crate) fn subagent_line(subagent: &StateSubagent) -> String {
     if let Some(title) = title {
         line.push_str(&format!(" {}", safe::visible(title)));
     }
-    if let Some(state) = state {
-        line.push_str(&format!(" ({}", safe::visible(state)));
-        if let Some(reason) = stop_reason {
-            line.push_str(&format!(", {}", safe::visible(reason)));
-        }
-        line.push(')');
+    line.push_str(" (");
+    match state {
+        Some(state) => line.push_str(&safe::visible(state)),
+        None => line.push_str("state not known"),
     }
+    if let Some(reason) = stop_reason {
+        line.push_str(&format!(", {}", safe::visible(reason)));
+    }
+    line.push(')');
     format!("{line} thread {}", safe::visible(thread_id))
 }
 
@@ -238,6 +241,11 @@ pub(super) fn answer_line(resolution: &Resolution) -> String {
         }
         ResolutionKind::TimedOut => "not answered in time".to_owned(),
         ResolutionKind::Cancelled => "not answered: the run was cancelled".to_owned(),
+        ResolutionKind::Withdrawn
+            if resolution.reason.as_deref() == Some(Code::RunEnded.as_str()) =>
+        {
+            "not answered: the run ended".to_owned()
+        }
         ResolutionKind::Withdrawn => "not answered: the agent withdrew the question".to_owned(),
     }
 }

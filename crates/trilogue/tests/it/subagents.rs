@@ -6,6 +6,7 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
 use crate::harness::{Home, Server, until};
 use crate::hosted::over_http;
+use crate::terminal::Screen;
 
 fn serve(home: &Home) -> Server {
     let config = format!(
@@ -105,4 +106,39 @@ fn the_command_line_shows_a_sub_agent_and_its_question_once() {
     // The question has ended, and a later answer says where to look.
     let asked = get(&server, "/api/v1/interrupts")["items"][0]["id"].clone();
     server.run(&["approve", asked.as_str().unwrap(), "--yes"]).complains(7, "`trilogue inbox`");
+}
+
+/// A line with a question of the sub-agent, after which its parent's turn continues.
+fn ask_beside() -> String {
+    let params = json!({
+        "sessionId": "its-a", "toolCall": {"toolCallId": "t1", "title": "Read a file", "kind": "read"},
+        "options": [{"optionId": "yes", "name": "Allow", "kind": "allow_once"}],
+    });
+    let method = "session/request_permission";
+    format!("put:{}", json!({"jsonrpc": "2.0", "id": "q1", "method": method, "params": params}))
+}
+
+#[test]
+fn a_question_that_outlives_its_parents_run_is_answered_by_its_old_id() {
+    let home = Home::new();
+    let server = serve(&home);
+    let go = home.work().join("go");
+    let first = script().lines().next().unwrap().to_owned();
+    let lines = [first, ask_beside(), format!("wait:{}", go.display())].join("\n");
+    let thread = uuid::Uuid::new_v4().to_string();
+    let command = server.command(&["run", "worker", &lines, "--plain", "--thread", &thread]);
+    let mut screen = Screen::of_columns(command, 2_000);
+    let open = || get(&server, "/api/v1/interrupts?pending=true")["items"].clone();
+    until(|| (open().as_array().unwrap().len() == 2).then_some(()));
+    let all = open();
+    let of_thread = |it: &&Value| it["thread_id"] == thread.as_str();
+    let asked = all.as_array().unwrap().iter().find(of_thread).unwrap().clone();
+    std::fs::write(&go, "").unwrap();
+    // The person learns who still waits.
+    screen.wait_for("its sub-agent still waits");
+    screen.end_well();
+    let shown = server.run(&["threads", "show", &thread]).expect(0).out;
+    assert!(shown.contains("not answered: the run ended"), "{shown}");
+    server.run(&["approve", asked["id"].as_str().unwrap(), "--yes"]).expect(0);
+    until(|| open().as_array().unwrap().is_empty().then_some(()));
 }
