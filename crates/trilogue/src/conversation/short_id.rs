@@ -91,7 +91,7 @@ pub(crate) fn each_once(mut questions: Vec<Interrupt>) -> Vec<Interrupt> {
     questions
 }
 
-/// The open question of a sub-agent that this one passed on, in a run of the parent that does not ask it any more. `None` if there is none, or if the server gives no answer.
+/// The open question of a sub-agent that this one passed on, in a run of the parent that does not ask it any more. `None` without one, or if the server gives no answer.
 pub(crate) async fn question_behind(client: &Client, asked: &Interrupt) -> Option<Interrupt> {
     let run = RunId::parse(asked.run_id.as_deref()?).ok()?;
     let newest = Page { after: None, limit: u32::try_from(limits::MAX_PAGE_ROWS).ok() };
