@@ -24,6 +24,7 @@ mod room;
 mod sessions;
 mod starting;
 mod stopping;
+mod subagent_questions;
 mod subagents;
 mod tenants;
 mod turns;

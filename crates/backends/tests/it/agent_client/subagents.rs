@@ -8,9 +8,7 @@ use trilogue_backends::agent_client::ClientTools;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{MessageEvent, StateEvent, Subagent, SubagentState};
 use trilogue_domain::port::SystemClock;
-use trilogue_domain::{
-    Answer, Body, Code, Interrupt, Outcome, Resolution, RunStatus, StartedBy, ThreadId,
-};
+use trilogue_domain::{Answer, Body, Code, Interrupt, Outcome, RunStatus, StartedBy, ThreadId};
 use trilogue_mapping::agent_client::OriginalReader;
 use trilogue_runtime::{
     AnswerTo, Backend, NewThread, Options, Runtime, StateContent, ThreadChoice,
@@ -20,7 +18,7 @@ use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
 use super::rig::{HEARD, Rig, caller, json as parsed_json, until, until_async};
 use crate::harness::{failure, new_run, user_input};
 
-fn announce(id: &str, state: &Value, cancel: bool) -> String {
+pub(super) fn announce(id: &str, state: &Value, cancel: bool) -> String {
     let capabilities = if cancel { json!({ "cancel": {} }) } else { Value::Null };
     let update = json!({
         "sessionUpdate": "subagent_update", "sessionId": id, "title": format!("Agent {id}"),
@@ -29,7 +27,7 @@ fn announce(id: &str, state: &Value, cancel: bool) -> String {
     format!("raw:{update}")
 }
 
-fn running() -> Value {
+pub(super) fn running() -> Value {
     json!({ "state": "running" })
 }
 
@@ -42,7 +40,7 @@ fn report(id: &str, state: &Value) -> String {
     format!("raw:{update}")
 }
 
-fn within(id: &str, update: &Value) -> String {
+pub(super) fn within(id: &str, update: &Value) -> String {
     format!("subagent:{id}:{update}")
 }
 
@@ -58,15 +56,15 @@ fn message(to: &str, text: &str) -> Value {
     })
 }
 
-fn wait(rig: &Rig, file: &str) -> String {
+pub(super) fn wait(rig: &Rig, file: &str) -> String {
     format!("wait:{}", rig.path(file).display())
 }
 
-fn once(rig: &Rig, file: &str, update: &Value) -> String {
+pub(super) fn once(rig: &Rig, file: &str, update: &Value) -> String {
     format!("once:{}:{update}", rig.path(file).display())
 }
 
-fn go(rig: &Rig, file: &str) {
+pub(super) fn go(rig: &Rig, file: &str) {
     std::fs::write(rig.path(file), "").unwrap();
 }
 
@@ -81,7 +79,7 @@ async fn subagents(rig: &Rig, thread: &ThreadId) -> Vec<Subagent> {
 }
 
 /// Waits for the thread of the sub-agent with this title.
-async fn thread_of(rig: &Rig, parent: &ThreadId, title: &str) -> ThreadId {
+pub(super) async fn thread_of(rig: &Rig, parent: &ThreadId, title: &str) -> ThreadId {
     let mut found = None;
     until_async("a sub-agent", async || {
         let all = subagents(rig, parent).await.into_iter();
@@ -106,7 +104,12 @@ async fn runs(rig: &Rig, thread: &ThreadId) -> Vec<RunRow> {
 }
 
 /// Waits until the run with this number of a thread has this status.
-async fn run_in(rig: &Rig, thread: &ThreadId, number: usize, status: RunStatus) -> RunRow {
+pub(super) async fn run_in(
+    rig: &Rig,
+    thread: &ThreadId,
+    number: usize,
+    status: RunStatus,
+) -> RunRow {
     let mut found = None;
     until_async(&format!("a run that is {}", status.as_str()), async || {
         found = runs(rig, thread).await.into_iter().nth(number);
@@ -116,7 +119,7 @@ async fn run_in(rig: &Rig, thread: &ThreadId, number: usize, status: RunStatus) 
     found.unwrap()
 }
 
-async fn wait_for_text(rig: &Rig, run: &RunRow, text: &str) {
+pub(super) async fn wait_for_text(rig: &Rig, run: &RunRow, text: &str) {
     until_async(text, async || rig.reply_text(run).await.contains(text)).await;
 }
 
@@ -130,7 +133,7 @@ async fn history(rig: &Rig, thread: &ThreadId) -> Vec<(bool, String)> {
     }
 }
 
-async fn pending(rig: &Rig, run: &RunRow) -> Option<Interrupt> {
+pub(super) async fn pending(rig: &Rig, run: &RunRow) -> Option<Interrupt> {
     let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
     let page = Page { limit: 10, ..Page::default() };
     let rows = rig.store.interrupts(&rig.by.scope(), &filter, &page).await.unwrap().rows;
@@ -231,160 +234,6 @@ async fn a_request_starts_no_run_on_the_thread_of_a_sub_agent() {
     let refused = rig.sessions().call(Some(&context), &client, "session/set_mode", mode).await;
     assert!(refused.unwrap_err().message.contains("sub-agent"), "it is refused");
     rig.end().await;
-}
-
-#[tokio::test]
-async fn a_question_of_a_sub_agent_is_asked_in_its_run_and_in_its_parents() {
-    for answers_parent in [false, true] {
-        let rig = Rig::new(&[]).await;
-        let lines = [announce("a", &running(), false), "subagent-ask:a".to_owned()];
-        let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
-        let thread = thread_of(&rig, &rig.thread, "Agent a").await;
-        let run = run_in(&rig, &thread, 0, RunStatus::Interrupted).await;
-        let mut question = None;
-        until_async("the question in both runs", async || {
-            let both = (pending(&rig, &run).await, pending(&rig, &parent.run).await);
-            question = if answers_parent { both.1.clone() } else { both.0.clone() };
-            both.0.is_some() && both.1.is_some()
-        })
-        .await;
-        let to = AnswerTo::Interrupt(question.unwrap().id);
-        rig.runtime.answer(&rig.by, to, Answer::Option("yes".into())).await.unwrap();
-        wait_for_text(&rig, &run, "\"yes\"").await;
-        until_async("no question is open", async || {
-            pending(&rig, &run).await.is_none() && pending(&rig, &parent.run).await.is_none()
-        })
-        .await;
-        super::rig::settle(parent).await;
-        rig.end().await;
-    }
-}
-
-/// The params of a sub-agent's question.
-fn question(id: &str) -> Value {
-    json!({
-        "sessionId": id, "toolCall": { "toolCallId": "t1", "title": "Read a file", "kind": "read" },
-        "options": [
-            { "optionId": "yes", "name": "Allow", "kind": "allow_once" },
-            { "optionId": "no", "name": "Reject", "kind": "reject_once" },
-        ],
-    })
-}
-
-/// A line that asks a sub-agent's question, after which the parent's turn continues.
-fn ask_beside(id: &str) -> String {
-    let method = "session/request_permission";
-    let request = json!({ "jsonrpc": "2.0", "id": "q1", "method": method, "params": question(id) });
-    format!("put:{request}")
-}
-
-/// Waits until a sub-agent's run and its parent's run ask the same question. Returns it as each of them asks it.
-async fn asked_in_both(rig: &Rig, run: &RunRow, parent: &RunRow) -> (Interrupt, Interrupt) {
-    let mut both = None;
-    until_async("the question in both runs", async || {
-        both = pending(rig, run).await.zip(pending(rig, parent).await);
-        both.is_some()
-    })
-    .await;
-    both.unwrap()
-}
-
-#[tokio::test]
-async fn a_stop_of_the_server_lets_a_run_finish_whose_sub_agent_asks() {
-    let rig = Rig::new(&[]).await;
-    let nested = announce("b", &running(), false);
-    let lines = [
-        announce("a", &running(), false),
-        wait(&rig, "nest"),
-        within("a", &serde_json::from_str(nested.strip_prefix("raw:").unwrap()).unwrap()),
-        ask_beside("b"),
-        wait(&rig, "go"),
-        "say:the result".to_owned(),
-    ];
-    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
-    let a = working(&rig, &rig.thread, "Agent a").await;
-    go(&rig, "nest");
-    let b = thread_of(&rig, &a, "Agent b").await;
-    let run = run_in(&rig, &b, 0, RunStatus::Interrupted).await;
-    asked_in_both(&rig, &run, &parent.run).await;
-    let drain = rig.runtime.drain(Duration::from_secs(60));
-    let finish = async {
-        // No client can answer any more. Only the run that waits for the answer itself ends.
-        until_async("no question is open", async || pending(&rig, &parent.run).await.is_none())
-            .await;
-        run_in(&rig, &b, 0, RunStatus::Failed).await;
-        go(&rig, "go");
-    };
-    let (report, ()) = tokio::join!(drain, finish);
-    let ended = run_in(&rig, &rig.thread, 0, RunStatus::Completed).await;
-    assert_eq!((&ended.id, &*rig.reply_text(&ended).await), (&parent.run.id, "the result"));
-    assert!(!report.abandoned.contains(&ended.id) && report.abandoned.contains(&run.id));
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn a_question_of_a_sub_agent_after_the_answer_is_asked_in_its_run_only() {
-    let rig = Rig::with(&[], |launch| launch.answer_settle = Duration::from_secs(3_600)).await;
-    let asks = json!({
-        "call": "session/request_permission", "session": "a", "params": question("a"),
-    });
-    let lines = [announce("a", &running(), false), once(&rig, "go", &asks), "say:one".to_owned()];
-    let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
-    let thread = thread_of(&rig, &rig.thread, "Agent a").await;
-    until_async("the answer", async || rig.custom(&parent.run, "turn_result").await.len() == 1)
-        .await;
-    go(&rig, "go");
-    // The question ends the wait for late output. Who waits for the answered run is not asked.
-    let parent = super::rig::settle(parent).await;
-    assert_eq!((parent.status, &*rig.reply_text(&parent).await), (RunStatus::Completed, "one"));
-    let events = rig.events(&parent).await;
-    assert!(!events.iter().any(|event| matches!(event.body, Body::Interrupt(_))), "{events:?}");
-    let run = run_in(&rig, &thread, 0, RunStatus::Interrupted).await;
-    let asked = AnswerTo::Interrupt(pending(&rig, &run).await.unwrap().id);
-    rig.runtime.answer(&rig.by, asked, Answer::Option("yes".to_owned())).await.unwrap();
-    wait_for_text(&rig, &run, "\"yes\"").await;
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn the_id_of_a_sub_agents_question_in_a_run_above_outlives_that_run() {
-    for names_run in [false, true] {
-        let rig = Rig::new(&[]).await;
-        let nested = announce("b", &running(), false);
-        let lines = [
-            announce("a", &running(), false),
-            wait(&rig, "nest"),
-            within("a", &serde_json::from_str(nested.strip_prefix("raw:").unwrap()).unwrap()),
-            ask_beside("b"),
-            wait(&rig, "go"),
-        ];
-        let parent = rig.begin(&rig.thread, &lines.join("\n")).await.run;
-        let a = working(&rig, &rig.thread, "Agent a").await;
-        go(&rig, "nest");
-        let run =
-            run_in(&rig, &thread_of(&rig, &a, "Agent b").await, 0, RunStatus::Interrupted).await;
-        let (open, asked) = asked_in_both(&rig, &run, &parent).await;
-        rig.runtime.record_shown_question(&rig.by.id, &parent.id, &asked.id);
-        go(&rig, "go");
-        run_in(&rig, &rig.thread, 0, RunStatus::Completed).await;
-        assert_eq!(pending(&rig, &run).await.unwrap().id, open.id);
-        let to = match names_run {
-            true => AnswerTo::Run(parent.id.clone()),
-            false => AnswerTo::Interrupt(asked.id.clone()),
-        };
-        let answer = || Answer::Option("yes".to_owned());
-        let answered = rig.runtime.answer(&rig.by, to.clone(), answer()).await.unwrap();
-        // The run between asks it too.
-        assert_ne!(answered.run_id, parent.id);
-        until_async("the sub-agent has the answer", async || {
-            let row = rig.store.interrupt(&rig.by.scope(), &open.id).await.unwrap().unwrap();
-            matches!(row.resolution, Some(Resolution::Answered { .. }))
-        })
-        .await;
-        let error = rig.runtime.answer(&rig.by, to, answer()).await.unwrap_err();
-        assert!(matches!(error.code(), Code::InterruptResolved | Code::RunEnded), "{error}");
-        rig.end().await;
-    }
 }
 
 #[tokio::test]
@@ -668,7 +517,7 @@ async fn last_state(rig: &Rig, parent: &ThreadId) -> Option<SubagentState> {
 }
 
 /// The newest sub-agent of a thread, once it has a run that works.
-async fn working(rig: &Rig, parent: &ThreadId, title: &str) -> ThreadId {
+pub(super) async fn working(rig: &Rig, parent: &ThreadId, title: &str) -> ThreadId {
     let thread = thread_of(rig, parent, title).await;
     run_in(rig, &thread, 0, RunStatus::Running).await;
     thread
