@@ -12,7 +12,6 @@ use trilogue_domain::{Code, Error, Principal};
 use trilogue_wire::sse;
 
 use crate::access::authenticator::Caller;
-use crate::faces::client::state::State;
 use crate::http::receive::{BodyBudget, HeldBytes};
 
 /// How many messages of a stream are kept after they were sent, whenever that was.
@@ -80,8 +79,8 @@ pub(super) enum MailboxRead {
 // === impl KeptBudget ===
 
 impl KeptBudget {
-    pub(super) fn of(state: &State, caller: &Caller) -> Self {
-        Self { budget: Arc::clone(&state.kept_budget), principal: Arc::clone(&caller.principal) }
+    pub(super) fn new(budget: &Arc<BodyBudget>, caller: &Caller) -> Self {
+        Self { budget: Arc::clone(budget), principal: Arc::clone(&caller.principal) }
     }
 
     fn hold(&self) -> HeldBytes {

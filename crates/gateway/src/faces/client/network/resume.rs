@@ -44,7 +44,8 @@ pub(super) async fn begin(
     (decoder, admission): (Decoder, Admission),
 ) {
     connection.attach = Some(state.attach_capability(Some(&id)));
-    let (agent, kept_budget) = (connection.agent.clone(), KeptBudget::of(state, &socket.caller));
+    let (agent, kept_budget) =
+        (connection.agent.clone(), KeptBudget::new(&state.kept_budget, &socket.caller));
     let end = (state.options.idle_timeout, state.streams_end.child_token());
     let begun = Continuation::begin(id, agent, socket, end, &kept_budget);
     let NewContinuation { continuation, reading, mut source, sink, callers, ended } = begun;

@@ -24,7 +24,8 @@ pub(super) fn begin(
     let origin = ClientOrigin::Network(caller.clone());
     let mut client = ClientConnection::new(Arc::clone(state), origin, agent.clone());
     state.list(&mut client, ClientTransport::Http);
-    let (kept_budget, closed) = (KeptBudget::of(state, caller), client.closed.clone());
+    let (kept_budget, closed) =
+        (KeptBudget::new(&state.kept_budget, caller), client.closed.clone());
     let (connection, messages) =
         HttpConnection::new(agent, caller.clone(), &state.options, kept_budget, closed);
     client.attach = Some(state.attach_capability(Some(&connection.id)));
