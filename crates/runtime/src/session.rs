@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
@@ -239,6 +240,12 @@ impl ThreadContext {
     pub async fn exists(&self) -> Result<bool> {
         let found = self.services.store.thread(&self.scope, &self.id).await?;
         Ok(found.is_some_and(|row| row.key == self.thread))
+    }
+
+    /// Whether another run can start on the thread: it exists, and the server does not stop.
+    pub async fn can_run(&self) -> bool {
+        let is_stopping = self.services.draining.load(Ordering::Acquire);
+        !is_stopping && matches!(self.exists().await, Ok(true))
     }
 
     /// Calls `each` with each state of these kinds in the newest 64 MiB of the thread's log, oldest first: its kind, its data, and whether it is ours and not a peer's.

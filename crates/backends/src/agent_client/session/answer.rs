@@ -402,6 +402,9 @@ impl RequestAnswerer {
                     return None;
                 }
             }
+            if !work.run.context.thread_context().can_run().await {
+                return None;
+            }
             work.follow().await?;
             // Ids of interrupts are unique, and clients see that it is the same question.
             interrupt.id = interrupt.id.passed_up(work.run.context.run());

@@ -102,6 +102,31 @@ async fn a_stop_of_the_server_lets_a_run_finish_whose_sub_agent_asks() {
 }
 
 #[tokio::test]
+async fn an_agent_that_waits_for_its_sub_agents_question_goes_on_when_nobody_can_answer() {
+    for is_erased in [false, true] {
+        let rig = Rig::new(&[]).await;
+        let lines = [
+            announce("a", &running(), false),
+            "subagent-ask:a".to_owned(),
+            "say:the result".to_owned(),
+        ];
+        let parent = rig.begin(&rig.thread, &lines.join("\n")).await;
+        let thread = thread_of(&rig, &rig.thread, "Agent a").await;
+        let run = run_in(&rig, &thread, 0, RunStatus::Interrupted).await;
+        asked_in_both(&rig, &run, &parent.run).await;
+        if is_erased {
+            rig.runtime.erase_thread(&rig.by, &thread).await.unwrap();
+        } else {
+            rig.runtime.drain(Duration::from_secs(60)).await;
+        }
+        let ended = run_in(&rig, &rig.thread, 0, RunStatus::Completed).await;
+        let text = rig.reply_text(&ended).await;
+        assert!(ended.id == parent.run.id && text.contains("the result"), "{text}");
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
 async fn a_question_of_a_sub_agent_after_the_answer_is_asked_in_its_run_only() {
     let rig = Rig::with(&[], |launch| launch.answer_settle = Duration::from_secs(3_600)).await;
     let asks = json!({
