@@ -439,8 +439,10 @@ impl LineSink for ContinuedSink {
                 () = continuation.has_sink_change.notified() => continue,
                 kept = keep_socket_alive(&mut self.socket) => kept,
             };
-            if kept.is_err() {
-                self.on_broken();
+            match kept {
+                // The client answers pings, so it has what was sent long ago.
+                Ok(()) => self.continuation.messages().trim(Instant::now()),
+                Err(_) => self.on_broken(),
             }
         }
     }

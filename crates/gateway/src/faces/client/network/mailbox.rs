@@ -83,15 +83,17 @@ impl KeptBudget {
         Self { budget: Arc::clone(budget), principal: Arc::clone(&caller.principal) }
     }
 
+    /// Holds nothing yet. Small messages count for the principal too.
     fn hold(&self) -> HeldBytes {
-        HeldBytes::of(&self.budget, &self.principal)
+        let held = HeldBytes::of_waiting(&self.budget, &self.principal, 0);
+        held.unwrap_or_else(|_| HeldBytes::of(&self.budget, &self.principal))
     }
 }
 
 // === impl Mailbox ===
 
 impl Mailbox {
-    /// A mailbox whose sent messages count in this budget. If it is spent, only the last one is kept.
+    /// A mailbox whose sent messages count in this budget if they are more than each one keeps.
     pub(super) fn new(budget: Option<&KeptBudget>) -> Self {
         Self { kept_budget: budget.map(KeptBudget::hold), ..Self::default() }
     }
@@ -188,8 +190,12 @@ impl Mailbox {
         } else {
             // A copy, so that it counts no longer as a message that waits.
             let copy = Bytes::copy_from_slice(&message);
-            let (size, budget) = (copy.len(), self.kept_budget.as_mut());
-            let is_counted = budget.is_none_or(|budget| budget.try_grow(size));
+            let size = copy.len();
+            // What each mailbox keeps needs no room.
+            let counts = self.is_above_min();
+            let budget = self.kept_budget.as_mut().filter(|_| counts);
+            let has_room = budget.is_none_or(|budget| budget.try_grow(size));
+            let is_counted = counts && has_room;
             self.kept.push_back(KeptMessage {
                 sent_at: now,
                 counted: if is_counted { size } else { 0 },
@@ -197,21 +203,28 @@ impl Mailbox {
             if let Some(slot) = self.messages.get_mut(index) {
                 *slot = copy;
             }
-            if !is_counted {
-                while self.sent - self.removed > 1 && self.remove_first() {}
+            while !has_room && self.is_above_min() && self.kept_count() > 1 && self.remove_first() {
             }
         }
         self.trim(now);
     }
 
+    const fn kept_count(&self) -> u64 {
+        self.sent - self.removed
+    }
+
+    /// Whether more is kept than each mailbox may keep.
+    const fn is_above_min(&self) -> bool {
+        self.kept_count() > MIN_KEPT_MESSAGES || self.sent_bytes > MIN_KEPT_BYTES
+    }
+
     /// Removes sent messages above the limits.
-    fn trim(&mut self, now: Instant) {
+    pub(super) fn trim(&mut self, now: Instant) {
         while let Some(first) = self.kept.front() {
-            let kept = self.sent - self.removed;
+            let kept = self.kept_count();
             let is_old = now.duration_since(first.sent_at) > KEPT_FOR;
             let is_above = kept > MAX_KEPT_MESSAGES || self.sent_bytes > MAX_KEPT_BYTES;
-            let is_above_min = kept > MIN_KEPT_MESSAGES || self.sent_bytes > MIN_KEPT_BYTES;
-            if kept <= 1 || !(is_above || is_old && is_above_min) || !self.remove_first() {
+            if kept <= 1 || !(is_above || is_old && self.is_above_min()) || !self.remove_first() {
                 return;
             }
         }
@@ -306,23 +319,28 @@ mod tests {
     }
 
     #[test]
-    fn without_room_in_the_budget_only_the_last_sent_message_is_kept() {
-        let (budget, now) = (BodyBudget::anonymous(100), Instant::now());
+    fn without_room_in_the_budget_as_much_is_kept_as_each_mailbox_may_keep() {
+        const PIECE: usize = MIN_KEPT_BYTES / 4;
+        let (budget, now) = (BodyBudget::anonymous(2 * PIECE), Instant::now());
         let kept_budget = Some(HeldBytes::new(&budget));
         let mut mailbox = Mailbox { kept_budget, ..Mailbox::default() };
         mailbox.attach(1, None).unwrap();
-        for message in ["x".repeat(60), "y".repeat(60), "z".to_owned()] {
-            mailbox.push(message.into());
-        }
-        assert!(matches!(mailbox.take(1, now), MailboxRead::Events(_)));
-        assert_eq!(mailbox.attach(2, Some(0)).unwrap_err().code(), Code::InvalidCursor);
+        let send = |mailbox: &mut Mailbox, count: usize| {
+            for _ in 0..count {
+                mailbox.push(vec![b'x'; PIECE].into());
+            }
+            while matches!(mailbox.take(1, now), MailboxRead::Events(_)) {}
+            (mailbox.kept.len(), budget.held_bytes())
+        };
+        assert_eq!(send(&mut mailbox, 4), (4, 0));
+        assert_eq!(send(&mut mailbox, 2), (6, 2 * PIECE));
         // What is sent again counts once.
-        for reader in 2..9 {
-            mailbox.attach(reader, Some(1)).unwrap();
-            assert_eq!(mailbox.waiting_size(), (2, 61));
-            assert!(matches!(mailbox.take(reader, now), MailboxRead::Events(_)));
-        }
-        assert_eq!(budget.held_bytes(), 1);
+        mailbox.attach(1, Some(1)).unwrap();
+        assert_eq!(send(&mut mailbox, 0), (6, 2 * PIECE));
+        // Another one has no room.
+        assert_eq!(send(&mut mailbox, 1).0, 4);
+        mailbox.trim(now + 2 * KEPT_FOR);
+        assert_eq!(mailbox.kept.len(), 4);
         drop(mailbox);
         assert_eq!(budget.held_bytes(), 0);
     }

@@ -190,6 +190,7 @@ impl HttpConnection {
             if self.routing().has_readers() {
                 self.touch();
             }
+            self.routing().trim(Instant::now());
             let end = *lock(&self.last_used) + grace;
             if Instant::now() >= end {
                 return;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, ThreadId};
 use trilogue_wire::agent_client::splice;
@@ -221,6 +222,11 @@ impl Routing {
         }
     }
 
+    /// Removes sent messages that are old.
+    pub(super) fn trim(&mut self, now: Instant) {
+        self.sessions.values_mut().chain([&mut self.connection]).for_each(|it| it.trim(now));
+    }
+
     /// Whether a stream has a reader.
     pub(super) fn has_readers(&self) -> bool {
         self.connection.has_reader() || self.sessions.values().any(Mailbox::has_reader)
@@ -245,7 +251,6 @@ pub(super) fn session_in(params: &str) -> Option<ThreadId> {
 mod tests {
     use super::super::super::mailbox::MailboxRead;
     use super::*;
-    use tokio::time::Instant;
 
     const LIMITS: MailboxLimits = MailboxLimits { messages: 100, bytes: 10_000 };
 
