@@ -29,7 +29,12 @@ async fn an_interrupted_copy_is_no_store_and_says_so() {
     let copy = ["copy", &from, &to, "--with-runs"];
     let under_shim = home.clone().with_environment(shim.environment());
     let mut interrupted = 0;
+    let draft = home.store_dir().join("trilogue.db.copying");
     for cut in CUTS {
+        if draft.is_dir() {
+            // A journal holds only files.
+            std::fs::remove_dir_all(&draft).unwrap();
+        }
         shim.begin_journal(Some(cut)).unwrap();
         let ended = under_shim.command(&copy).await.unwrap();
         if ended.status.success() {
@@ -37,7 +42,6 @@ async fn an_interrupted_copy_is_no_store_and_says_so() {
         }
         interrupted += 1;
         assert!(!store.exists(), "cut {cut}: there is a store");
-        let draft = home.store_dir().join("trilogue.db.copying");
         if draft.exists() {
             let refused = format!("{:#}", home.start().await.unwrap_err());
             let names_it =
@@ -54,7 +58,7 @@ async fn an_interrupted_copy_is_no_store_and_says_so() {
     }
     let server = home.start().await.unwrap();
     assert_eq!(events(&server.client(), "t").await.unwrap(), expected);
-    assert!(!home.store_dir().join("trilogue.db.copying").exists());
+    assert!(!draft.exists());
     server.kill().await.unwrap();
     database.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
 }
