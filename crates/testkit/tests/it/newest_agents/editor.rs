@@ -91,6 +91,7 @@ impl Hosted {
             }
             Check::Background | Check::CancelBackground | Check::Kill => {
                 ensure!(said.contains(ANSWER) && !said.contains(REPORT), "{said}");
+                self.end_answer(&session).await?;
                 self.adapter.lets_report(&self.model, &self.cwd, &place).await?;
                 wait_for_text(&mut editor, &session, REPORT).await;
                 self.follow_task(&mut editor, &session, place).await?;
@@ -100,6 +101,16 @@ impl Hosted {
             ensure!(editor.close().await.success(), "the connection did not end well");
         }
         Ok(session)
+    }
+
+    /// Waits until late output of the answer is over: a report before that would belong to it.
+    async fn end_answer(&self, session: &str) -> Result<()> {
+        let path = format!("/api/v1/runs?thread_id={session}&limit=1");
+        until("the end of the answer", LIMIT, || async {
+            let run = self.client().get(&path).await.ok()?.json()["items"][0].take();
+            (run["status"] == "completed").then_some(())
+        })
+        .await
     }
 
     /// Answers the question before a tool call, and checks that the call waited for it.
