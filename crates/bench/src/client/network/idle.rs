@@ -18,15 +18,15 @@ const OPENING: usize = 64;
 const MOST_KIB: u64 = 200 * 1024;
 /// The most memory for one, in KiB.
 const MOST_EACH_KIB: f64 = 20.0;
-/// The connections of the server beside these.
-const OTHERS: u64 = 64;
+/// The limits of the server, in times of these connections: one principal may use three quarters of them.
+const LIMIT_TIMES: u64 = 2;
 /// The first message, in a frame with a mask of zeros: its second byte has the length.
 const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
 
 pub(super) async fn measure(report: &mut Report) -> Result<()> {
     let count = report.scale(CONNECTIONS);
-    let most = count + OTHERS;
+    let most = LIMIT_TIMES * count;
     let dir = tempfile::tempdir_in(report::folder())?;
     let options = ServerOptions {
         // These clients do not answer pings.

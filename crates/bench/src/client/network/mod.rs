@@ -4,8 +4,6 @@ mod idle;
 mod official_server;
 mod outage;
 
-use std::path::Path;
-
 use anyhow::{Result, ensure};
 use tokio::task::block_in_place;
 
@@ -23,7 +21,7 @@ const STORE: &str = "memory:";
 const UPDATES: u64 = 100_000;
 /// How many turns are taken in a row, of one update each.
 const TURNS: u64 = 2_000;
-/// How many updates come before the measurement.
+/// How many updates of each path come before its measurement.
 const WARM_UP: u64 = 20_000;
 /// The least updates a second, in times of the official server.
 const UPDATE_TIMES: f64 = 5.0;
@@ -46,6 +44,15 @@ const HTTP: usize = 2;
 const OFFICIAL_WEBSOCKET: usize = 3;
 const OFFICIAL_HTTP: usize = 4;
 
+/// How long a measurement of one path is.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    /// How many updates come before the measured ones.
+    warm_up: u64,
+    updates: u64,
+    turns: u64,
+}
+
 /// What came in a second over one path.
 #[derive(Clone, Copy, Debug)]
 struct PathRates {
@@ -66,53 +73,46 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 async fn measure_rates(report: &mut Report) -> Result<()> {
     let mut ours = ServerSession::start("trilogue", STORE).await?;
     let official = OfficialServer::start().await?;
-    let (updates, turns) = (report.scale(UPDATES), report.scale(TURNS));
-    let address = ours.address("flood");
-    let mut editors = block_in_place(|| {
-        let dir = ours.dir().to_owned();
-        let websocket = |agent: &AgentAddress| -> Result<Editor> {
-            open(Box::new(WebSocketLink::open(agent)?), &dir)
-        };
-        let http = |agent: &AgentAddress| -> Result<Editor> {
-            open(Box::new(HttpLink::open(agent)?), &dir)
-        };
-        anyhow::Ok([
-            websocket(&address)?,
-            http(&address)?,
-            websocket(official.address())?,
-            http(official.address())?,
-        ])
-    })?;
-    let warm_up = format!("flood {}", report.scale(WARM_UP));
+    let lengths = Lengths {
+        warm_up: report.scale(WARM_UP),
+        updates: report.scale(UPDATES),
+        turns: report.scale(TURNS),
+    };
+    let (address, dir) = (ours.address("flood"), ours.dir().to_owned());
     let mut rounds: Vec<Round> = Vec::new();
-    for round in 0..=report.runs {
-        let all = std::iter::once(&mut ours.editor).chain(&mut editors);
-        if round == 0 {
-            block_in_place(|| {
-                all.into_iter().try_for_each(|it| it.prompt(&warm_up, false).map(drop))
-            })?;
-            continue;
-        }
-        let rates = all.map(|editor| block_in_place(|| path_rates(editor, updates, turns)));
-        rounds.push(rates.collect::<Result<_>>()?);
-    }
-    for editor in editors {
-        editor.close()?;
+    for _ in 0..report.runs {
+        rounds.push(block_in_place(|| {
+            let mut rates = vec![path_rates(&mut ours.editor, &lengths)?];
+            for agent in [&address, official.address()] {
+                for open in [open_websocket, open_http] {
+                    // Opened when it is measured: a client that waits answers no ping of its server, and loses its connection.
+                    let mut editor = Editor::open(open(agent)?, &dir)?;
+                    rates.push(path_rates(&mut editor, &lengths)?);
+                    editor.close()?;
+                }
+            }
+            anyhow::Ok(rates)
+        })?);
     }
     ours.stop().await?;
     say(report, &rounds);
     Ok(())
 }
 
-fn open(link: Box<dyn MessageLink>, cwd: &Path) -> Result<Editor> {
-    Editor::open(link, cwd)
+fn open_websocket(agent: &AgentAddress) -> Result<Box<dyn MessageLink>> {
+    Ok(Box::new(WebSocketLink::open(agent)?))
 }
 
-fn path_rates(editor: &mut Editor, updates: u64, turns: u64) -> Result<PathRates> {
-    let turn = editor.prompt(&format!("flood {updates}"), false)?;
-    ensure!(turn.updates == updates, "{} of {updates} updates came", turn.updates);
-    let updates = updates as f64 / turn.time.as_secs_f64();
-    let turns = rates::of(turns, || {
+fn open_http(agent: &AgentAddress) -> Result<Box<dyn MessageLink>> {
+    Ok(Box::new(HttpLink::open(agent)?))
+}
+
+fn path_rates(editor: &mut Editor, lengths: &Lengths) -> Result<PathRates> {
+    editor.prompt(&format!("flood {}", lengths.warm_up), false)?;
+    let turn = editor.prompt(&format!("flood {}", lengths.updates), false)?;
+    ensure!(turn.updates == lengths.updates, "{} updates came", turn.updates);
+    let updates = lengths.updates as f64 / turn.time.as_secs_f64();
+    let turns = rates::of(lengths.turns, || {
         let turn = editor.prompt("flood 1", false)?;
         ensure!(turn.updates == 1, "{} updates came", turn.updates);
         Ok(())
