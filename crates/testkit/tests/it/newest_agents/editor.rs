@@ -9,7 +9,8 @@ use trilogue_testkit::{Editor, Server, until};
 
 use super::adapter::Adapter;
 use super::{
-    ANSWER, CHILD_ANSWER, Check, DONE, Hosted, LIMIT, PLAN, Place, REPORT, allow_once, text,
+    ANSWER, CHILD_ANSWER, Check, DONE, Hosted, LIMIT, PLAN, Place, REPORT, allow_once, last_run,
+    text,
 };
 
 async fn launch(server: &Server, agent: &str, cwd: &Path) -> Result<Editor> {
@@ -91,7 +92,7 @@ impl Hosted {
             }
             Check::Background | Check::CancelBackground | Check::Kill => {
                 ensure!(said.contains(ANSWER) && !said.contains(REPORT), "{said}");
-                self.end_answer(&session).await?;
+                self.wait_for_end(&session).await?;
                 self.adapter.lets_report(&self.model, &self.cwd, &place).await?;
                 wait_for_text(&mut editor, &session, REPORT).await;
                 self.follow_task(&mut editor, &session, place).await?;
@@ -104,10 +105,9 @@ impl Hosted {
     }
 
     /// Waits until late output of the answer is over: a report before that would belong to it.
-    async fn end_answer(&self, session: &str) -> Result<()> {
-        let path = format!("/api/v1/runs?thread_id={session}&limit=1");
+    async fn wait_for_end(&self, session: &str) -> Result<()> {
         until("the end of the answer", LIMIT, || async {
-            let run = self.client().get(&path).await.ok()?.json()["items"][0].take();
+            let run = last_run(&self.client(), session).await.ok()?;
             (run["status"] == "completed").then_some(())
         })
         .await

@@ -276,9 +276,8 @@ impl Hosted {
 
     /// Waits for the run that the agent starts when its task reports.
     async fn started_by_agent(&self, thread: &str) -> Result<Value> {
-        let path = format!("/api/v1/runs?thread_id={thread}&limit=1");
         until("a run that the agent starts", LIMIT, || async {
-            let run = self.client().get(&path).await.ok()?.json()["items"][0].take();
+            let run = last_run(&self.client(), thread).await.ok()?;
             (run["started_by"] == "agent").then_some(run)
         })
         .await
@@ -291,8 +290,7 @@ impl Hosted {
         place: Place,
         thread: &str,
     ) -> Result<()> {
-        let path = format!("/api/v1/runs?thread_id={thread}&limit=1");
-        let run = server.client().get(&path).await?.ok()?["items"][0].take();
+        let run = last_run(&server.client(), thread).await?;
         ensure!(run["started_by"] == "agent" && run["status"] == "failed", "{run}");
         ensure!(run["outcome"]["error"]["code"] == "agent_lost", "{run}");
         match place.face {
@@ -302,6 +300,11 @@ impl Hosted {
             }
         }
     }
+}
+
+async fn last_run(client: &Client, thread: &str) -> Result<Value> {
+    let path = format!("/api/v1/runs?thread_id={thread}&limit=1");
+    Ok(client.get(&path).await?.ok()?["items"][0].take())
 }
 
 /// The id of the option that allows one call.
