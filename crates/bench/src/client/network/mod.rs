@@ -110,7 +110,12 @@ fn open_http(agent: &AgentAddress) -> Result<Box<dyn MessageLink>> {
 fn path_rates(editor: &mut Editor, lengths: &Lengths) -> Result<PathRates> {
     editor.prompt(&format!("flood {}", lengths.warm_up), false)?;
     let turn = editor.prompt(&format!("flood {}", lengths.updates), false)?;
-    ensure!(turn.updates == lengths.updates, "{} updates came", turn.updates);
+    ensure!(
+        turn.updates == lengths.updates,
+        "{} of {} updates came",
+        turn.updates,
+        lengths.updates
+    );
     let updates = lengths.updates as f64 / turn.time.as_secs_f64();
     let turns = rates::of(lengths.turns, || {
         let turn = editor.prompt("flood 1", false)?;
