@@ -14,7 +14,9 @@ use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Code, Error, InterruptId, Json, Message, Principal,
     PrincipalId, RunId, Scope, ThreadId, ThreadKey,
 };
-use trilogue_store::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
+use trilogue_store::rows::{
+    IdempotencyRow, InterruptFilter, InterruptRow, Page, RunRow, ThreadRow,
+};
 use trilogue_store::{Batch, Change, Draft, PeerMessage, PeerNews, Store};
 
 use crate::agent_registry::AgentRegistry;
@@ -522,12 +524,8 @@ impl Runtime {
         run: &RunId,
         shown: Option<&InterruptId>,
     ) -> Result<Option<InterruptRow>> {
-        let filter = trilogue_store::rows::InterruptFilter {
-            thread: None,
-            run: Some(run.clone()),
-            pending: true,
-        };
-        let mut page = trilogue_store::rows::Page::default();
+        let filter = InterruptFilter { thread: None, run: Some(run.clone()), pending: true };
+        let mut page = Page::default();
         let mut oldest = None;
         loop {
             let listing = self.services().store.interrupts(scope, &filter, &page).await?;
@@ -553,24 +551,23 @@ impl Runtime {
         }
     }
 
-    /// Adds the pending interrupt's id to the error of an answer that did not match.
+    /// Adds the id of the oldest open question to the error of an answer that did not match: one of the run, or one of a sub-agent that the run asked too.
     async fn name_pending(&self, scope: &Scope, run: &RunId, error: Error) -> Error {
-        let filter = trilogue_store::rows::InterruptFilter {
-            thread: None,
-            run: Some(run.clone()),
-            pending: true,
+        let filter = InterruptFilter { thread: None, run: Some(run.clone()), pending: true };
+        let store = &self.services().store;
+        let Ok(mut listing) = store.interrupts(scope, &filter, &Page::default()).await else {
+            return error;
         };
-        match self
-            .services()
-            .store
-            .interrupts(scope, &filter, &trilogue_store::rows::Page::default())
-            .await
-        {
-            Ok(listing) => {
-                listing.rows.last().map_or(error, |row| not_pending_error(Some(&row.interrupt.id)))
-            }
-            Err(_) => error,
+        if let Some(row) = listing.rows.pop() {
+            return not_pending_error(Some(&row.interrupt.id));
         }
+        let left = self.passed_questions(scope, run).await.unwrap_or_default();
+        left.first().map_or(error, |left| {
+            let id = &left.asked.interrupt.id;
+            let hint =
+                format!("a sub-agent still waits for the interrupt '{id}': name it in the answer");
+            not_pending_error(Some(id)).hint(hint)
+        })
     }
 }
 

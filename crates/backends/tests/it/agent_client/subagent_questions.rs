@@ -53,7 +53,9 @@ fn question(id: &str) -> Value {
 /// A line that asks a sub-agent's question, after which the parent's turn continues.
 fn ask_beside(id: &str) -> String {
     let method = "session/request_permission";
-    let request = json!({ "jsonrpc": "2.0", "id": "q1", "method": method, "params": question(id) });
+    let asked = format!("question-{id}");
+    let request =
+        json!({ "jsonrpc": "2.0", "id": asked, "method": method, "params": question(id) });
     format!("put:{request}")
 }
 
@@ -189,4 +191,42 @@ async fn the_id_of_a_sub_agents_question_in_a_run_above_outlives_that_run() {
         assert!(matches!(error.code(), Code::InterruptResolved | Code::RunEnded), "{error}");
         rig.end().await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_to_an_ended_run_names_the_next_question_of_its_sub_agents() {
+    let rig = Rig::new(&[]).await;
+    let lines = [
+        announce("a", &running(), false),
+        announce("b", &running(), false),
+        ask_beside("a"),
+        wait(&rig, "next"),
+        ask_beside("b"),
+        wait(&rig, "go"),
+    ];
+    let parent = rig.begin(&rig.thread, &lines.join("\n")).await.run;
+    let mut asked = Vec::new();
+    for (title, step) in [("Agent a", "next"), ("Agent b", "go")] {
+        let thread = thread_of(&rig, &rig.thread, title).await;
+        let run = run_in(&rig, &thread, 0, RunStatus::Interrupted).await;
+        let open = pending(&rig, &run).await.unwrap();
+        asked.push((open.id.clone(), open.id.passed_up(&parent.id)));
+        go(&rig, step);
+    }
+    let [(of_a, shown), (_, next)] = &asked[..] else { panic!("{asked:?}") };
+    rig.runtime.record_shown_question(&rig.by.id, &parent.id, shown);
+    run_in(&rig, &rig.thread, 0, RunStatus::Completed).await;
+    let answer = || Answer::Option("yes".to_owned());
+    let to = |run: &RunRow| AnswerTo::Run(run.id.clone());
+    let answered = rig.runtime.answer(&rig.by, to(&parent), answer()).await.unwrap();
+    assert_eq!(answered.interrupt.id, *of_a);
+    // What was not shown is not answered, but named.
+    for to in [to(&parent), AnswerTo::Interrupt(shown.clone())] {
+        let error = rig.runtime.answer(&rig.by, to, answer()).await.unwrap_err();
+        assert_eq!(error.code(), Code::InterruptResolved);
+        assert_eq!(error.pending_interrupt(), Some(next));
+    }
+    let named = rig.runtime.answer(&rig.by, AnswerTo::Interrupt(next.clone()), answer()).await;
+    assert_ne!(named.unwrap().run_id, parent.id);
+    rig.end().await;
 }
