@@ -14,7 +14,10 @@ use crate::handle::Runtime;
 use crate::request::NewThread;
 use crate::session::{NewSubagent, SubagentThread, ThreadContext};
 use crate::step::Command;
-use crate::subagent_member::{SUBAGENT_KEY_MEMBER, SUBAGENT_MEMBER, is_subagent};
+use crate::subagent_member::{
+    PARENT_AGENT_MEMBER, PARENT_RUN_MEMBER, PARENT_THREAD_MEMBER, SUBAGENT_KEY_MEMBER,
+    SUBAGENT_MEMBER, is_subagent,
+};
 
 // === impl Runtime ===
 
@@ -51,11 +54,11 @@ impl Runtime {
         let mut metadata = serde_json::json!({
             SUBAGENT_MEMBER: true,
             SUBAGENT_KEY_MEMBER: key,
-            "parent_thread_id": parent.id.as_str(),
-            "parent_agent": parent.agent.as_str(),
+            PARENT_THREAD_MEMBER: parent.id.as_str(),
+            PARENT_AGENT_MEMBER: parent.agent.as_str(),
         });
         if let Some(run) = &new.run {
-            metadata["parent_run_id"] = run.as_str().into();
+            metadata[PARENT_RUN_MEMBER] = run.as_str().into();
         }
         if let Some(title) = new.title.as_deref().and_then(trilogue_domain::thread::title) {
             metadata[AGENT_TITLE_MEMBER] = title.into();
@@ -91,8 +94,8 @@ impl Runtime {
         }
         let metadata = row.metadata.to_value();
         let text = |member: &str| metadata.get(member).and_then(serde_json::Value::as_str);
-        let parent = text("parent_thread_id").and_then(|id| ThreadId::parse(id).ok());
-        let agent = text("parent_agent").and_then(|name| AgentName::parse(name).ok());
+        let parent = text(PARENT_THREAD_MEMBER).and_then(|id| ThreadId::parse(id).ok());
+        let agent = text(PARENT_AGENT_MEMBER).and_then(|name| AgentName::parse(name).ok());
         let (Some(parent), Some(agent)) = (parent, agent) else { return Ok(()) };
         let scope = Scope { tenant: row.tenant.clone(), owner: Some(row.owner.clone()) };
         // An erased parent's log needs nothing.

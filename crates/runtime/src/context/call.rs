@@ -20,6 +20,7 @@ use super::{RunContext, SharedRun};
 use crate::call_chains::CallingRun;
 use crate::history;
 use crate::request::{ChildOf, NewThread, RunRequest, ThreadChoice};
+use crate::subagent_member::{PARENT_AGENT_MEMBER, PARENT_RUN_MEMBER, PARENT_THREAD_MEMBER};
 
 use log::ChildLog;
 pub(super) use supervisor::follow_subagent;
@@ -120,9 +121,9 @@ async fn accept(
     let chain = services.call_chains.note(key, chain, services.options.max_calls_per_run)?;
     let parent = ParentRun { run: shared.id.clone(), thread: shared.thread.clone() };
     let metadata = Json::from_value(&serde_json::json!({
-        "parent_run_id": shared.id.as_str(),
-        "parent_thread_id": shared.thread.as_str(),
-        "parent_agent": shared.agent.as_str(),
+        PARENT_RUN_MEMBER: shared.id.as_str(),
+        PARENT_THREAD_MEMBER: shared.thread.as_str(),
+        PARENT_AGENT_MEMBER: shared.agent.as_str(),
     }));
     let thread = match request.thread {
         Some(id) => ThreadChoice::Existing(id),

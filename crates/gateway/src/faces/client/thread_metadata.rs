@@ -13,8 +13,6 @@ pub(super) const ADDITIONAL_DIRECTORIES: &str = "trilogue.additional_directories
 pub(super) const CONFIG: &str = "trilogue.config";
 /// Whether lists hide the session.
 pub(super) const ARCHIVED: &str = "trilogue.archived";
-/// The thread of the run that works through this one.
-pub(super) const PARENT_THREAD: &str = "parent_thread_id";
 /// In a run's metadata: the client that prompted it, if the client can reconnect.
 pub(super) const CLIENT: &str = "trilogue.client";
 

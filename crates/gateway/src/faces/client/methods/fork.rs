@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use trilogue_domain::{Code, Error, Json, ThreadId};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{NewThread, SUBAGENT_MEMBERS};
+use trilogue_runtime::{NewThread, without_subagent};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::ForkSessionRequest;
 use trilogue_wire::jsonrpc::ErrorObject;
@@ -62,7 +62,8 @@ async fn copy(
 ) -> Result<(ThreadRow, bool), ErrorObject> {
     let refused = |error: Error| session_error(&error, source);
     let row = connection.thread(source.as_str()).await.map_err(refused)?;
-    let Value::Object(mut metadata) = row.metadata.to_value() else {
+    // The copy of a sub-agent's session is an ordinary one.
+    let Value::Object(mut metadata) = without_subagent(&row.metadata).to_value() else {
         return Err(mapping::error_object(&Error::new(
             Code::Internal,
             "the metadata is no object",
@@ -70,8 +71,6 @@ async fn copy(
     };
     metadata.extend(open.metadata());
     metadata.remove(ARCHIVED);
-    // The copy of a sub-agent's session is an ordinary one.
-    SUBAGENT_MEMBERS.iter().for_each(|member| drop(metadata.remove(*member)));
     metadata.insert(AGENT.to_owned(), connection.agent.as_str().into());
     metadata.retain(|_, value| !value.is_null());
     let metadata = Some(Json::from_value(&Value::Object(metadata)));

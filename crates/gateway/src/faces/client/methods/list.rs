@@ -3,6 +3,7 @@
 use serde_json::Value;
 use trilogue_domain::limits;
 use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::PARENT_THREAD_MEMBER;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_client::{
     ArchiveFilter, ListSessionsRequest, ListSessionsResponse, SessionInfo, splice,
@@ -10,7 +11,7 @@ use trilogue_wire::agent_client::{
 
 use super::super::connection::ClientConnection;
 use super::super::thread_metadata::{
-    ADDITIONAL_DIRECTORIES, ARCHIVED, CWD, PARENT_THREAD, without_trailing_slash,
+    ADDITIONAL_DIRECTORIES, ARCHIVED, CWD, without_trailing_slash,
 };
 use super::super::wire::lines::MethodResult;
 use super::request::{invalid_params, read};
@@ -71,7 +72,7 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
 
 /// Whether the thread belongs to a run of another thread: clients find it there.
 fn is_of_subagent(thread: &ThreadRow) -> bool {
-    splice::get(thread.metadata.as_str(), &[PARENT_THREAD]).is_some()
+    splice::get(thread.metadata.as_str(), &[PARENT_THREAD_MEMBER]).is_some()
 }
 
 /// Returns the working directory of threads without one: this server's.
