@@ -100,9 +100,9 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
 pub(crate) fn over_http(server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let mut curl = Command::new("curl");
-    curl.args(["-sSf", "-H", &format!("x-api-key: {}", token.trim())]);
+    curl.args(["-sS", "--fail-with-body", "-H", &format!("x-api-key: {}", token.trim())]);
     if let Some(body) = body {
-        curl.args(["-d", &body.to_string()]);
+        curl.args(["-H", "content-type: application/json", "-d", &body.to_string()]);
     }
     curl.arg(format!("{}{path}", server.url()));
     finish(curl, "").expect(0).out

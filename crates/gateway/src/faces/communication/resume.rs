@@ -55,8 +55,12 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
             let projection = log::fold(&call, &row, until).await?;
             log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)?
         }
-        // The caller has seen everything up to the question.
-        RunMode::Stream => events::stream(&call, &row, Cursor::after(row.last_run_number)).await?,
+        RunMode::Stream => {
+            // The caller has seen everything up to the question. If a sub-agent asks it and this run has ended, its end is all that is left to tell.
+            let untold = u64::from(row.status.is_terminal());
+            let told = row.last_run_number.saturating_sub(untold);
+            events::stream(&call, &row, Cursor::after(told)).await?
+        }
     };
     Ok(reply.header_text(RUN_ID, row.id.as_str()))
 }
