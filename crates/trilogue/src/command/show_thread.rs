@@ -1,6 +1,6 @@
 //! `trilogue threads show`: a whole conversation, rendered as `run` renders a run.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use clap::Args;
@@ -57,7 +57,7 @@ struct ThreadRecord<'a> {
     #[serde(flatten)]
     thread: &'a Thread,
     messages: &'a [Message],
-    /// The events of the runs in the history, run by run.
+    /// The events of the runs in the history, run by run, and what was reported of their sub-agents after them.
     events: Vec<Event>,
 }
 
@@ -81,6 +81,10 @@ struct ThreadRendering {
     shown: HashSet<String>,
 }
 
+/// The sub-agents that are at work by the shown events: the thread of each, and the number of the event that says so.
+#[derive(Debug, Default)]
+struct WorkingSubagents(HashMap<String, u64>);
+
 #[derive(Debug)]
 enum TranscriptRenderer {
     Plain(PlainRenderer),
@@ -96,16 +100,19 @@ impl ShowThread {
         let runs = runs_of(&thread.id, client).await?;
         let (messages, earlier) = history(&thread.id, self.limit, client).await?;
         if globals.json {
-            let mut events = Vec::new();
+            let (mut events, mut at_work) = (Vec::new(), WorkingSubagents::default());
             for stretch in history_stretches(runs, &messages, earlier) {
                 if let HistoryStretch::Run(run) | HistoryStretch::UnfinishedRun(run) = stretch {
                     events.extend(run_events(&run, client).await?);
                 }
             }
+            at_work.note(&events);
+            events.extend(at_work.later_reports(&thread.id, client).await?);
             return print::json(&ThreadRecord { thread: &thread, messages: &messages, events });
         }
         print::out(&heading(&thread))?;
         let mut rendering = ThreadRendering::new(self, &messages);
+        let mut at_work = WorkingSubagents::default();
         for stretch in history_stretches(runs, &messages, earlier) {
             let events = match stretch {
                 HistoryStretch::Run(run) => run_events(&run, client).await?,
@@ -116,8 +123,10 @@ impl ShowThread {
                 }
                 HistoryStretch::Message(message) => message_events(message),
             };
+            at_work.note(&events);
             rendering.write(&events)?;
         }
+        rendering.write(&at_work.later_reports(&thread.id, client).await?)?;
         self.print_omissions(&rendering, earlier, globals);
         Ok(())
     }
@@ -140,6 +149,39 @@ impl ShowThread {
                 globals.url_option()
             ));
         }
+    }
+}
+
+// === impl WorkingSubagents ===
+
+impl WorkingSubagents {
+    fn note(&mut self, events: &[Event]) {
+        for event in events {
+            let EventBody::StateSubagent(subagent) = &event.body else { continue };
+            if subagent.state.as_deref().is_none_or(|state| state == "idle") {
+                self.0.remove(&subagent.thread_id);
+            } else {
+                self.0.insert(subagent.thread_id.clone(), event.number);
+            }
+        }
+    }
+
+    /// The newest report of each that came after its run, and so is in no run: that it has ended, or that it was lost.
+    async fn later_reports(&self, thread: &str, client: &Client) -> Result<Vec<Event>> {
+        let Some(first) = self.0.values().min() else { return Ok(Vec::new()) };
+        let page = Page { after: Some(first.to_string()), ..Page::default() };
+        let events = all_events(page, async |page| client.thread_events_page(thread, page).await);
+        let mut newest = BTreeMap::new();
+        for event in events.await? {
+            let EventBody::StateSubagent(subagent) = &event.body else { continue };
+            let is_later = self.0.get(&subagent.thread_id).is_some_and(|at| *at < event.number);
+            if is_later && event.run_id.is_none() {
+                newest.insert(subagent.thread_id.clone(), event);
+            }
+        }
+        let mut reports: Vec<_> = newest.into_values().collect();
+        reports.sort_by_key(|event| event.number);
+        Ok(reports)
     }
 }
 
@@ -303,9 +345,17 @@ async fn runs_of(thread: &str, client: &Client) -> Result<Vec<Run>> {
 
 /// Returns the events of a run; none if it was removed in the meantime.
 async fn run_events(run: &str, client: &Client) -> Result<Vec<Event>> {
-    let (mut events, mut page) = (Vec::new(), Page::default());
+    all_events(Page::default(), async |page| client.run_events_page(run, page).await).await
+}
+
+/// Returns the events of this page and all after it; those so far if their log was removed in the meantime.
+async fn all_events(
+    mut page: Page,
+    fetch: impl AsyncFn(&Page) -> Result<List<Event>, ClientError>,
+) -> Result<Vec<Event>> {
+    let mut events = Vec::new();
     loop {
-        let List { items, next } = match client.run_events_page(run, &page).await {
+        let List { items, next } = match fetch(&page).await {
             Err(ClientError::Problem(problem)) if problem.status == 404 => return Ok(events),
             answer => answer?,
         };

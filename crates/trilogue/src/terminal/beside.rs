@@ -241,12 +241,18 @@ pub(super) fn answer_line(resolution: &Resolution) -> String {
         }
         ResolutionKind::TimedOut => "not answered in time".to_owned(),
         ResolutionKind::Cancelled => "not answered: the run was cancelled".to_owned(),
-        ResolutionKind::Withdrawn
-            if resolution.reason.as_deref() == Some(Code::RunEnded.as_str()) =>
-        {
-            "not answered: the run ended".to_owned()
+        ResolutionKind::Withdrawn => {
+            let reason = resolution.reason.as_deref();
+            let has_reason = |code: Code| reason == Some(code.as_str());
+            let why = if has_reason(Code::RunEnded) {
+                "the run ended"
+            } else if has_reason(Code::AgentLost) {
+                "the agent was lost"
+            } else {
+                "the agent withdrew the question"
+            };
+            format!("not answered: {why}")
         }
-        ResolutionKind::Withdrawn => "not answered: the agent withdrew the question".to_owned(),
     }
 }
 

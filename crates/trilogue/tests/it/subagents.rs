@@ -1,5 +1,6 @@
 //! The sub-agents of a hosted agent, with the real program: in an editor over `trilogue connect`, and on the command line.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
@@ -118,10 +119,9 @@ fn ask_beside() -> String {
     format!("put:{}", json!({"jsonrpc": "2.0", "id": "q1", "method": method, "params": params}))
 }
 
-#[test]
-fn a_question_that_outlives_its_parents_run_is_answered_by_its_old_id() {
-    let home = Home::new();
-    let server = serve(&home);
+/// Starts a server on which a run has ended whose sub-agent still asks. Returns it with the question as the run asked it.
+fn question_left(home: &Home) -> (Server, Value) {
+    let server = serve(home);
     let go = home.work().join("go");
     let first = script().lines().next().unwrap().to_owned();
     let lines = [first, ask_beside(), format!("wait:{}", go.display())].join("\n");
@@ -139,6 +139,83 @@ fn a_question_that_outlives_its_parents_run_is_answered_by_its_old_id() {
     screen.end_well();
     let shown = server.run(&["threads", "show", &thread]).expect(0).out;
     assert!(shown.contains("not answered: the run ended"), "{shown}");
-    server.run(&["approve", asked["id"].as_str().unwrap(), "--yes"]).expect(0);
+    (server, asked)
+}
+
+/// Waits until no question is open.
+fn until_answered(server: &Server) {
+    let open = || get(server, "/api/v1/interrupts?pending=true")["items"].clone();
     until(|| open().as_array().unwrap().is_empty().then_some(()));
+}
+
+#[test]
+fn a_question_that_outlives_its_parents_run_is_answered_by_its_old_id() {
+    let home = Home::new();
+    let (server, asked) = question_left(&home);
+    server.run(&["approve", asked["id"].as_str().unwrap(), "--yes"]).expect(0);
+    until_answered(&server);
+}
+
+#[test]
+fn a_stream_that_answers_a_question_of_an_ended_run_has_the_runs_end() {
+    let home = Home::new();
+    let (server, asked) = question_left(&home);
+    let run = asked["run_id"].as_str().unwrap();
+    let part = json!({"content_type": "text/plain", "content": "yes"});
+    let message = json!({"role": "user", "parts": [part]});
+    let resume = json!({
+        "run_id": run, "mode": "stream", "await_resume": {"type": "message", "message": message},
+    });
+    let stream = over_http(&server, &format!("/communication/runs/{run}"), Some(&resume));
+    let events: Vec<_> = stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let [last] = events[..] else { panic!("{stream}") };
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!((&last["type"], &last["run"]["run_id"]), (&json!("run.completed"), &json!(run)));
+    until_answered(&server);
+}
+
+#[test]
+fn a_copy_of_a_sub_agents_conversation_has_no_parent() {
+    let home = Home::new();
+    let server = serve(&home);
+    let first = script().lines().next().unwrap().to_owned();
+    let ended = script().lines().nth(3).unwrap().to_owned();
+    let thread = uuid::Uuid::new_v4().to_string();
+    let lines = [first, ended, "say:finished".to_owned()].join("\n");
+    server.run(&["run", "worker", &lines, "--thread", &thread]).expect(0);
+    let children = || get(&server, &format!("/api/v1/threads?metadata.parent_thread_id={thread}"));
+    let child = children()["items"][0]["id"].as_str().unwrap().to_owned();
+    let copy = over_http(&server, &format!("/api/v1/threads/{child}/copy"), Some(&json!({})));
+    let copy: Value = serde_json::from_str(&copy).unwrap();
+    assert_eq!(copy["copied_from"].as_str().unwrap_or(&child), child, "{copy}");
+    let metadata = copy["metadata"].as_object().unwrap();
+    assert!(!metadata.keys().any(|key| key.starts_with("parent_")), "{copy}");
+    assert_eq!(children()["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_conversation_shows_what_became_of_a_sub_agent_after_its_run() {
+    let home = Home::new();
+    let server = serve(&home);
+    let first = script().lines().next().unwrap().to_owned();
+    let thread = uuid::Uuid::new_v4().to_string();
+    let lines = [first, ask_beside(), "say:finished".to_owned()].join("\n");
+    server.run(&["run", "worker", &lines, "--thread", &thread, "--no-wait"]).expect(0);
+    let ended = || get(&server, &format!("/api/v1/runs?thread_id={thread}"))["items"][0].clone();
+    until(|| (ended()["status"] == "completed").then_some(()));
+    let child = get(&server, &format!("/api/v1/threads?metadata.parent_thread_id={thread}"));
+    let child = child["items"][0]["id"].as_str().unwrap().to_owned();
+    let asks = || get(&server, &format!("/api/v1/runs?thread_id={child}"))["items"][0].clone();
+    until(|| (asks()["status"] == "interrupted").then_some(()));
+    server.stop(Signal::KILL);
+    let server = serve(&home);
+    let line = format!("sub-agent: Reader (state not known) thread {child}");
+    let show = |thread: &str| server.run(&["threads", "show", thread]).expect(0).out;
+    until(|| show(&thread).contains(&line).then_some(()));
+    assert_eq!(show(&thread).lines().last(), Some(&*line), "{}", show(&thread));
+    let whole = server.run(&["threads", "show", &thread, "--json"]).expect(0).json();
+    let last = whole["events"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["type"], &last["state"]), (&json!("state.subagent"), &Value::Null));
+    let shown = show(&child);
+    assert!(shown.contains("not answered: the agent was lost"), "{shown}");
 }
