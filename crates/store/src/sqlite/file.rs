@@ -135,7 +135,8 @@ pub(super) fn exists_already(path: &Path) -> Error {
 /// empty store would replace the log of acknowledged commits, and with it what can be saved. `record` is behind the name of their record.
 pub(super) fn check_not_lost(path: &Path, record: &str) -> Result<()> {
     let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-    if bytes(path) > 0 {
+    // SQLite takes a file of one byte for an empty one.
+    if bytes(path) > 1 {
         return Ok(());
     }
     let is_left = |file: &PathBuf| bytes(file) > 0;
