@@ -37,7 +37,9 @@ const WORDS: [&str; 25] = [
     "withoutask",
     "yolo",
 ];
-/// Parts of the names of options that control questions. Their values have too many names to list.
+/// Values with which an agent asks each time.
+const ASKING: [&str; 5] = ["ask", "alwaysask", "askalways", "manual", "prompt"];
+/// Parts of the names of options that control questions. Their values without questions have too many names to list.
 const OPTIONS: [&str; 4] = ["approv", "permission", "confirm", "trust"];
 
 /// Fails as [`check_rules`] and [`check_settings`].
@@ -120,8 +122,9 @@ pub fn is_unattended(names: &[&str], values: &[&str], further: &[String]) -> boo
             || has_word(&value)
             || further.iter().any(|it| plain(it) == value)
     };
+    let asks = |value: &&str| ASKING.contains(&plain(value).as_str());
     values.iter().any(skips)
-        || names.iter().any(decides)
+        || (names.iter().any(decides) && !values.iter().any(asks))
         || (names.iter().any(is_skip) && !values.iter().any(is_off))
 }
 
@@ -165,6 +168,7 @@ mod tests {
             ("mode", "smart_approve"),
             ("yolo", "true"),
             ("approval_policy", "on-failure"),
+            ("approval", "ask-never"),
             ("permissionMode", "x"),
             ("mode", "house style"),
         ] {
@@ -179,6 +183,8 @@ mod tests {
             ("mode", "ask"),
             ("mode", "code"),
             ("mode", "read-only"),
+            ("approval", "ask"),
+            ("permissionMode", "always-ask"),
             ("model", "auto"),
             ("yolo", "false"),
             ("verbose", "true"),
