@@ -35,7 +35,7 @@ extern crate self as trilogue_store;
 pub use copy::{CopyOptions, CopyProgress, CopyReport, CopyStep, copy, copy_to_draft};
 pub use core::ownership;
 pub use news::{ChangedRow, PeerMessage, PeerNews, Peers, RowChange, ShownQuestion};
-pub use open::{check_url, is_unencrypted, open, redacted_url, takes_nodes};
+pub use open::{check_url, file_of_url, is_unencrypted, open, redacted_url, takes_nodes};
 pub use options::{BucketOptions, Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{

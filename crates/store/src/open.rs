@@ -40,6 +40,15 @@ pub fn redacted_url(url: &str) -> String {
     }
 }
 
+/// The file of the store that a URL names. `None` if it has none.
+#[must_use]
+pub fn file_of_url(url: &str) -> Option<PathBuf> {
+    match StoreUrl::parse(url) {
+        Ok(StoreUrl::Sqlite(path)) => Some(path),
+        Ok(StoreUrl::Memory | StoreUrl::Postgres) | Err(_) => None,
+    }
+}
+
 /// Whether a URL requests an unencrypted connection to a database on another machine.
 #[must_use]
 pub fn is_unencrypted(url: &str) -> bool {

@@ -9,7 +9,7 @@ use trilogue_mapping::agent_client::Citations;
 use trilogue_sdk::agent_client::network::AgentUrl;
 
 use crate::child::{InvalidSetting, check_program};
-use crate::workspace::{Files, Folders, Grants};
+use crate::workspace::{Files, Folders, Grants, PrivatePaths};
 
 const MIN_LINE_BYTES: usize = 64 * 1024;
 
@@ -72,8 +72,8 @@ pub struct Launch {
     pub session: SessionDefaults,
     /// The folders below which a request over the network may choose the one of its session. With [`Self::remote`], folders of the agent's machine, compared as they are written.
     pub roots: Vec<PathBuf>,
-    /// The folders of the server itself, in which no session works.
-    pub private: Vec<PathBuf>,
+    /// The folders of the server itself, in which no session works, and its files.
+    pub private: PrivatePaths,
     /// Additional modes and values of options with which the agent asks less.
     pub unattended: Vec<String>,
     /// The servers of the Model Context Protocol that its sessions get in addition to those of their clients, in the form of that protocol.
@@ -188,7 +188,7 @@ impl Launch {
             citations: PromptCitations::Text,
             session: SessionDefaults::default(),
             roots: Vec::new(),
-            private: Vec::new(),
+            private: PrivatePaths::default(),
             unattended: Vec::new(),
             mcp_servers: Vec::new(),
         }

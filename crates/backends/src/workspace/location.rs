@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::fs::Dir;
 use trilogue_wire::jsonrpc::ErrorObject;
 
+use super::private_paths::real_target;
 use super::{Root, refusal};
 
 const MAX_PATH_BYTES: usize = 4_096;
@@ -41,20 +42,16 @@ impl Root {
         }
     }
 
-    /// Refuses a file in a folder of the server, also if links lead there. It blocks on the file system.
+    /// Refuses a file of the server or in one of its folders, also if links lead there. It blocks on the file system.
     pub(super) fn check_private(&self, relative: &Path) -> io::Result<()> {
-        if self.private.is_empty() {
-            return Ok(());
+        // What does not exist is created below what exists.
+        if !self.private.is_empty()
+            && self.private.contains(&real_target(&self.real.join(relative))?)
+        {
+            let message = "it belongs to the server";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
-        let whole = self.real.join(relative);
-        // The rest of a path that does not exist is created below what exists.
-        let existing = whole.ancestors().find_map(|it| it.canonicalize().ok());
-        match existing {
-            Some(real) if self.private.iter().any(|it| real.starts_with(it)) => {
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to the server"))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The location at which a file is written. Links within the workspace are followed, and missing folders are created.

@@ -12,6 +12,7 @@ pub(crate) mod lease;
 mod limits;
 mod location;
 mod output;
+mod private_paths;
 mod refusal;
 mod terminal;
 mod worktree;
@@ -29,6 +30,7 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 pub use folder::{CwdTemplate, Folders, Removal};
 pub use limits::Limits;
+pub use private_paths::PrivatePaths;
 
 use terminal::Terminals;
 
@@ -50,8 +52,8 @@ struct Root {
     /// Without links, when it was opened.
     real: PathBuf,
     dir: Dir,
-    /// The folders of the server itself, without links.
-    private: Vec<PathBuf>,
+    /// The folders and files of the server itself, without links.
+    private: PrivatePaths,
 }
 
 /// The rights of an agent in a workspace. By default it has none.
@@ -61,8 +63,8 @@ pub struct Grants {
     pub terminals: bool,
     /// The whole environment of its commands; the agent's request adds to it. It includes the marker of the agent's processes, so that its commands are stopped with the agent.
     pub env: Vec<(String, String)>,
-    /// Folders of the server itself. No file in them is read or written, even if the workspace contains them.
-    pub private: Vec<PathBuf>,
+    /// The server's own: none of it is read or written, even if the workspace contains it.
+    pub private: PrivatePaths,
     pub limits: Limits,
 }
 
@@ -95,11 +97,10 @@ impl Workspace {
     /// Fails if it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel or of the server.
     pub fn open(root: &Path, grants: Grants) -> io::Result<Self> {
         let real = root.canonicalize()?;
-        let private = grants.private.iter().map(|it| it.canonicalize().unwrap_or(it.clone()));
-        let private: Vec<_> = private.collect();
+        let private = grants.private.resolve();
         if real.parent().is_none()
             || SYSTEM_FOLDERS.iter().any(|it| real.starts_with(it))
-            || private.iter().any(|it| real.starts_with(it))
+            || private.contains(&real)
         {
             let message = format!("'{}' cannot be a workspace", root.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use trilogue_backends::workspace::{Files, Grants, Limits, Workspace};
+use trilogue_backends::workspace::{Files, Grants, Limits, PrivatePaths, Workspace};
 use trilogue_wire::jsonrpc::ErrorObject;
 
 use crate::harness::DEADLINE;
@@ -100,7 +100,11 @@ async fn the_server_s_own_folders_are_not_served() {
     fs::create_dir_all(&state).unwrap();
     fs::write(state.join("token"), SECRET).unwrap();
     symlink(&state, home.join("link")).unwrap();
-    let grants = Grants { files: Files::Write, private: vec![state.clone()], ..Grants::default() };
+    let grants = Grants {
+        files: Files::Write,
+        private: PrivatePaths::default().with_folder(&state),
+        ..Grants::default()
+    };
     assert!(Workspace::open(&state, grants.clone()).is_err());
     let workspace = Workspace::open(&home, grants).unwrap();
     let desk = WorkspaceFixture { folder, workspace };
@@ -114,6 +118,50 @@ async fn the_server_s_own_folders_are_not_served() {
     }
     assert_eq!(fs::read_to_string(state.join("token")).unwrap(), SECRET);
     desk.write(home.join(".state/other"), "x").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_s_own_files_are_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, state) = (folder.path().join("home"), folder.path().join("home/state"));
+    fs::create_dir_all(&state).unwrap();
+    let inside = state.join("token");
+    let [store, log, settings] = ["t.db", "t.db-wal", "t.toml"].map(|name| home.join(name));
+    let all = [&inside, &store, &log, &settings];
+    all.iter().for_each(|file| fs::write(file, SECRET).unwrap());
+    for (link, target) in [("db", &*store), ("named", Path::new("t.toml"))] {
+        symlink(target, home.join(link)).unwrap();
+    }
+    // A link that the settings name stands for the file to which it leads.
+    let private =
+        PrivatePaths::default().with_folder(&state).with_file(&store).with_file(home.join("named"));
+    let grants = Grants { files: Files::Write, private, ..Grants::default() };
+    let workspace = Workspace::open(&home, grants).unwrap();
+    let desk = WorkspaceFixture { folder, workspace };
+    for path in [
+        "t.db",
+        "./t.db",
+        "t.db-wal",
+        "t.db-journal",
+        "t.db.commits/new",
+        "db",
+        "t.toml",
+        "named",
+        "state/../t.db",
+        // The first folder does not exist yet, and a write would create it.
+        "none/../t.db",
+        "none/../t.db-journal",
+        "none/../state/token",
+        "none/none/../../state/new",
+    ] {
+        for path in [Path::new(path).to_owned(), home.join(path)] {
+            assert!(desk.read(&path).await.is_err(), "{path:?}");
+            assert!(desk.write(&path, "x").await.is_err(), "{path:?}");
+        }
+    }
+    assert!(all.iter().all(|file| fs::read_to_string(file).unwrap() == SECRET));
+    assert!(!home.join("t.db-journal").exists() && !state.join("new").exists());
+    desk.write("database/t.db", "x").await.unwrap();
 }
 
 #[tokio::test]

@@ -59,7 +59,9 @@ pub fn load(path: &Path) -> Result<LoadedConfig, Error> {
     }
     let text = std::fs::read_to_string(path)
         .map_err(|error| failed(format!("the file cannot be read: {error}")))?;
-    parse(path, &text)
+    let mut loaded = parse(path, &text)?;
+    loaded.options.file = Some(path.to_owned());
+    Ok(loaded)
 }
 
 /// Refuses a file that every user of the machine can change or replace: it names the commands that the server starts.

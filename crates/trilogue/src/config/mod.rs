@@ -28,6 +28,7 @@ mod token_as;
 mod usual_keys;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,9 @@ pub struct Options {
     pub agent_registry: AgentRegistry,
     /// The agents. `NAME` is the agent's name for clients: letters, digits, `_` and `-`.
     pub agents: IndexMap<String, Agent>,
+    /// The file that the settings were read from. No agent gets it from the server.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 /// Where the server listens, and who can reach it.

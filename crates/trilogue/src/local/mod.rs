@@ -17,6 +17,7 @@ pub mod known_agents;
 mod local_listener;
 mod log_file;
 pub mod login_file;
+pub(crate) mod private_paths;
 pub mod proxy;
 mod server_record;
 pub mod start;

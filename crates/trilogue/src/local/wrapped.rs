@@ -17,8 +17,8 @@ use trilogue_gateway::{AuditEvent, Wrap, WrapCommand, audit};
 use trilogue_runtime::{Backend, Runtime};
 
 use crate::local::known_agents::{self, FETCH_LIMIT};
+use crate::local::private_paths::of_state;
 use crate::local::start_folder;
-use crate::local::token_file;
 
 const DIGEST_BYTES: usize = 8;
 /// The longest detail of an audit line, in bytes.
@@ -136,7 +136,7 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
     }
     launch.cwd = Some(cwd.to_owned());
     launch.roots = vec![cwd.to_owned()];
-    launch.private = token_file::state_dir().into_iter().collect();
+    launch.private = of_state();
     if let Some(known) = command.known.as_deref().and_then(known_agents::find) {
         launch.start_dir = known.start_dir().map_err(|error| start_folder::unusable(&error))?;
     }

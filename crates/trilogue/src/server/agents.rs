@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use trilogue_backends::child::{ChildUsage, Children};
+use trilogue_backends::workspace::PrivatePaths;
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
@@ -21,6 +22,7 @@ use trilogue_sdk::Agent;
 use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
 use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
+use crate::local::private_paths::private_paths;
 use crate::server::descriptor::Descriptors;
 
 pub(crate) use announcement::{Announcement, announce};
@@ -93,6 +95,7 @@ pub(crate) fn build_agents_with(
     children: &Arc<Children>,
 ) -> Result<ConfiguredAgents> {
     options.notify.check()?;
+    let private = private_paths(options);
     let mut all = ConfiguredAgents { agents: Vec::new(), schedules: Vec::new() };
     // The places of remote agents whose name for the Agent Connect Protocol comes from their server.
     let mut told = Vec::new();
@@ -103,7 +106,7 @@ pub(crate) fn build_agents_with(
             Some(AllAgents::All) => (elsewhere.agents_of_entry(name), None),
             None => {
                 let described = (descriptors.get(name), elsewhere);
-                let (agent, schedule) = build_agent(name, agent, described, children)?;
+                let (agent, schedule) = build_agent(name, agent, described, (children, &private))?;
                 (vec![agent], schedule)
             }
         };
@@ -180,13 +183,13 @@ fn build_agent(
     name: &str,
     agent: &config::Agent,
     (descriptor, elsewhere): (Option<&Json>, &RemoteAgents),
-    children: &Arc<Children>,
+    here: (&Arc<Children>, &PrivatePaths),
 ) -> Result<(Arc<dyn Backend>, Option<RefreshSchedule>)> {
     let name = AgentName::parse(name)?;
     match agent.kind {
         AgentKind::Builtin => Ok((built_in(&name, agent, descriptor)?, None)),
         AgentKind::AgentClient => {
-            Ok((Arc::new(hosted::build(&name, agent, descriptor, children)?), None))
+            Ok((Arc::new(hosted::build(&name, agent, descriptor, here)?), None))
         }
         AgentKind::AgentCommunication => {
             let built = Arc::new(remote::communication(&name, agent, descriptor, elsewhere)?);

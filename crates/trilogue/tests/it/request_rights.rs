@@ -285,6 +285,39 @@ fn a_request_over_the_network_works_below_the_roots_of_its_agent() {
 }
 
 #[test]
+fn an_agent_gets_no_file_of_its_server() {
+    let home = Home::new();
+    let secret = home.write("nats", "nats://127.0.0.1:4222");
+    let settings = format!("files = \"write\"\n[cluster]\nnats_file = {secret:?}\n");
+    let server = serve_on(&home, &settings, "sqlite:t.db");
+    server.run(&["run", "reviewer", "say:precious", "--thread", "t"]).expect(0);
+    let work = home.work().canonicalize().unwrap();
+    let files = ["t.db", "t.db-wal", "t.db.commits", "trilogue.toml", "nats"];
+    let before = |name: &str| std::fs::read(work.join(name)).unwrap();
+    let kept = ["trilogue.toml", "nats"].map(before);
+    let named = work.display();
+    let lines = |word: &str, end: &str| -> Vec<String> {
+        files.iter().map(|file| format!("{word}:{named}/{file}{end}")).collect()
+    };
+    let script = [lines("write", ":x"), lines("read", "")].concat().join("\n");
+    let caller = token(&server, &["read", "run"]);
+    let config = json!({ "cwd": work }).to_string();
+    let run = ["run", "reviewer", &script, "--config", &config, "--token", &caller];
+    let told = server.run(&run).expect(0).out;
+    for word in ["write", "read"] {
+        let refused = told.matches(&format!("{word} failed: -32602")).count();
+        assert_eq!(refused, files.len(), "{told}");
+    }
+    assert_eq!(["trilogue.toml", "nats"].map(before), kept);
+    let shown = server.run(&["threads", "show", "t"]).expect(0).out;
+    assert!(shown.contains("precious"), "{shown}");
+    // Everything else in the folder is the agent's.
+    let own = format!("write:{named}/own.txt:mine");
+    server.run(&["run", "reviewer", &own, "--config", &config, "--token", &caller]).expect(0);
+    assert_eq!(std::fs::read_to_string(work.join("own.txt")).unwrap(), "mine");
+}
+
+#[test]
 fn a_queued_run_starts_only_in_a_folder_that_is_still_allowed() {
     let home = Home::new();
     let work = home.work().canonicalize().unwrap();

@@ -20,6 +20,7 @@ use crate::agent_client::launch::Launch;
 use crate::agent_client::process::PrincipalKey;
 use crate::agent_client::session::{SessionParams, ThreadState};
 use crate::permission::real_path;
+use crate::workspace::PrivatePaths;
 
 /// The member of a run's configuration that names the folder.
 pub(in crate::agent_client) const FOLDER_MEMBER: &str = "cwd";
@@ -43,8 +44,8 @@ struct AcceptedFolder {
 /// The folders in which requests may work.
 struct FolderRules {
     roots: Vec<PathBuf>,
-    /// The folders of the server itself.
-    private: Vec<PathBuf>,
+    /// The folders and files of the server itself.
+    private: PrivatePaths,
     /// Whether the folders are on another machine, whose links and folders this server does not see.
     is_elsewhere: bool,
 }
@@ -55,7 +56,7 @@ impl FolderRules {
     fn of(launch: &Launch) -> Self {
         let is_elsewhere = launch.remote.is_some();
         // Its own folders are not on that machine.
-        let private = if is_elsewhere { Vec::new() } else { launch.private.clone() };
+        let private = if is_elsewhere { PrivatePaths::default() } else { launch.private.clone() };
         Self { roots: launch.roots.clone(), private, is_elsewhere }
     }
 
@@ -66,7 +67,7 @@ impl FolderRules {
             let leads_up = folder.components().any(|it| it == Component::ParentDir);
             return (!leads_up).then(|| folder.to_owned());
         }
-        real_path(folder).filter(|real| !is_below(real, &self.private))
+        real_path(folder).filter(|real| !self.private.resolve().contains(real))
     }
 
     fn is_in_roots(&self, real: &Path) -> bool {

@@ -7,7 +7,7 @@ use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::{self, Launch, RemoteAgent, SessionDefaults};
 use trilogue_backends::child::{Children, InvalidSetting, find_program};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
-use trilogue_backends::workspace::{CwdTemplate, Files, Folders, Grants};
+use trilogue_backends::workspace::{CwdTemplate, Folders, Grants, PrivatePaths};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Json};
 use trilogue_mapping::connect;
@@ -18,14 +18,14 @@ use super::{of_setting, remote};
 use crate::config::{self, AgentKind, StartIn};
 use crate::local::checkout::Checkout;
 use crate::local::known_agents::{self, KnownAgent};
-use crate::local::{start_folder, token_file};
+use crate::local::start_folder;
 
 /// An agent that speaks the Agent Client Protocol.
 pub(super) fn build(
     name: &AgentName,
     agent: &config::Agent,
     descriptor: Option<&Json>,
-    children: &Arc<Children>,
+    (children, private): (&Arc<Children>, &PrivatePaths),
 ) -> Result<AgentClient> {
     let mut card = agent_client::card(name.clone(), agent.description.clone().unwrap_or_default());
     if let Some(written) = descriptor {
@@ -33,7 +33,8 @@ pub(super) fn build(
     }
     let rules = rules(name, agent)?;
     let search_path = std::env::var("PATH").unwrap_or_default();
-    AgentClient::new(card, launch(name, agent, &search_path)?, Arc::clone(children), rules)
+    let launch = launch(name, agent, &search_path, private)?;
+    AgentClient::new(card, launch, Arc::clone(children), rules)
 }
 
 pub(super) fn rules(name: &AgentName, agent: &config::Agent) -> Result<Arc<Rules>> {
@@ -77,7 +78,12 @@ fn check_kind(kind: &str) -> Result<(), String> {
 }
 
 /// Returns how the agent starts, on a server with this search path.
-fn launch(name: &AgentName, agent: &config::Agent, search_path: &str) -> Result<Launch> {
+fn launch(
+    name: &AgentName,
+    agent: &config::Agent,
+    search_path: &str,
+    private: &PrivatePaths,
+) -> Result<Launch> {
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
     let mut env: Vec<_> = env.collect();
     let mut command = agent.command.0.clone();
@@ -96,9 +102,6 @@ fn launch(name: &AgentName, agent: &config::Agent, search_path: &str) -> Result<
             }
         }
     }
-    // The server's tokens are in its state folder.
-    let private: Vec<_> = token_file::state_dir().into_iter().collect();
-    let with_files = |it: &PathBuf| (agent.files != Files::None).then(|| it.clone());
     let known = known_agents::of_command(&agent.command.0);
     let start_in = agent.start_in.unwrap_or(match known {
         Some(known) if !known.in_folder => StartIn::Empty,
@@ -135,7 +138,7 @@ fn launch(name: &AgentName, agent: &config::Agent, search_path: &str) -> Result<
         grants: Grants {
             files: agent.files,
             terminals: agent.terminals,
-            private: private.iter().filter_map(with_files).collect(),
+            private: private.clone(),
             ..Grants::default()
         },
         client_tools: agent.client_tools,
@@ -153,7 +156,7 @@ fn launch(name: &AgentName, agent: &config::Agent, search_path: &str) -> Result<
             .map(|(server, settings)| settings.to_json(name, server))
             .collect::<Result<_>>()?,
         roots: roots(agent),
-        private,
+        private: private.clone(),
         unattended: agent.unattended.0.clone(),
         ..Launch::of(command)
     };

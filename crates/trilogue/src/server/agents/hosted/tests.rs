@@ -7,6 +7,7 @@ use trilogue_backends::workspace;
 use trilogue_domain::{TenantId, ThreadId, ThreadKey};
 
 use super::*;
+use crate::local::private_paths::of_state;
 use crate::server::agents::build_agents;
 use crate::server::descriptor::Descriptors;
 
@@ -21,14 +22,15 @@ fn agent(settings: &str) -> (AgentName, config::Agent) {
 fn launched(settings: &str) -> Result<Launch> {
     let (name, agent) = agent(settings);
     // Not that of the test: what builds it can put folders of this repository in there.
-    launch(&name, &agent, "/usr/bin:/bin")
+    launch(&name, &agent, "/usr/bin:/bin", &of_state())
 }
 
 /// The launch of an agent with a command and no other setting.
 fn least() -> Launch {
     Launch {
         roots: vec![std::env::current_dir().unwrap()],
-        private: crate::local::token_file::state_dir().into_iter().collect(),
+        private: of_state(),
+        grants: Grants { private: of_state(), ..Grants::default() },
         ..Launch::of(["some-agent", "--acp"])
     }
 }
@@ -45,7 +47,7 @@ fn refusal_text(settings: &str) -> String {
 fn the_least_is_a_command_and_the_rest_is_the_default() {
     assert_eq!(launched(MINIMAL).unwrap(), least());
     let (name, agent) = agent(MINIMAL);
-    let built = build(&name, &agent, None, &Arc::default()).unwrap();
+    let built = build(&name, &agent, None, (&Arc::default(), &of_state())).unwrap();
     let card = trilogue_runtime::Backend::card(&built);
     assert_eq!(
         (card.name.as_str(), card.input == trilogue_domain::InputKind::Chat),
@@ -121,7 +123,7 @@ fn every_setting_arrives() {
         grants: Grants {
             files: workspace::Files::Write,
             terminals: true,
-            private: crate::local::token_file::state_dir().into_iter().collect(),
+            private: of_state(),
             ..Grants::default()
         },
         client_tools: backend::ClientTools::Forward,
@@ -136,7 +138,7 @@ fn every_setting_arrives() {
     };
     assert_eq!(launch, expected);
     let (name, agent) = agent(&settings);
-    let built = build(&name, &agent, None, &Arc::default()).unwrap();
+    let built = build(&name, &agent, None, (&Arc::default(), &of_state())).unwrap();
     assert_eq!(trilogue_runtime::Backend::card(&built).description, "writes code");
 }
 
