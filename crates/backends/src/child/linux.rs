@@ -1,13 +1,14 @@
 //! Processes on Linux: `/proc` lists them, and a descriptor pins the process that gets a signal.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::PeerSocket;
 use super::identity::{Identity, ProcessStatus};
+use super::tcp_sockets::{self, TcpSocket};
 
 /// Whether all processes can be listed. Without this, only the existence of a group can be checked.
 pub(super) const SEES_PROCESSES: bool = true;
@@ -57,23 +58,15 @@ pub(crate) fn machine() -> (String, String) {
 
 /// Finds the processes that hold the peer's end of a connection to this server.
 pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
-    let canonical =
-        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    // The kernel may list the two ends of one connection in different address families.
-    let ends = [(peer, server), (canonical(peer), canonical(server))];
-    let ends = ends.map(|(peer, server)| (hex_of(peer), hex_of(server)));
-    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-    let rows = tables.iter().filter_map(|table| fs::read_to_string(table).ok());
-    let of_row = |row: &str| ends.iter().find_map(|ends| socket_of(row, ends));
-    let found = rows.into_iter().find_map(|rows| rows.lines().find_map(of_row));
+    let found = tcp_sockets::find(peer, server);
     let own = rustix::process::geteuid();
     let inode = match found {
         // An agent that runs as root can give its sockets and processes to any user, so the user of a socket proves nothing then.
-        Some((uid, inode)) if uid == own.as_raw() || own.is_root() => inode,
-        Some(_) => return PeerSocket::Elsewhere,
-        // A socket of this machine without a row: its process has closed it.
-        None if is_own_address(peer.ip().to_canonical()) => return PeerSocket::Gone,
-        None => return PeerSocket::Elsewhere,
+        TcpSocket::Open(owner) if owner.uid == own.as_raw() || own.is_root() => owner.inode,
+        TcpSocket::Open(_) | TcpSocket::Elsewhere => return PeerSocket::Elsewhere,
+        // A socket of this machine without an owner: its process has closed it.
+        TcpSocket::Closed => return PeerSocket::Gone,
+        TcpSocket::Unknown => return PeerSocket::Unknown,
     };
     let name = format!("socket:[{inode}]");
     let (mut holders, mut unreadable) = (Vec::new(), Vec::new());
@@ -92,11 +85,6 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     }
 }
 
-/// Returns whether this machine has an address. A socket can be bound to its own addresses only.
-fn is_own_address(address: IpAddr) -> bool {
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
-}
-
 /// Returns whether a process runs as this user. Reads its status, because root owns the `/proc` folder of a process that protects itself.
 fn is_of_user(pid: u32, user: u32) -> bool {
     // A process that is gone holds nothing.
@@ -110,27 +98,6 @@ fn holds(pid: u32, socket: &str) -> Option<bool> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
     Some(links.any(|link| link.as_os_str() == socket))
-}
-
-/// Returns the user and the inode of the socket in a row, or `None` if the row has other ends.
-fn socket_of(row: &str, (local, remote): &(String, String)) -> Option<(u32, u64)> {
-    let fields: Vec<&str> = row.split_ascii_whitespace().collect();
-    let is_it = fields.get(1) == Some(&&**local) && fields.get(2) == Some(&&**remote);
-    let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
-    (is_it && inode != 0).then_some((uid, inode))
-}
-
-/// Returns an address as the kernel writes it: each word of four bytes in the byte order of this machine.
-fn hex_of(address: SocketAddr) -> String {
-    let words = |bytes: &[u8]| -> String {
-        let words = bytes.chunks_exact(4).filter_map(|word| word.try_into().ok());
-        words.map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect()
-    };
-    let host = match address.ip() {
-        IpAddr::V4(ip) => words(&ip.octets()),
-        IpAddr::V6(ip) => words(&ip.octets()),
-    };
-    format!("{host}:{:04X}", address.port())
 }
 
 /// Sends a signal to this process, and never to another process with the same id. Does nothing if the process is gone.

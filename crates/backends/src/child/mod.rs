@@ -26,7 +26,11 @@ mod program;
 mod record;
 mod redact;
 mod search_path;
+#[cfg(target_os = "linux")]
+mod sock_diag;
 mod strays;
+#[cfg(target_os = "linux")]
+mod tcp_sockets;
 pub(crate) mod tree;
 
 use std::collections::HashMap;
@@ -110,6 +114,8 @@ enum PeerSocket {
     HeldBy(Vec<u32>),
     /// One of these processes may hold it, but their descriptors cannot be read.
     HeldByOneOf(Vec<u32>),
+    /// Probably on another machine: the sockets of this one cannot be listed.
+    Unknown,
 }
 
 /// A start in progress. A close waits for it.
@@ -219,7 +225,7 @@ impl Children {
         let all = self.all();
         let is_suspect = !all.is_empty();
         match platform::peer_of(peer, server) {
-            PeerSocket::Elsewhere => false,
+            PeerSocket::Elsewhere | PeerSocket::Unknown => false,
             PeerSocket::Gone => is_suspect,
             PeerSocket::HeldBy(pids) => {
                 pids.into_iter().any(|pid| ancestry::is_of_agent(pid, &all).unwrap_or(is_suspect))
