@@ -21,6 +21,15 @@ pub trait Clock: Send + Sync + fmt::Debug {
     }
 }
 
+/// What a look at the program at the other end of a connection found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerFinding {
+    /// Whether it belongs to an agent, or may.
+    pub is_of_agent: bool,
+    /// Whether another look would find the same until the connection is passed on to another program.
+    pub is_lasting: bool,
+}
+
 /// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
@@ -110,6 +119,22 @@ pub enum Delivered {
         /// The reason.
         error: String,
     },
+}
+
+// === impl PeerFinding ===
+
+impl PeerFinding {
+    /// What every look finds until the connection is passed on.
+    #[must_use]
+    pub const fn lasting(is_of_agent: bool) -> Self {
+        Self { is_of_agent, is_lasting: true }
+    }
+
+    /// What the next look may not find.
+    #[must_use]
+    pub const fn passing(is_of_agent: bool) -> Self {
+        Self { is_of_agent, is_lasting: false }
+    }
 }
 
 // === impl SystemClock ===

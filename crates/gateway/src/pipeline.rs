@@ -15,7 +15,7 @@ use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::native::escape_for_message;
 use trilogue_store::Admin;
 
-use crate::access::agent_check::{AgentCheck, ConnectionEnds, refused_agent};
+use crate::access::agent_check::{AgentCheck, CallerConnection, ConnectionEnds, refused_agent};
 use crate::access::authenticator::{Authenticator, Caller, no_token, shows_token};
 use crate::access::failed_sign_ins::{self, FailedSignIns};
 use crate::access::origin_guard::OriginGuard;
@@ -99,9 +99,10 @@ impl Pipeline {
     pub(crate) async fn answer(
         &self,
         request: http::Request<Incoming>,
-        ends: Option<ConnectionEnds>,
+        connection: Option<Arc<CallerConnection>>,
     ) -> ServedResponse {
         let begun = Instant::now();
+        let ends = connection.as_ref().map(|connection| connection.ends);
         let (head, body) = request.into_parts();
         let trace = Trace::of(&head.headers);
         let chosen = trace::chosen_request_id(&head.headers);
@@ -120,7 +121,7 @@ impl Pipeline {
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
                 let handling =
-                    self.handle(found, (head, body), ends, &challenge, &mut is_authenticated);
+                    self.handle(found, (head, body), connection, &challenge, &mut is_authenticated);
                 let handling = handling.instrument(span);
                 let reply = match AssertUnwindSafe(handling).catch_unwind().await {
                     Ok(reply) => reply,
@@ -237,7 +238,7 @@ impl Pipeline {
         &self,
         found: Match<'_>,
         (mut head, body): (Parts, Incoming),
-        ends: Option<ConnectionEnds>,
+        connection: Option<Arc<CallerConnection>>,
         challenge: &Arc<OnceLock<Challenge>>,
         is_authenticated: &mut bool,
     ) -> Result<Reply> {
@@ -266,7 +267,7 @@ impl Pipeline {
         if caller.is_page && !takes_cookies {
             return Err(no_token());
         }
-        let agent_check = AgentCheck::new(ends, &self.agent_processes);
+        let agent_check = AgentCheck::new(connection, &self.agent_processes);
         let from = IncomingCaller { caller, right, agent_check };
         let (known, operation) = (from.clone(), endpoint.operation);
         let handled =

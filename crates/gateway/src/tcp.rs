@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::agent_check::CallerConnection;
 use crate::access::peer_filter::PeerFilter;
 use crate::core::descriptors;
 use crate::core::log_throttle::LogThrottle;
@@ -61,10 +62,11 @@ impl TcpAcceptor {
         self.tasks.spawn(async move {
             let _held = pipeline.meters.connections.hold();
             let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+            let connection = ends.map(CallerConnection::new);
             let answer = |mut request: Request<Incoming>| {
-                let pipeline = Arc::clone(&pipeline);
+                let (pipeline, connection) = (Arc::clone(&pipeline), connection.clone());
                 request.extensions_mut().insert(place.to_use());
-                async move { pipeline.answer(request, ends).await }
+                async move { pipeline.answer(request, connection).await }
             };
             tokio::select! {
                 () = server.serve(stream, &place.activity, answer) => {}

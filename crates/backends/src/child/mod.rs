@@ -46,6 +46,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
+use trilogue_domain::port::PeerFinding;
 use uuid::Uuid;
 
 pub(crate) use breaker::Breaker;
@@ -215,27 +216,36 @@ impl Children {
     }
 
     /// Returns whether the other end of a connection to this server belongs to an agent's process on this machine, as in
-    /// [`Self::has_process`]. If that process is gone, returns `true` while this server has children, because it may have been one.
-    /// Always `false` on systems without `/proc`.
+    /// [`Self::has_process`]. If that process is gone, it counts as one while this server has children, because it may have been one.
+    /// Never finds one on systems without `/proc`.
     #[must_use]
-    pub fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
+    pub fn find_peer(&self, peer: SocketAddr, server: SocketAddr) -> PeerFinding {
+        let (of_agent, of_other) = (PeerFinding::lasting(true), PeerFinding::lasting(false));
         if !SEES_PROCESSES {
-            return false;
+            return of_other;
         }
         let all = self.all();
         let is_suspect = !all.is_empty();
         match platform::peer_of(peer, server) {
-            PeerSocket::Elsewhere | PeerSocket::Unknown => false,
-            PeerSocket::Gone => is_suspect,
+            PeerSocket::Elsewhere => of_other,
+            PeerSocket::Unknown => PeerFinding::passing(false),
+            PeerSocket::Gone => PeerFinding::passing(is_suspect),
             PeerSocket::HeldBy(pids) => {
-                pids.into_iter().any(|pid| ancestry::is_of_agent(pid, &all).unwrap_or(is_suspect))
+                let found: Vec<_> =
+                    pids.into_iter().map(|pid| ancestry::is_of_agent(pid, &all)).collect();
+                match found.contains(&Some(true)) {
+                    true => of_agent,
+                    // A process that is gone may have been an agent's.
+                    false if found.contains(&None) => PeerFinding::passing(is_suspect),
+                    false => of_other,
+                }
             }
             PeerSocket::HeldByOneOf(pids) => {
                 let is_agent = |pid| {
                     let is_known = ancestry::is_of_agent(pid, &all) == Some(true);
                     is_known || is_suspect && ancestry::may_be_of(pid, &all)
                 };
-                pids.into_iter().any(is_agent)
+                PeerFinding::passing(pids.into_iter().any(is_agent))
             }
         }
     }

@@ -27,7 +27,7 @@ fn port_of(listener: &TcpListener) -> u16 {
 /// Whether the next connection comes from a child.
 fn is_next_of_child(listener: &TcpListener, children: &Children) -> (bool, TcpStream) {
     let (stream, peer) = listener.accept().unwrap();
-    (children.has_peer(peer, stream.local_addr().unwrap()), stream)
+    (children.find_peer(peer, stream.local_addr().unwrap()).is_of_agent, stream)
 }
 
 #[tokio::test]

@@ -5,9 +5,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::time::Instant;
 use trilogue_domain::{Code, Error, Right};
 
 use crate::core::ports::AgentProcesses;
@@ -25,10 +27,27 @@ const AGENT: &str = "agent";
 /// The most forwarding headers that are read; a request with more counts as one of an agent.
 const MAX_WORDS: usize = 8;
 
-/// Looks for the process of a caller, at most once per request.
+/// How long it counts that no agent's program has a connection. A program can pass its connection on to another one, as when it
+/// starts that, and the next request may come from there. That it is an agent's program counts as long as the connection.
+const OTHER_PROGRAM_KEPT: Duration = Duration::from_secs(10);
+/// The most looks at processes at a time. Each one takes a thread, and reads what all programs of the user have open.
+const MAX_LOOKS: usize = 4;
+
+static LOOKS: Semaphore = Semaphore::const_new(MAX_LOOKS);
+
+/// The connection of a caller, and what is known of the program at its other end.
+#[derive(Debug)]
+pub(crate) struct CallerConnection {
+    pub(crate) ends: ConnectionEnds,
+    /// Whether it is an agent's program, and when the look began. Requests that come meanwhile wait for the same look.
+    kept: Mutex<Option<(bool, Instant)>>,
+}
+
+/// Looks for the process of a caller, at most once per request. What is known of the connection itself is kept with it; what
+/// others say of the caller is looked at for each request, because a proxy or a node sends the requests of many.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentCheck {
-    ends: Option<ConnectionEnds>,
+    connection: Option<Arc<CallerConnection>>,
     agents: Arc<dyn AgentProcesses>,
     found: Arc<OnceCell<bool>>,
 }
@@ -45,11 +64,51 @@ enum ForwardedCaller {
     Proxied(ConnectionEnds),
 }
 
+// === impl CallerConnection ===
+
+impl CallerConnection {
+    pub(crate) fn new(ends: ConnectionEnds) -> Arc<Self> {
+        Arc::new(Self { ends, kept: Mutex::default() })
+    }
+
+    async fn is_of_agent(&self, agents: &Arc<dyn AgentProcesses>) -> bool {
+        let mut kept = self.kept.lock().await;
+        let now = Instant::now();
+        if let Some((is_of_agent, found_at)) = *kept
+            && (is_of_agent || now.duration_since(found_at) < OTHER_PROGRAM_KEPT)
+        {
+            return is_of_agent;
+        }
+        *kept = None;
+        let ((peer, server), agents) = (self.ends, Arc::clone(agents));
+        // Without an answer, the caller may be an agent's program.
+        let Some(found) = look(move || agents.find_peer(peer, server)).await else { return true };
+        if found.is_lasting {
+            *kept = Some((found.is_of_agent, now));
+        }
+        found.is_of_agent
+    }
+}
+
+/// Looks at processes. This reads files of the system, so it must not block the runtime. `None` if the look failed.
+async fn look<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let permit = LOOKS.acquire().await.ok()?;
+    let looking = tokio::task::spawn_blocking(move || {
+        let found = look();
+        drop(permit);
+        found
+    });
+    looking.await.ok()
+}
+
 // === impl AgentCheck ===
 
 impl AgentCheck {
-    pub(crate) fn new(ends: Option<ConnectionEnds>, agents: &Arc<dyn AgentProcesses>) -> Self {
-        Self { ends, agents: Arc::clone(agents), found: Arc::default() }
+    pub(crate) fn new(
+        connection: Option<Arc<CallerConnection>>,
+        agents: &Arc<dyn AgentProcesses>,
+    ) -> Self {
+        Self { connection, agents: Arc::clone(agents), found: Arc::default() }
     }
 
     /// Whether a program of an agent sent the request, to this node or to one that forwarded it.
@@ -70,7 +129,7 @@ impl AgentCheck {
     }
 
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.ends.map(|(peer, _)| peer)
+        self.ends().map(|(peer, _)| peer)
     }
 
     async fn check_processes(&self, headers: &HeaderMap) -> bool {
@@ -78,11 +137,18 @@ impl AgentCheck {
         if forwarded.contains(&ForwardedCaller::Agent) {
             return true;
         }
-        let (ends, agents) = (self.ends, Arc::clone(&self.agents));
-        // The check reads files of the system, so it must not block the runtime.
-        let checked = tokio::task::spawn_blocking(move || {
+        if let Some(connection) = &self.connection
+            && connection.is_of_agent(&self.agents).await
+        {
+            return true;
+        }
+        if forwarded.is_empty() {
+            return false;
+        }
+        let agents = Arc::clone(&self.agents);
+        let looked = look(move || {
             let here = agents.machine();
-            let known = forwarded.into_iter().filter_map(|caller| match caller {
+            let mut known = forwarded.into_iter().filter_map(|caller| match caller {
                 ForwardedCaller::Agent => None,
                 // A proxy of another machine names no connection of this one.
                 ForwardedCaller::Proxied(ends) => Some(ends),
@@ -91,9 +157,13 @@ impl AgentCheck {
                     (is_here || !is_loopback(ends.0.ip())).then_some(ends)
                 }
             });
-            ends.into_iter().chain(known).any(|(peer, server)| agents.has_peer(peer, server))
+            known.any(|(peer, server)| agents.find_peer(peer, server).is_of_agent)
         });
-        checked.await.unwrap_or(true)
+        looked.await.unwrap_or(true)
+    }
+
+    fn ends(&self) -> Option<ConnectionEnds> {
+        self.connection.as_ref().map(|connection| connection.ends)
     }
 
     /// Tells the next node what this one knows. A request that only reads needs no look at processes.
@@ -106,7 +176,7 @@ impl AgentCheck {
         let words = match proxied {
             Some(proxied) if !is_agent => {
                 let machine = self.agents.machine();
-                let known = self.ends.into_iter().chain(proxied);
+                let known = self.ends().into_iter().chain(proxied);
                 known.map(|(peer, server)| format!("{peer} {server} {machine}")).collect()
             }
             _ => vec![AGENT.to_owned()],
@@ -173,6 +243,10 @@ fn is_loopback(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use trilogue_domain::port::PeerFinding;
+
     use super::*;
 
     /// The agents of a machine, of which one has this connection.
@@ -184,8 +258,8 @@ mod tests {
             false
         }
 
-        fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
-            (peer, server) == self.0
+        fn find_peer(&self, peer: SocketAddr, server: SocketAddr) -> PeerFinding {
+            PeerFinding::lasting((peer, server) == self.0)
         }
 
         fn machine(&self) -> String {
@@ -203,6 +277,61 @@ mod tests {
         fn stderr(&self, _: u32) -> Option<trilogue_wire::native::ProcessStderr> {
             None
         }
+    }
+
+    fn check_of(ends: ConnectionEnds, agents: &Arc<dyn AgentProcesses>) -> AgentCheck {
+        AgentCheck::new(Some(CallerConnection::new(ends)), agents)
+    }
+
+    /// Every look finds the next of these.
+    #[derive(Debug)]
+    struct Findings(Vec<PeerFinding>, AtomicUsize);
+
+    impl AgentProcesses for Findings {
+        fn has_process(&self, _: u32) -> bool {
+            false
+        }
+
+        fn find_peer(&self, _: SocketAddr, _: SocketAddr) -> PeerFinding {
+            self.0[self.1.fetch_add(1, Ordering::Relaxed)]
+        }
+
+        fn counts(&self) -> (usize, usize) {
+            (1, 0)
+        }
+
+        fn list(&self) -> Vec<trilogue_wire::native::AgentProcess> {
+            Vec::new()
+        }
+
+        fn stderr(&self, _: u32) -> Option<trilogue_wire::native::ProcessStderr> {
+            None
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_of_a_connection_is_kept_with_it_for_a_limited_time() {
+        let (lasting, passing) = (PeerFinding::lasting, PeerFinding::passing);
+        let findings = vec![passing(true), passing(false), lasting(false), lasting(true)];
+        let findings = Arc::new(Findings(findings, AtomicUsize::new(0)));
+        let agents: Arc<dyn AgentProcesses> = Arc::clone(&findings) as _;
+        let connection =
+            CallerConnection::new((([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()));
+        let is_of_agent = async || {
+            let check = AgentCheck::new(Some(Arc::clone(&connection)), &agents);
+            (check.is_of_agent(&HeaderMap::new()).await, findings.1.load(Ordering::Relaxed))
+        };
+        // What the next look may not find is never kept.
+        assert_eq!(is_of_agent().await, (true, 1));
+        assert_eq!(is_of_agent().await, (false, 2));
+        assert_eq!(is_of_agent().await, (false, 3));
+        tokio::time::advance(OTHER_PROGRAM_KEPT / 2).await;
+        assert_eq!(is_of_agent().await, (false, 3));
+        // Its program may have passed it on.
+        tokio::time::advance(OTHER_PROGRAM_KEPT / 2).await;
+        assert_eq!(is_of_agent().await, (true, 4));
+        tokio::time::advance(100 * OTHER_PROGRAM_KEPT).await;
+        assert_eq!(is_of_agent().await, (true, 4));
     }
 
     #[tokio::test]
@@ -224,11 +353,11 @@ mod tests {
                 headers.append(FORWARDED_CALLER, HeaderValue::from_static(word));
             }
             let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((at(1), at(2))));
-            let check = AgentCheck::new(Some((at(9), at(8))), &agents);
+            let check = check_of((at(9), at(8)), &agents);
             assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{words:?}");
             // The next node decides the same.
             check.add_caller_header(&mut headers, false).await;
-            let next = AgentCheck::new(Some((at(7), at(8))), &agents);
+            let next = check_of((at(7), at(8)), &agents);
             assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{words:?}");
         }
         for (word, is_of_agent) in [
@@ -241,13 +370,13 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.append(PROXIED_CALLER, HeaderValue::from_static(word));
             let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((at(1), at(2))));
-            let check = AgentCheck::new(Some((at(9), at(8))), &agents);
+            let check = check_of((at(9), at(8)), &agents);
             assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{word:?}");
             // The next node decides the same, although a proxy in front of it names this node instead.
-            let check = AgentCheck::new(Some((at(9), at(8))), &agents);
+            let check = check_of((at(9), at(8)), &agents);
             check.add_caller_header(&mut headers, true).await;
             headers.insert(PROXIED_CALLER, HeaderValue::from_static("10.0.0.1 5 10.0.0.2 6"));
-            let next = AgentCheck::new(Some((at(7), at(8))), &agents);
+            let next = check_of((at(7), at(8)), &agents);
             assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{word:?}");
         }
         let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((far(1), far(2))));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use trilogue_domain::port::Clock;
+use trilogue_domain::port::{Clock, PeerFinding};
 use trilogue_runtime::Runtime;
 use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 use trilogue_wire::native::{AgentProcess, ProcessStderr};
@@ -33,7 +33,7 @@ pub trait AgentProcesses: fmt::Debug + Send + Sync {
     /// Whether a process belongs to a hosted agent, or may have.
     fn has_process(&self, pid: u32) -> bool;
     /// Whether the peer of a connection is such a process, or an exited process of this user.
-    fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool;
+    fn find_peer(&self, peer: SocketAddr, server: SocketAddr) -> PeerFinding;
     /// Returns a name of this machine within a cluster, or an empty one if unknown: processes of other machines are not visible.
     fn machine(&self) -> String {
         String::new()
@@ -52,8 +52,8 @@ impl AgentProcesses for () {
         false
     }
 
-    fn has_peer(&self, _: SocketAddr, _: SocketAddr) -> bool {
-        false
+    fn find_peer(&self, _: SocketAddr, _: SocketAddr) -> PeerFinding {
+        PeerFinding::lasting(false)
     }
 
     fn counts(&self) -> (usize, usize) {

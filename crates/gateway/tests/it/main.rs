@@ -3,6 +3,7 @@
 
 mod access;
 mod agent;
+mod agent_programs;
 mod api;
 mod bus;
 mod callbacks;

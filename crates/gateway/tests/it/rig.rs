@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use trilogue_domain::event::{Body, Original};
-use trilogue_domain::port::{ReadOriginal, SystemClock};
+use trilogue_domain::port::{PeerFinding, ReadOriginal, SystemClock};
 use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, TokenId};
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::Sender;
@@ -95,8 +95,8 @@ impl AgentProcesses for EveryPeer {
         true
     }
 
-    fn has_peer(&self, _: SocketAddr, _: SocketAddr) -> bool {
-        true
+    fn find_peer(&self, _: SocketAddr, _: SocketAddr) -> PeerFinding {
+        PeerFinding::lasting(true)
     }
 
     fn counts(&self) -> (usize, usize) {

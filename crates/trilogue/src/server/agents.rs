@@ -14,6 +14,7 @@ use trilogue_backends::child::{ChildUsage, Children};
 use trilogue_backends::workspace::PrivatePaths;
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
+use trilogue_domain::port::PeerFinding;
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
 use trilogue_gateway::{AgentProcesses, Scheme};
 use trilogue_mapping::{communication, connect};
@@ -42,8 +43,8 @@ impl AgentProcesses for HostedProcesses {
         self.0.has_process(pid)
     }
 
-    fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
-        self.0.has_peer(peer, server)
+    fn find_peer(&self, peer: SocketAddr, server: SocketAddr) -> PeerFinding {
+        self.0.find_peer(peer, server)
     }
 
     fn machine(&self) -> String {
