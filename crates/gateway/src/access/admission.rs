@@ -31,7 +31,8 @@ pub(crate) async fn until_revoked(authenticator: &Authenticator, caller: &Caller
     if !caller.is_known() {
         return std::future::pending().await;
     }
-    while authenticator.still_admits(caller).await {
+    // Boxed, because every open connection waits here between two checks.
+    while Box::pin(authenticator.still_admits(caller)).await {
         tokio::time::sleep(authenticator.recheck).await;
     }
 }

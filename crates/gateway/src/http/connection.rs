@@ -100,7 +100,9 @@ impl ConnectionServer {
     ) where
         A: Future<Output = ServedResponse> + Send + 'static,
     {
-        if let Some(upgrade) = self.serve_http(stream, activity, handle).await {
+        // Boxed, so that a connection that carries another protocol holds no memory for HTTP.
+        let upgrade = Box::pin(self.serve_http(stream, activity, handle)).await;
+        if let Some(upgrade) = upgrade {
             Box::pin(self.serve_upgraded(upgrade, activity)).await;
         }
     }

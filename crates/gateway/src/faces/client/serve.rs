@@ -47,7 +47,7 @@ pub(super) async fn serve<S: LineSink + 'static>(
     };
     let questions = connection.pending.close();
     if !stopped {
-        leave(connection, &questions).await;
+        Box::pin(leave(connection, &questions)).await;
     }
     // Their tickets count this client among those that can answer.
     drop(questions);
@@ -95,14 +95,15 @@ async fn read(
     let mut backlog = Backlog::default();
     loop {
         while let Some(frame) = decoder.next() {
-            take_frame(connection, &mut backlog, frame).await;
+            // Boxed, so that a connection that waits for a message holds no memory for handling one.
+            Box::pin(take_frame(connection, &mut backlog, frame)).await;
         }
         let received = tokio::select! {
             () = connection.requests.has_room.notified(), if !backlog.is_empty() => None,
             received = source.receive(decoder) => Some(received),
         };
         match received {
-            None => backlog.admit(connection).await,
+            None => Box::pin(backlog.admit(connection)).await,
             Some(Ok(false)) => break,
             Some(Ok(true)) => {}
             Some(Err(error)) => {
@@ -112,7 +113,7 @@ async fn read(
         }
     }
     if let Some(frame) = decoder.finish() {
-        take_frame(connection, &mut backlog, frame).await;
+        Box::pin(take_frame(connection, &mut backlog, frame)).await;
     }
 }
 

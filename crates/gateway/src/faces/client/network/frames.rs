@@ -21,7 +21,7 @@ use super::counted::{ArrivingBytes, CountedStream};
 use super::liveness::Liveness;
 
 /// The initial read buffer of a connection, in bytes. Larger frames get larger buffers while they arrive.
-const READ_BUFFER_BYTES: usize = 4 * 1024;
+const READ_BUFFER_BYTES: usize = 1024;
 /// Frames are joined until one write has this many bytes.
 const WRITE_BUFFER_BYTES: usize = 32 * 1024;
 /// How long a closed connection waits for the client's end of it.
@@ -65,7 +65,7 @@ pub(super) async fn open(
     arriving: Arc<ArrivingBytes>,
     options: &ClientOptions,
 ) -> (FrameSource, FrameSink) {
-    let stream = CountedStream { stream, arriving: Arc::clone(&arriving) };
+    let stream = CountedStream::new(stream, Arc::clone(&arriving));
     let sizes = MessageSizes {
         max_message: options.max_line_bytes,
         read_buffer: READ_BUFFER_BYTES,

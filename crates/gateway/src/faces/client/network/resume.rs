@@ -51,6 +51,7 @@ pub(super) async fn begin(
     let NewContinuation { continuation, reading, mut source, sink, callers, ended } = begun;
     state.continuations.add(&continuation);
     let (state, served) = (Arc::clone(state), Arc::clone(&continuation));
+    let connection = Arc::new(connection);
     tokio::spawn(async move {
         let (halves, stop) = ((&mut source, sink), served.stop_token());
         let serving = serve_admitted(connection, callers, halves, decoder, stop, None);

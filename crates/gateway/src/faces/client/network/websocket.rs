@@ -3,6 +3,7 @@
 //! Without a subprotocol these are the protocol's messages, as the official SDKs send them. With [`SUBPROTOCOL`] they are the lines of the
 //! local socket: the first frame of each side is the handshake, and control lines are frames of their own.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -88,9 +89,14 @@ async fn serve_socket(state: Arc<State>, new: NewSocket, upgraded: UpgradedConne
     let (mut source, mut sink) = frames::open(stream, arriving, options).await;
     let mut decoder = Decoder::new(options.max_line_bytes);
     let connection = match is_local_protocol {
-        true => hello(&state, &caller, &agent, (&mut source, &mut sink), &mut decoder).await,
+        true => {
+            let halves = (&mut source, &mut sink);
+            // Boxed like the other steps of the opening, so that an open connection holds no memory for them.
+            Box::pin(hello(&state, &caller, &agent, halves, &mut decoder)).await
+        }
         false => {
-            let first = match first_message((&mut source, &mut sink), options, &stop).await {
+            let first = Box::pin(first_message((&mut source, &mut sink), options, &stop)).await;
+            let first = match first {
                 Ok(first) => first,
                 Err(reason) => return close(source, sink, reason).await,
             };
@@ -113,7 +119,7 @@ async fn serve_socket(state: Arc<State>, new: NewSocket, upgraded: UpgradedConne
                     return Box::pin(resumed).await;
                 }
             }
-            Some(network_connection(&state, &caller, agent))
+            Some(Arc::new(network_connection(&state, &caller, agent)))
         }
     };
     let Some(connection) = connection else {
@@ -123,9 +129,10 @@ async fn serve_socket(state: Arc<State>, new: NewSocket, upgraded: UpgradedConne
     // A connection of the local socket's protocol has had its first frame in time.
     let hello_timeout = (!is_local_protocol).then_some(options.hello_timeout);
     let (_, callers) = watch::channel(caller);
-    let served =
-        serve_admitted(connection, callers, (&mut source, sink), decoder, &stop, hello_timeout);
-    let Some((sink, reason)) = served.await else { return };
+    let halves = (&mut source, sink);
+    let served = serve_admitted(connection, callers, halves, decoder, &stop, hello_timeout);
+    // Boxed, because a future that is awaited after it has moved takes its room twice.
+    let Some((sink, reason)) = Box::pin(served).await else { return };
     let reason = source.close.unwrap_or(reason);
     close(source, sink, reason).await;
     drop(admission);
@@ -167,14 +174,13 @@ async fn first_message(
 
 /// Serves a connection until it ends, the token of its last caller no longer works, or the server stops. Returns the sink, and why the server ends the connection if its source gives no reason.
 pub(super) async fn serve_admitted<K: LineSink + 'static>(
-    connection: ClientConnection,
+    connection: Arc<ClientConnection>,
     mut callers: watch::Receiver<Caller>,
     (source, sink): (&mut impl MessageSource, K),
     decoder: Decoder,
     stop: &CancellationToken,
     hello_timeout: Option<Duration>,
 ) -> Option<(K, CloseReason)> {
-    let connection = Arc::new(connection);
     let is_revoked = AtomicBool::new(false);
     let revocation = async {
         loop {
@@ -199,16 +205,16 @@ pub(super) async fn serve_admitted<K: LineSink + 'static>(
         }
         std::future::pending().await
     };
-    let serving = async {
-        let serving = serve(&connection, source, sink, decoder, stop);
-        tokio::pin!(serving);
+    let sink = {
+        // Pinned here, so that none of them takes its room twice.
+        let (revocation, silence) = (pin!(revocation), pin!(silence));
+        let mut serving = pin!(serve(&connection, source, sink, decoder, stop));
         tokio::select! {
             sink = &mut serving => sink,
             () = revocation => serving.await,
             () = silence => serving.await,
         }
-    };
-    let sink = serving.await?;
+    }?;
     let reason = if is_revoked.into_inner() {
         (CloseCode::Policy, "the token was revoked or has expired")
     } else if connection.outbox.is_over_budget() {
@@ -230,7 +236,7 @@ async fn hello(
     agent: &AgentName,
     (source, sink): (&mut FrameSource, &mut FrameSink),
     decoder: &mut Decoder,
-) -> Option<ClientConnection> {
+) -> Option<Arc<ClientConnection>> {
     let accepted = async {
         let line = timeout(state.options.hello_timeout, first_line(source, decoder)).await;
         let line = line.map_err(|_| {
@@ -246,7 +252,7 @@ async fn hello(
         Ok((connection, reply))
     };
     let (connection, reply) = match accepted.await {
-        Ok((connection, reply)) => (Some(connection), reply),
+        Ok((connection, reply)) => (Some(Arc::new(connection)), reply),
         Err(error) => (None, HelloReply::from_problem(&problem::describe(&error, None))),
     };
     let lines = serde_json::to_vec(&reply).unwrap_or_default();
