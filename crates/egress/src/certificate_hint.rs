@@ -1,5 +1,10 @@
 //! Why a server's certificate was refused, for people.
 
+use std::path::Path;
+
+/// The variable that names a file of certificates, which replaces those of the system.
+const CERTIFICATE_FILE: &str = "SSL_CERT_FILE";
+
 /// Returns what to do about a refused certificate, if the error text is about one. It names the cause. `trust_authority` says how to make the certificate of an own
 /// authority known, as a clause in the imperative.
 #[must_use]
@@ -21,6 +26,9 @@ pub fn certificate_hint(error: &str, trust_authority: &str) -> Option<String> {
     if let Some((_, hint)) = causes.iter().find(|(cause, _)| error.contains(cause)) {
         return Some((*hint).to_owned());
     }
+    if let Some(unusable) = unusable_certificates() {
+        return Some(format!("{unusable}: correct the path"));
+    }
     let unknown = match error.contains("UnknownIssuer") {
         true => "this machine does not know who issued the server's certificate: ",
         false => "",
@@ -28,6 +36,21 @@ pub fn certificate_hint(error: &str, trust_authority: &str) -> Option<String> {
     Some(format!(
         "{unknown}check the address; if the certificate is from your own authority, {trust_authority}"
     ))
+}
+
+/// Returns why the file of certificates that the environment names is not in use. `None` if it is, or if none is named.
+pub(crate) fn unusable_certificates() -> Option<String> {
+    let file = std::env::var_os(CERTIFICATE_FILE).filter(|file| !file.is_empty())?;
+    unusable_file(Path::new(&file))
+}
+
+fn unusable_file(file: &Path) -> Option<String> {
+    let why = match std::fs::read(file) {
+        Ok(text) if memchr::memmem::find(&text, b"-----BEGIN ").is_some() => return None,
+        Ok(_) => "which has no certificate in PEM form".to_owned(),
+        Err(error) => format!("which cannot be read: {error}"),
+    };
+    Some(format!("{CERTIFICATE_FILE} names '{}', {why}", file.display()))
 }
 
 #[cfg(test)]
@@ -49,5 +72,14 @@ mod tests {
             assert!(hint.contains(part), "{error}");
         }
         assert_eq!(certificate_hint("connection refused", "set SSL_CERT_FILE"), None);
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_named() {
+        let missing = unusable_file(Path::new("/nowhere/ca.pem")).unwrap();
+        assert!(missing.starts_with("SSL_CERT_FILE names '/nowhere/ca.pem'"), "{missing}");
+        assert!(missing.contains("cannot be read"), "{missing}");
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(unusable_file(&manifest).unwrap().contains("no certificate"));
     }
 }

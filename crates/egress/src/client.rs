@@ -6,6 +6,7 @@ use http::{HeaderMap, StatusCode};
 use url::{Host, Url};
 
 use crate::authorities::Authorities;
+use crate::certificate_hint::unusable_certificates;
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::resolver::{CheckedResolver, LookUp, system_look_up};
@@ -189,10 +190,12 @@ fn builder(resolver: &Arc<CheckedResolver>, options: &Options) -> reqwest::Clien
 }
 
 fn build(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, Error> {
-    builder.build().map_err(|error| Error::Failed {
-        host: "this machine".to_owned(),
-        reason: chain(&error),
-        is_unreached: true,
+    builder.build().map_err(|error| {
+        let mut reason = chain(&error);
+        if let Some(unusable) = unusable_certificates() {
+            reason.push_str(&format!("; {unusable}"));
+        }
+        Error::Failed { host: "this machine".to_owned(), reason, is_unreached: true }
     })
 }
 
