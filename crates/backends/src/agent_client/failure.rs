@@ -1,5 +1,6 @@
 //! Failures of agents, in the form for runs and clients.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ impl AgentFailure {
         Self::Local(Error::new(code, message.into()))
     }
 
-    pub(super) fn incompatible(message: String, hint: &'static str) -> Self {
+    pub(super) fn incompatible(message: String, hint: impl Into<Cow<'static, str>>) -> Self {
         Self::Incompatible(Error::new(Code::PeerUnavailable, message).hint(hint))
     }
 

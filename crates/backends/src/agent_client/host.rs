@@ -230,7 +230,11 @@ impl AgentHost {
     pub(super) fn incompatible(&self, message: String) -> AgentFailure {
         match self {
             Self::Child(_) => AgentFailure::incompatible(message, NOT_AN_AGENT_HINT),
-            Self::Remote(_) => AgentFailure::incompatible(message, NO_AGENT_THERE_HINT),
+            // Over HTTP, the server is reached with the first message, so the certificate is refused only then.
+            Self::Remote(remote) => match remote.0.end.hint() {
+                Some(hint) => AgentFailure::incompatible(message, hint),
+                None => AgentFailure::incompatible(message, NO_AGENT_THERE_HINT),
+            },
         }
     }
 

@@ -186,6 +186,30 @@ fn behind_a_proxy_without_websockets_an_editor_is_told_and_an_agent_uses_http() 
 }
 
 #[test]
+fn a_refused_certificate_of_an_agents_server_names_its_cause() {
+    let (home, laptop) = (Home::new(), Home::new());
+    let server = served(&home, AGENTS);
+    let proxy = Proxy::start_with(&home, &server, true, &[]);
+    for scheme in ["https", "wss"] {
+        let other = Home::new();
+        save_token(&other, &server);
+        let url = format!("{scheme}://{}/client/echo", proxy.address);
+        let second = served(&other, &far_agent(&other, &url, ""));
+        let failed = second.run(&["run", "far", "hello"]);
+        let told = format!("{}{}", failed.out, failed.err);
+        assert!(told.contains("invalid peer certificate"), "{scheme}: {told}");
+        assert!(told.contains("name the file of that authority"), "{scheme}: {told}");
+    }
+    // A file of certificates that is missing.
+    let mut command = connect(&laptop, &server, &proxy);
+    command.env("SSL_CERT_FILE", "/nowhere/ca.pem").env("SSL_CERT_DIR", laptop.work());
+    let initialize =
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
+    finish(command, &format!("{initialize}\n"))
+        .complains(6, "SSL_CERT_FILE names '/nowhere/ca.pem'");
+}
+
+#[test]
 fn an_agent_of_one_server_is_an_agent_of_another() {
     let (home, other) = (Home::new(), Home::new());
     let server = served(&home, AGENTS);

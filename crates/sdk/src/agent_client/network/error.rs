@@ -15,7 +15,7 @@ pub struct ConnectError {
 }
 
 /// How to trust the certificate of an own authority.
-const TRUST_AUTHORITY: &str = "name the file of that authority's certificate";
+pub(super) const TRUST_AUTHORITY: &str = "name the file of that authority's certificate";
 
 // === impl ConnectError ===
 

@@ -42,7 +42,9 @@ use tokio::io::DuplexStream;
 #[cfg(feature = "ws")]
 use trilogue_egress::WebSocketEnd;
 use trilogue_egress::WebSocketOptions;
-use trilogue_egress::{Authorities, Client as Egress, Options as EgressOptions, Policy};
+use trilogue_egress::{
+    Authorities, Client as Egress, Options as EgressOptions, Policy, certificate_hint,
+};
 use url::Url;
 
 use crate::client::Credential;
@@ -50,6 +52,7 @@ use crate::client::Credential;
 #[cfg(feature = "ws")]
 pub use accept::{AcceptOptions, accept};
 pub use error::ConnectError;
+use error::TRUST_AUTHORITY;
 
 use end::StreamEnd;
 
@@ -291,6 +294,12 @@ impl ConnectionEnd {
             EndKind::WebSocket(end) => end.reason().map(|reason| reason.to_string()),
             EndKind::Stream(end) => end.reason(),
         }
+    }
+
+    /// Returns what you can do about the end, if the server's certificate was refused.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        self.reason().and_then(|reason| certificate_hint(&reason, TRUST_AUTHORITY))
     }
 
     /// Waits until the connection has ended. Returns why.
