@@ -65,7 +65,7 @@ pub use prompt::{
 };
 pub use relay::{
     Gate, IdFormat, Relay, RelayedMessage, result_without_booleans, shown_id, without_booleans,
-    without_sessions,
+    without_sessions, without_title,
 };
 pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
 pub use subagent::{

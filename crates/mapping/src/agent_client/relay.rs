@@ -39,6 +39,8 @@ pub enum Gate {
     BooleanConfig,
     /// A tool call that refers to another session: clients with `subagents` get it unchanged, others the result of [`without_sessions`].
     ToolSession,
+    /// The agent's title of the session: clients get it unchanged, unless a client has set another title: then the result of [`without_title`].
+    Title,
     /// An unknown or invalid update: clients skip what they cannot read.
     Opaque,
 }
@@ -260,6 +262,7 @@ fn gate_of_kind(kind: &str) -> Gate {
         UpdateGate::Open => match kind {
             "config_option_update" => Gate::BooleanConfig,
             "plan" => Gate::Plan,
+            "session_info_update" => Gate::Title,
             "tool_call" | "tool_call_update" => Gate::ToolSession,
             _ => Gate::Always,
         },
@@ -290,6 +293,12 @@ pub fn without_booleans(params: &[u8]) -> Vec<u8> {
 /// Returns the params of a tool call's update without references to other sessions, for clients that show no sub-agents.
 pub fn without_sessions(params: &[u8]) -> Vec<u8> {
     without_items(&["update", "content"], params, is_session)
+}
+
+/// Returns the params of a `session_info_update` without its title.
+pub fn without_title(params: &[u8]) -> Vec<u8> {
+    let params = std::str::from_utf8(params).unwrap_or_default();
+    splice::remove(params, &["update", "title"]).into_owned().into_bytes()
 }
 
 /// Returns the result of a request that opens a session or sets an option, without boolean options.

@@ -13,7 +13,7 @@ use trilogue_domain::{Body, Content, MessageId, Original, Part, ThreadId};
 use trilogue_mapping::agent_client::{
     Gate, IdFormat, LINE, NOTIFICATION, OriginalReader, RESULT, Relay, UPDATE, VERSION,
     blocks_of_message, body_of_update, message_of_prompt, shown_id, without_booleans,
-    without_sessions,
+    without_sessions, without_title,
 };
 use trilogue_wire::agent_client::splice;
 
@@ -429,6 +429,7 @@ fn gates_say_whom_an_update_is_for() {
             Gate::BooleanConfig,
         ),
         (json!({ "sessionUpdate": "user_message_chunk" }), Gate::Always),
+        (json!({ "sessionUpdate": "session_info_update", "title": "T" }), Gate::Title),
         (json!({ "sessionUpdate": "plan" }), Gate::Plan),
         (json!({ "sessionUpdate": "plan_update" }), Gate::PlanById),
         (json!({ "sessionUpdate": "plan_removed" }), Gate::PlanById),
@@ -460,6 +461,9 @@ fn gates_say_whom_an_update_is_for() {
     let stripped = parsed(&without_sessions(sent.to_string().as_bytes()));
     assert_eq!(stripped["update"]["content"], json!([{ "type": "terminal", "terminalId": "t" }]));
     assert_eq!(without_booleans(b"odd"), b"odd");
+    let sent = json!({ "sessionId": "s", "update": { "sessionUpdate": "session_info_update", "title": "T", "x": 1 } });
+    let stripped = parsed(&without_title(sent.to_string().as_bytes()));
+    assert_eq!(stripped["update"], json!({ "sessionUpdate": "session_info_update", "x": 1 }));
 }
 
 #[test]

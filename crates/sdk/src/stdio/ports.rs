@@ -195,7 +195,7 @@ impl StdioPorts {
         let client = &self.client.capabilities;
         let session = client.session.as_ref();
         match gate {
-            Gate::Always | Gate::Opaque | Gate::Plan => true,
+            Gate::Always | Gate::Opaque | Gate::Plan | Gate::Title => true,
             Gate::UserMessage | Gate::Visited | Gate::AgentCursors => false,
             Gate::Notices => UpdateGate::Notices.is_open(client),
             Gate::NoNotices => !UpdateGate::Notices.is_open(client),

@@ -76,3 +76,23 @@ fn a_title_is_the_first_line_of_the_first_message_and_never_made_of_the_servers_
     editor.turn(&session, &call(&json!("Earlier")));
     assert_eq!(listed(&home, &session)["title"], "Earlier");
 }
+
+#[test]
+fn editors_get_no_title_of_the_agent_after_a_client_has_set_one() {
+    let home = Home::new();
+    let _server = serve(&home);
+    let (mut editor, session) = Editor::launch_with_session(&home, &["connect", "reviewer"]);
+    let has = |lines: &[String], title: &str| lines.iter().any(|line| line.contains(title));
+    assert!(has(&editor.turn(&session, &call(&json!("Of the agent"))), "\"Of the agent\""));
+    let title = json!({ "sessionId": session, "title": "Of the client" });
+    editor.ask("session/set_title", title);
+    let told = editor.turn(&session, &format!("{}\nsay:done", call(&json!("Later"))));
+    assert!(!has(&told, "\"title\":\"Later\"") && has(&told, "done"), "{told:?}");
+    let mut next = Editor::launch_initialized(&home, &["connect", "reviewer"]);
+    let loaded = next.load(&session);
+    let titles = loaded.iter().filter(|line| line.contains("session_info_update"));
+    let titles: Vec<_> = titles.filter(|line| line.contains("\"title\"")).collect();
+    assert!(titles.last().is_some_and(|line| line.contains("Of the client")), "{loaded:?}");
+    assert!(!has(&loaded, "\"title\":\"Later\""), "{loaded:?}");
+    assert_eq!(listed(&home, &session)["title"], "Of the client");
+}

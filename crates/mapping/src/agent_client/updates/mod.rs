@@ -123,6 +123,16 @@ impl Updates {
         self.called = thread;
     }
 
+    /// Sets the title that a client has given the thread, for a reader that begins in the middle of the log.
+    pub fn know_title(&mut self, metadata: &Json) {
+        self.title = own_title(metadata);
+    }
+
+    /// Whether a client has set the title of the thread.
+    pub fn has_own_title(&self) -> bool {
+        self.title.is_some()
+    }
+
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
@@ -352,7 +362,7 @@ impl Updates {
     }
 
     fn set_title(&mut self, metadata: &Json, out: &mut Vec<Update>) {
-        let title = get_text(metadata.as_str(), &[TITLE_MEMBER]).map(Cow::into_owned);
+        let title = own_title(metadata);
         if title == self.title {
             return;
         }
@@ -394,6 +404,11 @@ fn is_plain(part: &Part) -> bool {
     let is_said =
         part.metadata.is_none() || matches!(part.metadata, Some(PartMetadata::Citation(_)));
     part.name.is_none() && part.extra.is_none() && is_said && !is_json(&part.content_type)
+}
+
+/// Returns the title that a client has given a thread with this metadata.
+fn own_title(metadata: &Json) -> Option<String> {
+    get_text(metadata.as_str(), &[TITLE_MEMBER]).map(Cow::into_owned)
 }
 
 /// Returns a reason as a sentence, followed by a space.

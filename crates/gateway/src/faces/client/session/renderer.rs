@@ -13,7 +13,7 @@ use trilogue_domain::{
     ThreadKey,
 };
 use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Update, Updates};
-use trilogue_store::rows::RunRow;
+use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{RawOriginal, Read};
 use trilogue_wire::agent_client::{
     ClientCapabilities, ClientGate, ContentBlock, TextContent, UpdateGate,
@@ -95,6 +95,11 @@ impl LineRenderer {
             echo: PromptEcho::default(),
             rendered: Vec::new(),
         }
+    }
+
+    /// Takes the title that a client has set, because the reader begins behind that event.
+    pub(super) fn know_title(&mut self, thread: &ThreadRow) {
+        self.updates.know_title(&thread.metadata);
     }
 
     /// Takes an event without rendering it: the client has it, or receives it when its run starts.
@@ -185,6 +190,11 @@ impl LineRenderer {
                 let mut params = Vec::with_capacity(bytes.len() + 64);
                 self.updates.relay().push_into(dialect, bytes, &mut params);
                 write_update(lines, &mapping::without_sessions(&params));
+            }
+            Gate::Title => {
+                let mut params = Vec::with_capacity(bytes.len() + 64);
+                self.updates.relay().push_into(dialect, bytes, &mut params);
+                write_update(lines, &mapping::without_title(&params));
             }
             Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
             _ => {}
@@ -347,6 +357,7 @@ impl LineRenderer {
                 write_update(lines, &mapping::without_booleans(&update.params));
             }
             Gate::ToolSession => write_update(lines, &mapping::without_sessions(&update.params)),
+            Gate::Title => write_update(lines, &mapping::without_title(&update.params)),
             Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
             _ => {}
         }
@@ -368,6 +379,7 @@ impl LineRenderer {
             Gate::Subagents | Gate::ToolSession => options.subagents,
             Gate::PromptSuggestions => options.suggestions && !self.is_replay,
             Gate::AgentCursors => false,
+            Gate::Title => !self.updates.has_own_title(),
         }
     }
 }

@@ -39,6 +39,9 @@ impl Pump {
         let until = start.until;
         let (thread, ids) = (&self.session.thread.id, self.connection.id_format());
         self.renderer = LineRenderer::new(thread, ids, &self.client);
+        if from > 0 {
+            self.renderer.know_title(&self.session.thread);
+        }
         self.renderer.is_replay = start.is_replay;
         self.agent_session = AgentSession::default();
         let has_cursors = self.role.is_none() && UpdateGate::Cursors.is_open(&self.client);
