@@ -4,17 +4,49 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use trilogue_domain::event::{Original, StateEvent, TURN_RESULT};
+use trilogue_domain::event::{Original, StateEvent, TURN_RESULT, ToolEvent};
 use trilogue_domain::{Body, Json};
-use trilogue_wire::agent_client::splice;
+use trilogue_wire::agent_client::splice::{self, get};
 
-use super::original::{NOTIFICATION, RESULT, UPDATE, VERSION};
+use super::original::{
+    CONTENT_VERSION, NOTIFICATION, PART, RESULT, ToolCallFields, UPDATE, VERSION, body_of_content,
+    body_of_update,
+};
 
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
+static PART_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(PART));
 
 /// Returns the original of an update whose session id was cut out.
 pub fn update_original(params: String) -> Original {
     original(Arc::clone(&UPDATE_DIALECT), params)
+}
+
+/// Returns an update in logged form. It is one event, but for two kinds of tool calls: an update that begins a call which has ended is its beginning and its end, and large content is an event of its own, so that the log keeps it as blobs.
+pub fn logged_update(params: String) -> Vec<(Body, Original)> {
+    let whole = body_of_update(&params);
+    let Body::Tool(event) = &whole else { return vec![(whole, update_original(params))] };
+    let call = get(&params, &["update"]).map(ToolCallFields::of).unwrap_or_default();
+    let begins = matches!(event, ToolEvent::Started { .. });
+    let (ends, is_large) = (call.end().is_some(), call.has_large_content());
+    if !(begins && (ends || is_large)) && !(ends && is_large) {
+        return vec![(whole, update_original(params))];
+    }
+    let mut events = Vec::new();
+    let ending = ends.then(|| logged_part(call.ending(is_large)));
+    if is_large {
+        events.extend(begins.then(|| logged_part(call.beginning())));
+        let content = body_of_content(&params);
+        let original = Original { version: CONTENT_VERSION, ..update_original(params) };
+        events.push((content, original));
+    } else {
+        events.push((whole, update_original(params)));
+    }
+    events.extend(ending);
+    events
+}
+
+fn logged_part(params: String) -> (Body, Original) {
+    (body_of_update(&params), original(Arc::clone(&PART_DIALECT), params))
 }
 
 /// Returns any other notification in logged form. No other protocol can show it.

@@ -50,10 +50,10 @@ pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
 };
 pub use learned_card::{learned_card, prompt_capabilities};
-pub use logged::{logged_notification, logged_result, update_original};
+pub use logged::{logged_notification, logged_result, logged_update, update_original};
 pub use meta::{with_members, without_meta};
 pub use original::{
-    LINE, NOTIFICATION, OriginalReader, RESULT, UPDATE, VERSION, body_of_update, title_of,
+    LINE, NOTIFICATION, OriginalReader, PART, RESULT, UPDATE, VERSION, body_of_update, title_of,
     without_priming_title,
 };
 pub(crate) use original::{carried, carried_update, update_of};
@@ -91,5 +91,5 @@ const PROTOCOL: &str = "agent_client";
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x2f0d_7a64_91c3_4e0b_b7d5_6a18_3c9e_f042);
 
 pub fn is_dialect(dialect: &str) -> bool {
-    matches!(dialect, UPDATE | NOTIFICATION | RESULT | LINE)
+    matches!(dialect, UPDATE | PART | NOTIFICATION | RESULT | LINE)
 }

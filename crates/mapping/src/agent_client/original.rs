@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{MessageEvent, StateEvent, TURN_RESULT, ToolEvent, ToolStatus};
+use trilogue_domain::limits::INLINE_CONTENT_BYTES;
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Body, Code, Error, Json, MessageId, Original, Part};
 use trilogue_wire::agent_client::splice::{self, decode, get, get_text, items, members};
@@ -18,8 +19,12 @@ use super::prompt::is_priming_text;
 use super::subagent::{self, SUBAGENT_UPDATE};
 
 pub const VERSION: u32 = 1;
+/// The version of an update of a tool call whose event is its content alone. Its beginning and its end are events of the dialect [`PART`].
+pub(super) const CONTENT_VERSION: u32 = 2;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
 pub const UPDATE: &str = "agent-client";
+/// The dialect of an event that an update brings beside its own: the params of an update with a part of it. Clients get the whole update.
+pub const PART: &str = "agent-client/part";
 /// The dialect of any other notification: the object `{"method":…,"params":…}`, with `params.sessionId` emptied if present.
 pub const NOTIFICATION: &str = "agent-client/notification";
 /// The dialect of a whole line with bytes that are not UTF-8, unchanged. Its message is another event.
@@ -63,8 +68,11 @@ pub(super) struct ToolCallFields<'a> {
 
 impl ReadOriginal for OriginalReader {
     fn read(&self, original: &Original) -> Result<Body> {
-        let is_ours = super::is_dialect(&original.dialect);
-        if !is_ours || original.version != VERSION {
+        let is_known = match &*original.dialect {
+            UPDATE => matches!(original.version, VERSION | CONTENT_VERSION),
+            dialect => super::is_dialect(dialect) && original.version == VERSION,
+        };
+        if !is_known {
             let Original { dialect, version, bytes: _ } = original;
             return Err(Error::new(
                 Code::InvalidRequest,
@@ -81,7 +89,8 @@ impl ReadOriginal for OriginalReader {
             )
         })?;
         Ok(match &*original.dialect {
-            UPDATE => body_of_update(text),
+            UPDATE if original.version == CONTENT_VERSION => body_of_content(text),
+            UPDATE | PART => body_of_update(text),
             RESULT => own(TURN_RESULT, text).unwrap_or(Body::Opaque),
             _ => Body::Opaque,
         })
@@ -101,6 +110,12 @@ impl ReadOriginal for OriginalReader {
 /// A chunk without a message id gets the nil UUID, and one whose id cannot be kept a UUID derived from it: the log has the valid id next to the original.
 pub fn body_of_update(params: &str) -> Body {
     read_update(params).unwrap_or(Body::Opaque)
+}
+
+/// Returns the event with the content of a tool call's update, and nothing else of it.
+pub(super) fn body_of_content(params: &str) -> Body {
+    let update = get(params, &["update"]).map(ToolCallFields::of);
+    update.and_then(|call| call.content_event()).unwrap_or(Body::Opaque)
 }
 
 fn read_update(params: &str) -> Option<Body> {
@@ -217,13 +232,58 @@ impl<'a> ToolCallFields<'a> {
     }
 
     fn change_event(&self) -> Option<Body> {
-        let call = self.id()?;
-        let Some(status) = self.end() else {
-            let made = items(self.content.unwrap_or_default());
-            let content = made.filter_map(part_of_tool).collect();
-            return Some(Body::Tool(ToolEvent::Updated { call, content }));
-        };
-        Some(Body::Tool(ToolEvent::Ended { call, status, output: self.output() }))
+        let Some(status) = self.end() else { return self.content_event() };
+        Some(Body::Tool(ToolEvent::Ended { call: self.id()?, status, output: self.output() }))
+    }
+
+    fn content_event(&self) -> Option<Body> {
+        let made = items(self.content.unwrap_or_default());
+        let content = made.filter_map(part_of_tool).collect();
+        Some(Body::Tool(ToolEvent::Updated { call: self.id()?, content }))
+    }
+
+    /// Whether the log keeps an item of the content as a blob.
+    pub(super) fn has_large_content(&self) -> bool {
+        let content = self.content.unwrap_or_default();
+        content.len() > INLINE_CONTENT_BYTES
+            && items(content).any(|item| item.len() > INLINE_CONTENT_BYTES)
+    }
+
+    /// The params of an update that begins this call, without its content and its end.
+    pub(super) fn beginning(&self) -> String {
+        self.part(
+            "tool_call",
+            [
+                ("title", self.title),
+                ("name", self.name),
+                ("kind", self.kind),
+                ("rawInput", self.input),
+            ],
+        )
+    }
+
+    /// The params of an update that ends this call, with its content unless that has an event of its own.
+    pub(super) fn ending(&self, is_large: bool) -> String {
+        let content =
+            self.content.filter(|content| !is_large && content.len() <= INLINE_CONTENT_BYTES);
+        self.part(
+            "tool_call_update",
+            [("status", self.status), ("rawOutput", self.output), ("content", content)],
+        )
+    }
+
+    fn part<const N: usize>(&self, kind: &str, members: [(&str, Option<&str>); N]) -> String {
+        let id = self.id.unwrap_or("\"\"");
+        let mut params = format!(
+            "{{\"sessionId\":\"\",\"update\":{{\"sessionUpdate\":\"{kind}\",\"toolCallId\":{id}"
+        );
+        for (name, value) in members {
+            if let Some(value) = value {
+                params.push_str(&format!(",\"{name}\":{value}"));
+            }
+        }
+        params.push_str("}}");
+        params
     }
 
     pub(super) fn title(&self) -> Option<Cow<'a, str>> {

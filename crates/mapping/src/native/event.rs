@@ -14,6 +14,8 @@ use trilogue_wire::native::{
     ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
 
+use crate::agent_client::PART;
+
 use super::short_original::{has_blobs, without_long_strings};
 use super::{interrupt, json, message, run};
 
@@ -26,7 +28,11 @@ pub fn event(event: &domain::Event, id: u64, run_id: Option<&str>, thread: &Thre
         run_id: run_id.map(str::to_owned),
         at: event.at.to_string(),
         body: body(&event.body, thread),
-        original: event.original.as_ref().map(|it| original(it, has_blobs(&event.body))),
+        original: event
+            .original
+            .as_ref()
+            .filter(|it| *it.dialect != *PART)
+            .map(|it| original(it, has_blobs(&event.body))),
     }
 }
 

@@ -313,7 +313,13 @@ fn originals_are_read_by_their_dialect_and_version() {
     assert_eq!((kind.as_str(), data.as_str()), ("turn_result", r#"{"stopReason":"refusal"}"#));
     assert_eq!(read(&original(NOTIFICATION, VERSION, "{}")), Ok(Body::Opaque));
     assert!(read(&original("other", VERSION, "{}")).is_err());
-    assert!(read(&original(UPDATE, VERSION + 1, "{}")).is_err());
+    // The next version of an update is that of a tool call's content alone.
+    let update = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "status": "failed" });
+    let update = json!({ "sessionId": "", "update": update }).to_string();
+    let content = read(&original(UPDATE, VERSION + 1, &update)).unwrap();
+    assert!(matches!(content, Body::Tool(ToolEvent::Updated { .. })), "{content:?}");
+    assert!(read(&original(UPDATE, VERSION + 2, "{}")).is_err());
+    assert!(read(&original(RESULT, VERSION + 1, "{}")).is_err());
     let broken = Original { bytes: Bytes::from_static(b"\xff"), ..original(UPDATE, VERSION, "") };
     assert!(read(&broken).is_err());
 }

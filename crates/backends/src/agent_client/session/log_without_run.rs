@@ -3,7 +3,8 @@
 use trilogue_domain::event::{MessageEvent, Original};
 use trilogue_domain::{Body, Error, MessageId, RunId};
 use trilogue_mapping::agent_client::{
-    body_of_update, is_about_size, oversize_notice, split_oversize, title_of, update_original,
+    body_of_update, is_about_size, logged_update, oversize_notice, split_oversize, title_of,
+    update_original,
 };
 use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::splice;
@@ -47,10 +48,16 @@ impl LogWithoutRun {
     /// Logs an update outside of runs. Its chunks become a separate message.
     pub(super) async fn update(&mut self, kind: &str, params: String, used: &mut UsedIds) {
         let OutsideUpdate { params, message, ends } = self.message_ids.outside_turn(kind, params);
-        let mut body = body_of_update(&params);
         if ends {
             self.end_message().await;
         }
+        if matches!(kind, "tool_call" | "tool_call_update") {
+            for (body, original) in logged_update(params) {
+                self.log(body, Some(original)).await;
+            }
+            return;
+        }
+        let mut body = body_of_update(&params);
         if let Body::Message(MessageEvent::Thought { .. }) = body {
             return self.log_late_thought(body, params, used).await;
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use trilogue_domain::event::{MessageEvent, Original, ToolEvent, ToolStatus};
 use trilogue_domain::{Body, MessageId, Role, RunId};
 use trilogue_mapping::agent_client::{
-    SESSION_MESSAGE, SESSION_MESSAGE_CHUNK, body_of_update, has_content, message_pieces,
-    other_message, update_original,
+    SESSION_MESSAGE, SESSION_MESSAGE_CHUNK, body_of_update, has_content, logged_update,
+    message_pieces, other_message, update_original,
 };
 use trilogue_wire::agent_client::{self as wire, splice};
 use uuid::Uuid;
@@ -321,22 +321,21 @@ impl TurnTranscript {
     }
 
     fn other(&mut self, params: String, logged: &mut LoggedUpdate) {
-        let mut body = body_of_update(&params);
-        match &mut body {
-            Body::Tool(ToolEvent::Started { call, message, .. }) => {
-                self.ids.end();
-                self.complete_ours(logged);
-                *message = Some(self.last.clone().unwrap_or_else(|| self.user.clone()));
-                if !has_ended(&params) {
+        for (mut body, original) in logged_update(params) {
+            match &mut body {
+                Body::Tool(ToolEvent::Started { call, message, .. }) => {
+                    self.ids.end();
+                    self.complete_ours(logged);
+                    *message = Some(self.last.clone().unwrap_or_else(|| self.user.clone()));
                     self.open_calls.insert(call);
                 }
+                Body::Tool(ToolEvent::Ended { call, .. }) => {
+                    self.open_calls.remove(call);
+                }
+                _ => {}
             }
-            Body::Tool(ToolEvent::Ended { call, .. }) => {
-                self.open_calls.remove(call);
-            }
-            _ => {}
+            logged.events.push((body, Some(original)));
         }
-        logged.events.push((body, Some(update_original(params))));
     }
 
     /// Ends the open message if no chunk can be added to it any more.
@@ -511,12 +510,6 @@ pub(super) fn update_kind(params: &str) -> &'static str {
 /// Whether an update is about a message between sessions.
 pub(super) fn is_session_message(kind: &str) -> bool {
     matches!(kind, SESSION_MESSAGE | SESSION_MESSAGE_CHUNK)
-}
-
-/// Whether a tool call has ended when it starts.
-fn has_ended(params: &str) -> bool {
-    let status = splice::get_text(params, &["update", "status"]);
-    status.is_some_and(|status| matches!(&*status, "completed" | "failed"))
 }
 
 /// An id for a thought whose own id is taken, or cannot be kept.

@@ -65,6 +65,74 @@ async fn large_content_is_stored_as_blobs_and_stays_in_its_original() {
 }
 
 #[tokio::test]
+async fn large_content_of_a_call_that_ends_with_it_is_stored_as_blobs_too() {
+    let rig = Rig::new(&[]).await;
+    let image = json!({ "type": "image", "mimeType": "image/png", "data": "A".repeat(160_000) });
+    let update = |kind: &str, call: &str| {
+        json!({
+            "sessionUpdate": kind, "toolCallId": call, "title": "Look", "status": "failed",
+            "content": [{ "type": "content", "content": image }], "rawOutput": { "code": 1 },
+        })
+    };
+    let begin = json!({ "sessionUpdate": "tool_call", "toolCallId": "one", "title": "Look" });
+    let lines = [begin, update("tool_call_update", "one"), update("tool_call", "two")];
+    let script: Vec<_> = lines.iter().map(|line| format!("raw:{line}")).collect();
+    let run = rig.run(&rig.thread, &script.join("\n")).await;
+    let mut found = Vec::new();
+    for event in rig.events(&run).await {
+        let Body::Tool(tool) = event.body else { continue };
+        // Only the event with the blob has the content, also in its original.
+        let size = event.original.unwrap().bytes.len();
+        found.push(match tool {
+            ToolEvent::Started { call, title, .. } => (call, title, size < 1_000),
+            ToolEvent::Updated { call, content } => {
+                let Content::Blob(blob) = &content[0].content else { panic!("{content:?}") };
+                let bytes = rig.store.blob(run.thread, blob).await.unwrap().unwrap();
+                (call, bytes.len().to_string(), size > 160_000)
+            }
+            ToolEvent::Ended { call, status, output } => {
+                assert_eq!(status, ToolStatus::Failed);
+                (call, output.unwrap().as_str().to_owned(), size < 1_000)
+            }
+        });
+    }
+    let of = |call: &str| {
+        let event = |what: &str| (call.to_owned(), what.to_owned(), true);
+        [event("Look"), event("120000"), event("{\"code\":1}")]
+    };
+    assert_eq!(found, [of("one"), of("two")].concat());
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_one_update_begins_and_ends_has_an_end() {
+    let rig = Rig::new(&[]).await;
+    let output = json!([{ "type": "content", "content": { "type": "text", "text": "made" } }]);
+    let call = |id: &str, status: &str| {
+        json!({
+            "sessionUpdate": "tool_call", "toolCallId": id, "title": "T", "status": status,
+            "content": output,
+        })
+    };
+    let script = format!("raw:{}\nraw:{}", call("a", "completed"), call("b", "failed"));
+    let run = rig.run(&rig.thread, &script).await;
+    let events = rig.events(&run).await;
+    let ends: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.body {
+            Body::Tool(ToolEvent::Ended { call, status, output }) => {
+                Some((call.as_str(), *status, output.as_ref().unwrap().to_value()))
+            }
+            _ => None,
+        })
+        .collect();
+    let expected =
+        [("a", ToolStatus::Completed, output.clone()), ("b", ToolStatus::Failed, output)];
+    assert_eq!(ends, expected);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn what_is_larger_than_that_is_logged_as_far_as_it_can_be() {
     let rig = Rig::with(&[], |launch| launch.max_line_bytes = 64 * MIB).await;
     for kind in ["text", "tool", "plan"] {

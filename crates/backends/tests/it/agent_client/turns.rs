@@ -89,7 +89,7 @@ async fn a_tool_call_names_the_message_that_triggered_it() {
     let ended = events.iter().filter(|event| {
         matches!(event.body, Body::Tool(ToolEvent::Ended { status: ToolStatus::Completed, .. }))
     });
-    assert_eq!(ended.count(), 2);
+    assert_eq!(ended.count(), 3);
     rig.end().await;
 }
 

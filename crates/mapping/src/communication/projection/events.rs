@@ -16,7 +16,7 @@ use trilogue_wire::agent_communication::{EventKind, RunStatus as WireStatus, Tim
 
 use super::message::{Kind, MessagePiece, RenderedMessage};
 use super::{AwaitedInterrupt, Projection, RunMessage, render_event};
-use crate::agent_client::{carried_update, thought_id, update_of};
+use crate::agent_client::{PART, carried_update, thought_id, update_of};
 use crate::communication::part::write_part;
 use crate::communication::{
     EXTENSION, await_message, error, face_name, role_of, status, uuid_of, wire_role,
@@ -44,7 +44,9 @@ impl Projection {
             }
             Body::Message(body) => self.message_event(body, at, thread, out),
             Body::Tool(body) => {
-                let update = event.original.as_ref().and_then(update_of);
+                let original = event.original.as_ref();
+                let is_part = original.is_some_and(|original| *original.dialect == *PART);
+                let update = (original.and_then(update_of), is_part);
                 self.tool_event(body, update, at, thread, out);
             }
             Body::Interrupt(body) => self.interrupt_event(body, at, thread, out),

@@ -48,7 +48,7 @@ impl Projection {
     pub(super) fn tool_event(
         &mut self,
         event: &ToolEvent,
-        update: Option<&str>,
+        (update, is_part): (Option<&str>, bool),
         at: Time,
         thread: &ThreadId,
         out: &mut Vec<Bytes>,
@@ -99,6 +99,8 @@ impl Projection {
                 let open = self.calls.iter().position(|open| open.call == *call);
                 let mut open = match open {
                     Some(place) => self.calls.remove(place),
+                    // The update that began the call has shown its end.
+                    None if is_part => return,
                     None => {
                         let step = Trajectory::default();
                         UnendedCall { call: call.clone(), step, update: None }
