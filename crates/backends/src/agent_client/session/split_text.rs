@@ -98,6 +98,11 @@ impl SplitText {
         let mut earlier = None;
         let held = self.held.take();
         let continued = held.as_ref().filter(|held| held.kind == kind && held.id == id);
+        if text.is_empty() && continued.is_some() {
+            // It has nothing of the character.
+            self.held = held;
+            return JoinedUpdates { earlier: None, update: Some(params) };
+        }
         let text = match continued.map_or(Start::Other, |held| held.half.start(text, &edges)) {
             Start::Text(text) => text,
             Start::Longer(bytes) => {

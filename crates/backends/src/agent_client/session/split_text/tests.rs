@@ -48,6 +48,9 @@ fn the_halves_of_a_character_arrive_whole() {
     assert_eq!(agent(&[b"ok \xf0\x9f", b"\x98\x80!"]), ["ok ", "😀!"]);
     assert_eq!(agent(&[b"\xf0", b"\x9f", b"\x98", b"\x80"]), ["😀"]);
     assert_eq!(agent(&[b"\xe4\xbd", b"\xa0\xe5", b"\xa5\xbd"]), ["你", "好"]);
+    // An empty chunk between the halves has nothing of the character.
+    assert_eq!(agent(&[b"a\\ud83d", b"", b"\\ude00b"]), ["a", "", "😀b"]);
+    assert_eq!(agent(&[b"\xe4\xbd", b"", b"\xa0"]), ["", "你"]);
     // A half without its other half becomes U+FFFD and changes nothing else.
     assert_eq!(agent(&[b"a\\ud83d", b"b"]), ["a", "\u{fffd}", "b"]);
     assert_eq!(agent(&[b"a\\ud83d"]), ["a", "\u{fffd}"]);
