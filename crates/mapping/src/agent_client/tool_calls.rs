@@ -27,6 +27,8 @@ pub struct ToolCalls {
     calls: HashMap<String, ToolCall>,
     /// The length of all ids and values, in bytes.
     bytes: usize,
+    /// How many of them the agent has not ended, without those of a replayed history.
+    open: usize,
     turn: u64,
     /// Whether a call that ended in this turn may have been forgotten.
     has_forgotten_ended: bool,
@@ -39,6 +41,7 @@ struct ToolCall {
     members: [Member; MEMBERS.len()],
     turn: u64,
     has_ended: bool,
+    is_replayed: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -91,8 +94,13 @@ impl ToolCalls {
         let Some(id) = fields.id.and_then(decode) else { return };
         drop(self.take(&id));
         if fields.ends() != Some(true) {
-            self.put(&id, ToolCall::unknown(self.turn));
+            self.put(&id, ToolCall { is_replayed: true, ..ToolCall::unknown(self.turn) });
         }
+    }
+
+    /// Whether there are calls that the agent has not ended. Those of a replayed history do not count.
+    pub fn has_open(&self) -> bool {
+        self.open > 0
     }
 
     /// Marks all calls as possibly changed, because an update could not be read.
@@ -153,6 +161,7 @@ impl ToolCalls {
             call.make_stale();
         }
         call.turn = self.turn;
+        call.is_replayed = false;
         call.has_ended = fields.ends().unwrap_or(call.has_ended);
         for (at, value) in fields.values.iter().enumerate() {
             let (false, Some(value)) = (fields.omits(at), value) else { continue };
@@ -170,6 +179,7 @@ impl ToolCalls {
     fn take(&mut self, id: &str) -> Option<ToolCall> {
         let call = self.calls.remove(id)?;
         self.bytes -= id.len() + call.bytes();
+        self.open -= usize::from(call.is_open());
         Some(call)
     }
 
@@ -185,6 +195,7 @@ impl ToolCalls {
             return;
         }
         self.bytes += bytes;
+        self.open += usize::from(call.is_open());
         self.calls.insert(id.to_owned(), call);
     }
 
@@ -210,11 +221,12 @@ impl ToolCalls {
     }
 
     fn retain(&mut self, mut stays: impl FnMut(&ToolCall) -> bool) {
-        let bytes = &mut self.bytes;
+        let (bytes, open) = (&mut self.bytes, &mut self.open);
         self.calls.retain(|id, call| {
             let stays = stays(call);
             if !stays {
                 *bytes -= id.len() + call.bytes();
+                *open -= usize::from(call.is_open());
             }
             stays
         });
@@ -226,7 +238,11 @@ impl ToolCalls {
 impl ToolCall {
     fn unknown(turn: u64) -> Self {
         let members = std::array::from_fn(|_| Member::Forgotten);
-        Self { members, turn, has_ended: false }
+        Self { members, turn, has_ended: false, is_replayed: false }
+    }
+
+    fn is_open(&self) -> bool {
+        !self.has_ended && !self.is_replayed
     }
 
     fn bytes(&self) -> usize {

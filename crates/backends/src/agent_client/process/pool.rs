@@ -33,8 +33,10 @@ const CHILDREN_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 struct IdleRule {
     stop: Option<Duration>,
-    /// How long running child processes count as work, if they do.
-    children_limit: Option<Duration>,
+    /// Whether running child processes count as work.
+    counts_children: bool,
+    /// How long child processes and tool calls without an end count as work.
+    limit: Duration,
 }
 
 type OnExit = dyn Fn(&Arc<Process>) + Send + Sync;
@@ -297,8 +299,11 @@ impl Pool {
             let weak = Arc::downgrade(&process);
             self.children.may_stop(weak);
         }
-        let children_limit = launch.children_count.then_some(launch.children_limit);
-        let idle = IdleRule { stop: launch.idle_stop, children_limit };
+        let idle = IdleRule {
+            stop: launch.idle_stop,
+            counts_children: launch.children_count,
+            limit: launch.children_limit,
+        };
         let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
         lock(&self.state.processes).running.push(entry);
         // Only now: until the process was in the list, the guard counted it.
@@ -399,10 +404,11 @@ async fn idle(process: &Process, rule: IdleRule) {
         let last = process.leases().last_ended();
         let (until, now) = (last + time, Instant::now());
         if until <= now {
-            let has_children =
-                rule.children_limit.is_some_and(|limit| now < last + limit.max(time))
-                    && process.host().has_descendants().await;
-            if !has_children && process.leases().retire_if_idle() {
+            let may_work = now < last + rule.limit.max(time);
+            let works = may_work
+                && (process.has_open_calls()
+                    || rule.counts_children && process.host().has_descendants().await);
+            if !works && process.leases().retire_if_idle() {
                 return;
             }
         }

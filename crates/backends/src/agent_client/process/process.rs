@@ -24,7 +24,7 @@ use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::host::{AgentHost, StartedHost};
 use crate::agent_client::launch::Processes;
-use crate::agent_client::routing::{CallOrigin, Router, SessionItem};
+use crate::agent_client::routing::{CallOrigin, Router, SessionInbox, SessionItem};
 use crate::child::{Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES};
 use crate::workspace::lease::WorkspaceLease;
 
@@ -363,6 +363,11 @@ impl Process {
     /// Notes a sign of work: it counts as idle from now on.
     pub(crate) fn touch(&self) {
         self.leases.touch();
+    }
+
+    /// Whether a session has a tool call that the agent has not ended.
+    pub(super) fn has_open_calls(&self) -> bool {
+        self.router.inboxes().iter().any(SessionInbox::has_open_calls)
     }
 
     /// Whether there are more leases than `known`.

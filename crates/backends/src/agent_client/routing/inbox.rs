@@ -1,6 +1,7 @@
 //! A session's queue: the agent's updates and requests in it, in order, bounded by count and by bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct SessionInbox {
     items: mpsc::Sender<SessionItem>,
     bytes: Arc<Semaphore>,
+    /// Whether the session has tool calls that the agent has not ended.
+    has_open_calls: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -180,7 +183,16 @@ impl SessionItem {
 impl SessionInbox {
     pub(crate) fn new() -> (Self, mpsc::Receiver<SessionItem>) {
         let (items, receiver) = mpsc::channel(MAX_ITEMS);
-        (Self { items, bytes: Arc::new(Semaphore::new(MAX_BYTES)) }, receiver)
+        let bytes = Arc::new(Semaphore::new(MAX_BYTES));
+        (Self { items, bytes, has_open_calls: Arc::default() }, receiver)
+    }
+
+    pub(crate) fn set_open_calls(&self, are_any: bool) {
+        self.has_open_calls.store(are_any, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_open_calls(&self) -> bool {
+        self.has_open_calls.load(Ordering::Relaxed)
     }
 
     pub(super) fn notify(&self, notification: Notification) -> Backpressure {

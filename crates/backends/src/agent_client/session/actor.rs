@@ -76,6 +76,8 @@ pub(super) struct SessionActor {
     pub(super) outside: LogWithoutRun,
     used_ids: UsedIds,
     tool_calls: ToolCalls,
+    /// Whether the process knows that tool calls are open.
+    has_open_calls: bool,
     /// Hashes of the newest settings, by kind.
     settings: HashMap<String, u64>,
     split: SplitText,
@@ -128,6 +130,7 @@ impl SessionActor {
             outside: LogWithoutRun::new(thread, launch.assign_message_ids),
             used_ids: UsedIds::default(),
             tool_calls: ToolCalls::default(),
+            has_open_calls: false,
             settings: HashMap::new(),
             split: SplitText::default(),
             logged_lines: 0,
@@ -148,6 +151,7 @@ impl SessionActor {
     async fn run(mut self, mut items: mpsc::Receiver<SessionItem>) {
         // One item at a time, so that the log has the agent's order.
         loop {
+            self.note_open_calls();
             let wake_at = self.next_wake();
             let wake = tokio::select! {
                 biased;
@@ -332,6 +336,17 @@ impl SessionActor {
         self.waiting.push(item);
         if self.waiting.is_full() {
             self.log_waiting_outside().await;
+        }
+    }
+
+    /// Tells the process whether tool calls are open: its agent may come back to them after the answer.
+    fn note_open_calls(&mut self) {
+        let are_any = self.tool_calls.has_open();
+        if are_any != self.has_open_calls
+            && let Some(session) = self.session.get().and_then(Weak::upgrade)
+        {
+            session.inbox().set_open_calls(are_any);
+            self.has_open_calls = are_any;
         }
     }
 

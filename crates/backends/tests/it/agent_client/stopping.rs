@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use trilogue_backends::agent_client::Processes;
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, RunStatus, ThreadId};
 
+use super::background::{go, once};
 use super::rig::{Rig, settle, until, until_async};
 
 /// Begins a run that does not end by itself, and waits until its agent works.
@@ -127,6 +129,41 @@ async fn a_child_process_keeps_its_agent_from_being_idle() {
         .await;
     assert!(!is_stopped(&rig, &rig.thread).await);
     rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+    until_async("the agent is stopped", async || is_stopped(&rig, &rig.thread).await).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_tool_call_that_an_answer_leaves_open_keeps_its_agent_from_being_idle() {
+    let rig = Rig::with(&[], |launch| launch.idle_stop = Some(Duration::from_millis(200))).await;
+    let call = json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "In the background",
+        "status": "in_progress",
+    });
+    let end = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+    });
+    let other = rig.thread().await;
+    rig.run(&rig.thread, &format!("raw:{call}\n{}", once(&rig, "go", &end))).await;
+    // This agent is idle later, and is stopped earlier.
+    rig.run(&other, "say:x").await;
+    until_async("the agent without a call is stopped", async || is_stopped(&rig, &other).await)
+        .await;
+    assert!(!is_stopped(&rig, &rig.thread).await);
+    go(&rig, "go");
+    until_async("the agent is stopped", async || is_stopped(&rig, &rig.thread).await).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_tool_call_that_does_not_end_keeps_its_agent_for_a_limited_time() {
+    let rig = Rig::with(&[], |launch| {
+        launch.children_limit = Duration::from_millis(600);
+        launch.idle_stop = Some(Duration::from_millis(100));
+    })
+    .await;
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "For ever" });
+    rig.run(&rig.thread, &format!("raw:{call}")).await;
     until_async("the agent is stopped", async || is_stopped(&rig, &rig.thread).await).await;
     rig.end().await;
 }
