@@ -36,8 +36,8 @@ impl SharedRun {
     pub(crate) async fn acquire_permit(&self) -> PermitGuard<'_> {
         // Before the wait, so that the run counts as over even if this future is dropped.
         let guard = PermitGuard(self);
-        // Its process works anyway, and so does its parent: a wait for a permit would only delay the log.
-        if self.is_of_subagent {
+        // Its process works anyway: a wait for a permit would only delay the log, and its questions.
+        if self.is_started_by_agent() {
             return guard;
         }
         if let Some((share, permit)) = self.next_permit().await {
@@ -91,7 +91,7 @@ impl Drop for PermitGuard<'_> {
 impl AnswerWait<'_> {
     /// Continues when the run has a permit again. A run that is asked to stop continues without one.
     pub(super) async fn resume(mut self) {
-        if self.end() > 0 || self.shared.is_of_subagent {
+        if self.end() > 0 || self.shared.is_started_by_agent() {
             return;
         }
         let shared = self.shared;
@@ -122,7 +122,7 @@ impl AnswerWait<'_> {
 impl Drop for AnswerWait<'_> {
     /// The agent stopped waiting for the answer and is active again: take a permit if one is free.
     fn drop(&mut self) {
-        if !self.is_counted || self.end() > 0 || self.shared.is_of_subagent {
+        if !self.is_counted || self.end() > 0 || self.shared.is_started_by_agent() {
             return;
         }
         let shared = self.shared;

@@ -71,9 +71,8 @@ pub(crate) struct SharedRun {
     pub(super) cancelled: AtomicBool,
     cancel: Notify,
     pub(super) stopped: AtomicBool,
+    /// Whether its agent has started it, such as for a sub-agent. Such work needs no permit.
     is_started_by_agent: bool,
-    /// Whether the run is of a sub-agent, whose work needs no permit.
-    pub(super) is_of_subagent: bool,
     /// Whether the agent has answered, so that the run only waits for late output.
     is_answered: AtomicBool,
     /// Cancelled when no late output is waited for after the answer.
@@ -148,7 +147,6 @@ pub(crate) struct SharedRunParts<'a> {
     pub(crate) services: Arc<Services>,
     pub(crate) is_native: bool,
     /// Whether the thread is a sub-agent's.
-    pub(crate) is_of_subagent: bool,
     /// The initial draft.
     pub(crate) draft: Draft,
 }
@@ -193,7 +191,6 @@ impl SharedRun {
             cancel: Notify::new(),
             stopped: AtomicBool::new(false),
             is_started_by_agent: row.started_by == Some(StartedBy::Agent),
-            is_of_subagent: parts.is_of_subagent,
             is_answered: AtomicBool::new(false),
             late_output_over: CancellationToken::new(),
             asks: Mutex::default(),

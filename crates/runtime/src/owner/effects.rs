@@ -10,7 +10,6 @@ use crate::audit::{AuditActor, AuditEvent, audit};
 use crate::context::{SharedRun, SharedRunParts};
 use crate::execute::{StartMode, execute};
 use crate::step::{Effect, StartTurn};
-use crate::subagent_member::is_subagent;
 
 // === impl Owner ===
 
@@ -90,7 +89,6 @@ impl Owner {
             max_part_metadata: self.services.options.max_part_metadata_bytes,
             services: Arc::clone(&self.services),
             is_native: backend.is_native(),
-            is_of_subagent: is_subagent(&state.thread.metadata),
             draft: state.new_draft(),
         });
         // `end_task` counts down, not the task: an aborted task must be counted down too.

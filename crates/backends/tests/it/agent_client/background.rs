@@ -408,6 +408,29 @@ async fn work_waits_for_room_among_the_runs_of_its_principal() {
 }
 
 #[tokio::test]
+async fn work_outside_of_a_prompt_needs_no_place_among_the_runs_at_work() {
+    for options in [
+        Options { max_running_per_principal: Some(1), ..Options::default() },
+        Options { max_running: 1, ..Options::default() },
+    ] {
+        let rig = Rig::with_options(&[], Rules::default(), options, |launch| {
+            launch.background_quiet = NEVER_QUIET;
+        })
+        .await;
+        rig.run(&rig.thread, &once(&rig, "go", &permission())).await;
+        // This run has the only place, and keeps it.
+        let blocking = rig.begin(&rig.thread().await, "slow").await.run;
+        go(&rig, "go");
+        let run = background_run(&rig, 0, RunStatus::Interrupted).await;
+        let to = AnswerTo::Run(run.id.clone());
+        rig.runtime.answer(&rig.by, to, Answer::Option("yes".into())).await.unwrap();
+        wait_for_text(&rig, &run, "told: ").await;
+        rig.cancel(&blocking).await;
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
 async fn the_run_of_an_agent_that_dies_fails_once() {
     let rig = Rig::with(&[], |launch| launch.background_quiet = NEVER_QUIET).await;
     rig.run(&rig.thread, &once(&rig, "go", &chunk("on its own"))).await;
