@@ -37,21 +37,33 @@ pub(super) fn is_of_agent(pid: u32, children: &[Child]) -> Option<bool> {
     Some(true)
 }
 
-/// Returns whether a process that protects itself from being read may belong to a child, although [`is_of_agent`] does not find it.
+/// Returns a time before which no program of an agent was started on this machine, in ticks since its boot. `None` if no agent runs: this server has no
+/// child, and no process has the marker of another server's agent.
+pub(super) fn oldest_agent(children: &[Child]) -> Option<u64> {
+    let own = std::process::id();
+    let started = |pid: u32| platform::status(pid).map(|status| status.start);
+    // Its children are younger than the server.
+    let of_children = (!children.is_empty()).then(|| started(own).unwrap_or_default());
+    let marked = platform::pids().into_iter().filter(|pid| *pid != own && is_marked(*pid));
+    marked.filter_map(started).chain(of_children).min()
+}
+
+/// Returns whether a process that protects itself from being read may be an agent's, although [`is_of_agent`] does not find it. All agents were started after
+/// `oldest`.
 ///
-/// Its variables cannot be read. It does not belong to a child if it is older than this server, or if the leader of its session runs and
-/// does not belong to a child: a process can only be in its parent's session or in a new one.
-pub(super) fn may_be_of(pid: u32, children: &[Child]) -> bool {
+/// Its variables cannot be read. It belongs to none if it is older than all of them, or if the leader of its session runs and belongs to none: a process can only be
+/// in its parent's session or in a new one.
+pub(super) fn may_be_of(pid: u32, children: &[Child], oldest: u64) -> bool {
     // A process that is gone holds no connection.
     let Some(status) = platform::status(pid) else { return false };
     let Some(server) = platform::status(std::process::id()) else { return true };
-    if status.start < server.start {
+    if status.start < oldest {
         return false;
     }
     let has_other_leader = status.session != pid && status.session != server.session;
     let leader = platform::status(status.session).filter(|leader| !leader.is_dead);
     match leader.filter(|_| has_other_leader) {
-        Some(leader) if leader.start < server.start => false,
+        Some(leader) if leader.start < oldest => false,
         Some(_) => {
             let is_readable = platform::environment(status.session).is_some();
             !is_readable || is_of_agent(status.session, children) != Some(false)

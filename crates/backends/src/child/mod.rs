@@ -216,7 +216,8 @@ impl Children {
     }
 
     /// Returns whether the other end of a connection to this server belongs to an agent's process on this machine, as in
-    /// [`Self::has_process`]. If that process is gone, it counts as one while this server has children, because it may have been one.
+    /// [`Self::has_process`]. If no process holds that end, it counts as one while an agent of any server runs on this machine: its process may have been one,
+    /// or an agent keeps it in the queue of another socket.
     /// Never finds one on systems without `/proc`.
     #[must_use]
     pub fn find_peer(&self, peer: SocketAddr, server: SocketAddr) -> PeerFinding {
@@ -225,25 +226,30 @@ impl Children {
             return of_other;
         }
         let all = self.all();
-        let is_suspect = !all.is_empty();
+        // It reads all processes, and is seldom needed.
+        let oldest_agent = || ancestry::oldest_agent(&all);
         match platform::peer_of(peer, server) {
             PeerSocket::Elsewhere => of_other,
             PeerSocket::Unknown => PeerFinding::passing(false),
-            PeerSocket::Gone => PeerFinding::passing(is_suspect),
+            PeerSocket::Gone => PeerFinding::passing(oldest_agent().is_some()),
             PeerSocket::HeldBy(pids) => {
                 let found: Vec<_> =
                     pids.into_iter().map(|pid| ancestry::is_of_agent(pid, &all)).collect();
                 match found.contains(&Some(true)) {
                     true => of_agent,
                     // A process that is gone may have been an agent's.
-                    false if found.contains(&None) => PeerFinding::passing(is_suspect),
+                    false if found.contains(&None) => {
+                        PeerFinding::passing(oldest_agent().is_some())
+                    }
                     false => of_other,
                 }
             }
             PeerSocket::HeldByOneOf(pids) => {
+                let oldest = oldest_agent();
                 let is_agent = |pid| {
                     let is_known = ancestry::is_of_agent(pid, &all) == Some(true);
-                    is_known || is_suspect && ancestry::may_be_of(pid, &all)
+                    let may_be = |oldest| ancestry::may_be_of(pid, &all, oldest);
+                    is_known || oldest.is_some_and(may_be)
                 };
                 PeerFinding::passing(pids.into_iter().any(is_agent))
             }

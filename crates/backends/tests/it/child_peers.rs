@@ -2,18 +2,31 @@
 
 #![cfg(target_os = "linux")]
 
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use trilogue_backends::child::Children;
 
 use super::child::{start, until};
 
 const NOBODY: u32 = 65_534;
+/// The bytes of a control message with one descriptor.
+const SPACE: usize = rustix::cmsg_space!(ScmRights(1));
 const PROTECTED: &str = "child_peers::a_child_that_protects_itself_is_known_by_its_connection";
+
+const IN_FLIGHT: &str =
+    "child_peers::a_connection_in_flight_counts_as_an_agents_at_a_server_without_agents";
+/// The port to which the program of that test connects.
+const PORT: &str = "CONNECT_PORT";
 
 /// A script that connects and stays connected.
 fn connect(port: u16) -> String {
@@ -101,4 +114,42 @@ async fn a_child_that_protects_itself_is_known_by_its_connection() {
         assert!(is_next_of_child(&listener, &children).0, "{before}");
         started.child.kill().await;
     }
+}
+
+/// Connects, and keeps the connection only in the queue of another socket.
+fn hold_in_flight(port: u16) {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let (one, _other) = UnixStream::pair().unwrap();
+    let (fds, mut space) = ([stream.as_fd()], [MaybeUninit::uninit(); SPACE]);
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    sendmsg(&one, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+    drop(stream);
+    std::io::stdout().write_all(b"in flight\n").unwrap();
+    // Until the test ends it.
+    let mut ended = String::new();
+    std::io::stdin().read_line(&mut ended).unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_in_flight_counts_as_an_agents_at_a_server_without_agents() {
+    if let Ok(port) = std::env::var(PORT) {
+        return hold_in_flight(port.parse().unwrap());
+    }
+    let folder = TempDir::new().unwrap();
+    let (children, others) =
+        (Children::open(None).await.unwrap(), Children::open(None).await.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("{PORT}={}", port_of(&listener));
+    let program = std::env::current_exe().unwrap();
+    let program = program.to_str().unwrap();
+    let command = ["/usr/bin/env", &port, program, "--exact", IN_FLIGHT, "--nocapture"];
+    let started = start(&children, &command, folder.path()).await;
+    let (stream, peer) = listener.accept().unwrap();
+    let server = stream.local_addr().unwrap();
+    let mut lines = BufReader::new(started.output).lines();
+    while !lines.next_line().await.unwrap().unwrap().ends_with("in flight") {}
+    assert!(others.find_peer(peer, server).is_of_agent, "no process holds it");
+    started.child.kill().await;
+    drop(listener);
 }
