@@ -58,7 +58,7 @@ pub use folder::Folder;
 pub use link::{ConnectionBreak, Link, Pace};
 pub use official::{Official, OfficialServer};
 pub use port::reserve_address;
-pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
+pub use programs::{cargo, cyclonedx_schema, inspector_packages, is_built, xtask};
 pub use proxy::Proxy;
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions, builtin};

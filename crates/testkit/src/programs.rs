@@ -8,6 +8,9 @@ use tokio::sync::OnceCell;
 
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+/// Set where all targets of the workspace are built, as `scripts/test` sets it. To ask cargo takes a second of each test.
+const IS_BUILT: &str = "TRILOGUE_IS_BUILT";
+
 /// The `trilogue` binary: `TRILOGUE_BIN`, or the one next to this test.
 pub(crate) async fn trilogue() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
@@ -102,6 +105,9 @@ pub async fn example(name: &str) -> Result<PathBuf> {
 /// Builds into the target folder, with the profile of this test. Returns the profile's folder. Cheap if nothing has changed.
 async fn build(arguments: &[&str]) -> Result<PathBuf> {
     let profile = profile()?;
+    if is_built(&profile) {
+        return Ok(profile);
+    }
     let mut command = cargo_build(&target()?);
     command.args(arguments).current_dir(ROOT);
     if profile.ends_with("release") {
@@ -109,6 +115,12 @@ async fn build(arguments: &[&str]) -> Result<PathBuf> {
     }
     run(command).await?;
     Ok(profile)
+}
+
+/// Whether the programs in this profile's folder are built already, so that no test has to look. The tests are not built for a release.
+#[must_use]
+pub fn is_built(profile: &Path) -> bool {
+    std::env::var_os(IS_BUILT).is_some() && !profile.ends_with("release")
 }
 
 fn cargo_build(target: &Path) -> Command {

@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 use crate::connect_editor::OnDemand;
 use crate::harness::{BINARY, Home, ProgramOutput, finish};
 
-/// The path of an example: in the folder `TRILOGUE_EXAMPLES`, or built with the tests' settings, so that a build of all tests already has it.
+/// The path of an example, built with the tests' settings, so that a build of all tests already has it.
 pub(crate) fn example(name: &'static str) -> PathBuf {
-    if let Some(folder) = std::env::var_os("TRILOGUE_EXAMPLES") {
-        return Path::new(&folder).join(name);
-    }
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let me = std::env::current_exe().unwrap();
     let profile = me.ancestors().nth(2).unwrap();
     let built = BUILT.get_or_init(|| {
+        if trilogue_testkit::is_built(profile) {
+            return Ok(());
+        }
         let mut command = trilogue_testkit::cargo();
         command
             .args(["build", "--quiet", "--workspace", "--exclude", "trilogue-bench"])
