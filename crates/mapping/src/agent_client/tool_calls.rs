@@ -27,7 +27,7 @@ pub struct ToolCalls {
     calls: HashMap<String, ToolCall>,
     /// The length of all ids and values, in bytes.
     bytes: usize,
-    /// How many of them the agent has not ended, without those of a replayed history.
+    /// How many of them the agent has begun and not ended, without those of a replayed history.
     open: usize,
     turn: u64,
     /// Whether a call that ended in this turn may have been forgotten.
@@ -41,7 +41,8 @@ struct ToolCall {
     members: [Member; MEMBERS.len()],
     turn: u64,
     has_ended: bool,
-    is_replayed: bool,
+    /// Whether the agent has begun it with an update of its own, not in a replayed history.
+    has_begun: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -94,11 +95,11 @@ impl ToolCalls {
         let Some(id) = fields.id.and_then(decode) else { return };
         drop(self.take(&id));
         if fields.ends() != Some(true) {
-            self.put(&id, ToolCall { is_replayed: true, ..ToolCall::unknown(self.turn) });
+            self.put(&id, ToolCall::unknown(self.turn));
         }
     }
 
-    /// Whether there are calls that the agent has not ended. Those of a replayed history do not count.
+    /// Whether there are calls that the agent has begun and not ended. Those of a replayed history do not count.
     pub fn has_open(&self) -> bool {
         self.open > 0
     }
@@ -161,7 +162,7 @@ impl ToolCalls {
             call.make_stale();
         }
         call.turn = self.turn;
-        call.is_replayed = false;
+        call.has_begun |= begins;
         call.has_ended = fields.ends().unwrap_or(call.has_ended);
         for (at, value) in fields.values.iter().enumerate() {
             let (false, Some(value)) = (fields.omits(at), value) else { continue };
@@ -238,11 +239,11 @@ impl ToolCalls {
 impl ToolCall {
     fn unknown(turn: u64) -> Self {
         let members = std::array::from_fn(|_| Member::Forgotten);
-        Self { members, turn, has_ended: false, is_replayed: false }
+        Self { members, turn, has_ended: false, has_begun: false }
     }
 
     fn is_open(&self) -> bool {
-        !self.has_ended && !self.is_replayed
+        self.has_begun && !self.has_ended
     }
 
     fn bytes(&self) -> usize {

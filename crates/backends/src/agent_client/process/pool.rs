@@ -483,7 +483,9 @@ impl ProcessTable {
         let mut idle: Vec<_> = processes
             .filter_map(|process| Some((process.leases().idle_since()?, process)))
             .collect();
-        idle.sort_by_key(|(since, process)| (!process.can_reopen(), *since));
+        idle.sort_by_key(|(since, process)| {
+            (process.has_open_calls(), !process.can_reopen(), *since)
+        });
         let retired = idle.into_iter().find(|(_, process)| process.leases().retire_if_idle());
         retired.map(|(_, process)| Arc::clone(process))
     }
