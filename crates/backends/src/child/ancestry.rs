@@ -64,8 +64,11 @@ pub(super) fn may_be_of(pid: u32, children: &[Child], oldest: u64) -> bool {
     let leader = platform::status(status.session).filter(|leader| !leader.is_dead);
     match leader.filter(|_| has_other_leader) {
         Some(leader) if leader.start < oldest => false,
-        Some(_) => {
-            let is_readable = platform::environment(status.session).is_some();
+        Some(leader) => {
+            // A daemon of another user, such as one that lets this user in over the network, begins sessions that cannot be read. Its parents can. Without a
+            // parent, it may be a program that changes its user, and that an agent has left behind.
+            let is_of_daemon = leader.parent > 1 && platform::is_of_other_user(status.session);
+            let is_readable = is_of_daemon || platform::environment(status.session).is_some();
             !is_readable || is_of_agent(status.session, children) != Some(false)
         }
         None => true,

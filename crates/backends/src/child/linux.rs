@@ -69,20 +69,45 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
         TcpSocket::Unknown => return PeerSocket::Unknown,
     };
     let name = format!("socket:[{inode}]");
-    let (mut holders, mut unreadable) = (Vec::new(), Vec::new());
-    for pid in pids() {
-        match holds(pid, &name) {
-            Some(true) => holders.push(pid),
-            Some(false) => {}
-            None if own.is_root() || is_of_user(pid, own.as_raw()) => unreadable.push(pid),
-            None => {}
+    let mut unreadable = Vec::new();
+    // A process can pass the socket on to one that is started while the others are read.
+    for _ in 0..2 {
+        let mut holders = Vec::new();
+        unreadable.clear();
+        for pid in pids() {
+            match holds(pid, &name) {
+                Some(true) => holders.push(pid),
+                Some(false) => {}
+                None if own.is_root() || is_of_user(pid, own.as_raw()) => {
+                    // A process that is gone holds nothing.
+                    let is_running = status(pid).is_some_and(|status| !status.is_dead);
+                    unreadable.extend(is_running.then_some(pid));
+                }
+                None => {}
+            }
+        }
+        if !holders.is_empty() {
+            return PeerSocket::HeldBy(holders);
         }
     }
-    match (holders.is_empty(), unreadable.is_empty()) {
-        (false, _) => PeerSocket::HeldBy(holders),
-        (true, false) => PeerSocket::HeldByOneOf(unreadable),
-        (true, true) => PeerSocket::Gone,
-    }
+    if unreadable.is_empty() { PeerSocket::Gone } else { PeerSocket::HeldByOneOf(unreadable) }
+}
+
+/// Returns whether a process that can be read has a socket with descriptors in its queue, which no process holds until it takes them.
+pub(super) fn has_descriptors_in_flight() -> bool {
+    let is_queued = |text: &str| {
+        let count = text.lines().find_map(|line| line.strip_prefix("scm_fds:"));
+        count.is_some_and(|count| count.trim() != "0")
+    };
+    pids().into_iter().any(|pid| {
+        let all = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        all.filter_map(|one| fs::read_to_string(one.path()).ok()).any(|text| is_queued(&text))
+    })
+}
+
+/// Returns whether a process runs as another user than this one.
+pub(super) fn is_of_other_user(pid: u32) -> bool {
+    status(pid).is_some() && !is_of_user(pid, rustix::process::geteuid().as_raw())
 }
 
 /// Returns whether a process runs as this user. Reads its status, because root owns the `/proc` folder of a process that protects itself.

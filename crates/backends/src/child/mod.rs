@@ -251,7 +251,10 @@ impl Children {
                     let may_be = |oldest| ancestry::may_be_of(pid, &all, oldest);
                     is_known || oldest.is_some_and(may_be)
                 };
-                PeerFinding::passing(pids.into_iter().any(is_agent))
+                let is_of_agent = pids.into_iter().any(is_agent);
+                // None of them need hold it: an agent can keep it in the queue of another socket.
+                let may_be_queued = || oldest.is_some() && platform::has_descriptors_in_flight();
+                PeerFinding::passing(is_of_agent || may_be_queued())
             }
         }
     }

@@ -4,17 +4,17 @@
 
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use trilogue_backends::child::Children;
+use trilogue_backends::child::{Children, StartedChild};
 
 use super::child::{start, until};
 
@@ -27,6 +27,10 @@ const IN_FLIGHT: &str =
     "child_peers::a_connection_in_flight_counts_as_an_agents_at_a_server_without_agents";
 /// The port to which the program of that test connects.
 const PORT: &str = "CONNECT_PORT";
+/// The file with the command of a program that the administrator lets in, in the folder of the test that another user runs.
+const VISIT: &str = "visit";
+/// Set if the administrator does so.
+const HAS_DAEMON: &str = "TEST_HAS_DAEMON";
 
 /// A script that connects and stays connected.
 fn connect(port: u16) -> String {
@@ -81,8 +85,22 @@ async fn a_child_that_protects_itself_is_known_by_its_connection() {
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={NOBODY}"), "--clear-groups"]).arg(&program);
-        command.args(["--exact", PROTECTED, "--nocapture"]).env("TMPDIR", folder.path());
-        let output = command.current_dir(folder.path()).output().unwrap();
+        command
+            .args(["--exact", PROTECTED, "--nocapture"])
+            .env("TMPDIR", folder.path())
+            .env(HAS_DAEMON, "1");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(folder.path());
+        let mut test = command.spawn().unwrap();
+        // A daemon lets the other user in: its program runs in a session of the administrator.
+        let visit = folder.path().join(VISIT);
+        until("the program to let in", || visit.exists() || test.try_wait().unwrap().is_some())
+            .await;
+        let line = std::fs::read_to_string(visit).unwrap_or_default();
+        let line = format!("setpriv --reuid={NOBODY} --clear-groups {line}; true");
+        let mut daemon = Command::new("setsid");
+        let mut daemon = daemon.args(["/bin/bash", "-c", &line]).spawn().unwrap();
+        let output = test.wait_with_output().unwrap();
+        daemon.wait().unwrap();
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
         return;
@@ -100,6 +118,23 @@ async fn a_child_that_protects_itself_is_known_by_its_connection() {
     let (is_of_child, stream) = is_next_of_child(&listener, &children);
     assert!(!is_of_child, "a program of its user");
     drop(stream);
+    own.wait().unwrap();
+    let visit = folder.path().parent().unwrap().join(VISIT);
+    std::fs::write(visit.with_extension("new"), format!("{shell} -c '{script}'")).unwrap();
+    if std::env::var_os(HAS_DAEMON).is_some() {
+        std::fs::rename(visit.with_extension("new"), &visit).unwrap();
+        let (is_of_child, stream) = is_next_of_child(&listener, &children);
+        assert!(!is_of_child, "a program that a daemon has let in");
+        drop(stream);
+    }
+    // A protected program of its user could hold what is in flight.
+    let mut own = Command::new("setsid");
+    own.args(["/bin/bash", "-c", &format!("{shell} -c 'read line'; true")]).stdin(Stdio::piped());
+    let mut own = own.spawn().unwrap();
+    let (stream, held, holder) = connection_in_flight(&children, folder.path()).await;
+    assert!(children.find_peer(held.0, held.1).is_of_agent, "in flight beside it");
+    holder.child.kill().await;
+    drop((stream, own.stdin.take()));
     own.wait().unwrap();
     quiet.child.kill().await;
     for (number, before) in ["", "setsid"].into_iter().enumerate() {
@@ -139,17 +174,28 @@ async fn a_connection_in_flight_counts_as_an_agents_at_a_server_without_agents()
     let folder = TempDir::new().unwrap();
     let (children, others) =
         (Children::open(None).await.unwrap(), Children::open(None).await.unwrap());
+    let (stream, held, holder) = connection_in_flight(&children, folder.path()).await;
+    for server in [&children, &others] {
+        assert!(server.find_peer(held.0, held.1).is_of_agent, "no process holds it");
+    }
+    holder.child.kill().await;
+    drop(stream);
+}
+
+/// A connection of a child that no process holds, with the addresses of both ends, and the child.
+async fn connection_in_flight(
+    children: &Children,
+    folder: &Path,
+) -> (TcpStream, (SocketAddr, SocketAddr), StartedChild) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("{PORT}={}", port_of(&listener));
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
     let command = ["/usr/bin/env", &port, program, "--exact", IN_FLIGHT, "--nocapture"];
-    let started = start(&children, &command, folder.path()).await;
+    let mut started = start(children, &command, folder).await;
     let (stream, peer) = listener.accept().unwrap();
     let server = stream.local_addr().unwrap();
-    let mut lines = BufReader::new(started.output).lines();
+    let mut lines = BufReader::new(&mut started.output).lines();
     while !lines.next_line().await.unwrap().unwrap().ends_with("in flight") {}
-    assert!(others.find_peer(peer, server).is_of_agent, "no process holds it");
-    started.child.kill().await;
-    drop(listener);
+    (stream, (peer, server), started)
 }
