@@ -9,8 +9,8 @@ use trilogue_domain::{Body, Json};
 use trilogue_wire::agent_client::splice::{self, get};
 
 use super::original::{
-    CONTENT_VERSION, NOTIFICATION, PART, RESULT, ToolCallFields, UPDATE, VERSION, body_of_content,
-    body_of_update,
+    CONTENT_VERSION, END_VERSION, NOTIFICATION, PART, RESULT, ToolCallFields, UPDATE, VERSION,
+    body_of_content, body_of_end, body_of_update,
 };
 
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
@@ -21,28 +21,24 @@ pub fn update_original(params: String) -> Original {
     original(Arc::clone(&UPDATE_DIALECT), params)
 }
 
-/// Returns an update in logged form. It is one event, but for two kinds of tool calls: an update that begins a call which has ended is its beginning and its end, and large content is an event of its own, so that the log keeps it as blobs.
+/// Returns an update in logged form. It is one event, but for two kinds of tool calls: an update that begins a call which has ended is its beginning and its end, and large media of such an update, or of one that ends a call, are an event of their own, so that the log keeps them as blobs.
 pub fn logged_update(params: String) -> Vec<(Body, Original)> {
     let whole = body_of_update(&params);
     let Body::Tool(event) = &whole else { return vec![(whole, update_original(params))] };
     let call = get(&params, &["update"]).map(ToolCallFields::of).unwrap_or_default();
     let begins = matches!(event, ToolEvent::Started { .. });
-    let (ends, is_large) = (call.end().is_some(), call.has_large_content());
-    if !(begins && (ends || is_large)) && !(ends && is_large) {
+    let (ends, is_large) = (call.end().is_some(), call.has_large_media());
+    if !(begins && ends || is_large && (begins || ends)) {
         return vec![(whole, update_original(params))];
     }
-    let mut events = Vec::new();
-    let ending = ends.then(|| logged_part(call.ending(is_large)));
-    if is_large {
-        events.extend(begins.then(|| logged_part(call.beginning())));
-        let content = body_of_content(&params);
-        let original = Original { version: CONTENT_VERSION, ..update_original(params) };
-        events.push((content, original));
-    } else {
-        events.push((whole, update_original(params)));
-    }
-    events.extend(ending);
-    events
+    let beginning = begins.then(|| logged_part(call.beginning()));
+    let ending = (ends && is_large).then(|| logged_part(call.ending()));
+    let (body, version) = match is_large {
+        true => (body_of_content(&params), CONTENT_VERSION),
+        false => (body_of_end(&params), END_VERSION),
+    };
+    let original = Original { version, ..update_original(params) };
+    beginning.into_iter().chain([(body, original)]).chain(ending).collect()
 }
 
 fn logged_part(params: String) -> (Body, Original) {

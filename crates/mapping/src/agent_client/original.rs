@@ -21,6 +21,8 @@ use super::subagent::{self, SUBAGENT_UPDATE};
 pub const VERSION: u32 = 1;
 /// The version of an update of a tool call whose event is its content alone. Its beginning and its end are events of the dialect [`PART`].
 pub(super) const CONTENT_VERSION: u32 = 2;
+/// The version of an update that begins a tool call which has ended, and whose event is the end. Its beginning is an event of the dialect [`PART`].
+pub(super) const END_VERSION: u32 = 3;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
 pub const UPDATE: &str = "agent-client";
 /// The dialect of an event that an update brings beside its own: the params of an update with a part of it. Clients get the whole update.
@@ -69,7 +71,7 @@ pub(super) struct ToolCallFields<'a> {
 impl ReadOriginal for OriginalReader {
     fn read(&self, original: &Original) -> Result<Body> {
         let is_known = match &*original.dialect {
-            UPDATE => matches!(original.version, VERSION | CONTENT_VERSION),
+            UPDATE => matches!(original.version, VERSION | CONTENT_VERSION | END_VERSION),
             dialect => super::is_dialect(dialect) && original.version == VERSION,
         };
         if !is_known {
@@ -90,6 +92,7 @@ impl ReadOriginal for OriginalReader {
         })?;
         Ok(match &*original.dialect {
             UPDATE if original.version == CONTENT_VERSION => body_of_content(text),
+            UPDATE if original.version == END_VERSION => body_of_end(text),
             UPDATE | PART => body_of_update(text),
             RESULT => own(TURN_RESULT, text).unwrap_or(Body::Opaque),
             _ => Body::Opaque,
@@ -116,6 +119,12 @@ pub fn body_of_update(params: &str) -> Body {
 pub(super) fn body_of_content(params: &str) -> Body {
     let update = get(params, &["update"]).map(ToolCallFields::of);
     update.and_then(|call| call.content_event()).unwrap_or(Body::Opaque)
+}
+
+/// Returns the event with the end of a tool call from an update that also begins it.
+pub(super) fn body_of_end(params: &str) -> Body {
+    let update = get(params, &["update"]).map(ToolCallFields::of);
+    update.and_then(|call| call.end_event()).unwrap_or(Body::Opaque)
 }
 
 fn read_update(params: &str) -> Option<Body> {
@@ -232,8 +241,13 @@ impl<'a> ToolCallFields<'a> {
     }
 
     fn change_event(&self) -> Option<Body> {
-        let Some(status) = self.end() else { return self.content_event() };
-        Some(Body::Tool(ToolEvent::Ended { call: self.id()?, status, output: self.output() }))
+        self.end_event().or_else(|| self.content_event())
+    }
+
+    /// `None` if it has not ended.
+    fn end_event(&self) -> Option<Body> {
+        let (call, status) = (self.id()?, self.end()?);
+        Some(Body::Tool(ToolEvent::Ended { call, status, output: self.output() }))
     }
 
     fn content_event(&self) -> Option<Body> {
@@ -242,34 +256,27 @@ impl<'a> ToolCallFields<'a> {
         Some(Body::Tool(ToolEvent::Updated { call: self.id()?, content }))
     }
 
-    /// Whether the log keeps an item of the content as a blob.
-    pub(super) fn has_large_content(&self) -> bool {
+    /// Whether the log keeps an image, a sound or a file in the content as a blob. Text and changes of files stay with the end of a call, which shows them.
+    pub(super) fn has_large_media(&self) -> bool {
+        let is_media = |item: &str| {
+            let block = get_text(item, &["content", "type"]);
+            item.len() > INLINE_CONTENT_BYTES && block.is_some_and(|kind| kind != "text")
+        };
         let content = self.content.unwrap_or_default();
-        content.len() > INLINE_CONTENT_BYTES
-            && items(content).any(|item| item.len() > INLINE_CONTENT_BYTES)
+        content.len() > INLINE_CONTENT_BYTES && items(content).any(is_media)
     }
 
     /// The params of an update that begins this call, without its content and its end.
     pub(super) fn beginning(&self) -> String {
-        self.part(
-            "tool_call",
-            [
-                ("title", self.title),
-                ("name", self.name),
-                ("kind", self.kind),
-                ("rawInput", self.input),
-            ],
-        )
+        let input = ("rawInput", self.input);
+        let named = [("title", self.title), ("name", self.name), ("kind", self.kind), input];
+        self.part("tool_call", named)
     }
 
-    /// The params of an update that ends this call, with its content unless that has an event of its own.
-    pub(super) fn ending(&self, is_large: bool) -> String {
-        let content =
-            self.content.filter(|content| !is_large && content.len() <= INLINE_CONTENT_BYTES);
-        self.part(
-            "tool_call_update",
-            [("status", self.status), ("rawOutput", self.output), ("content", content)],
-        )
+    /// The params of an update that ends this call, without its content.
+    pub(super) fn ending(&self) -> String {
+        let members = [("status", self.status), ("rawOutput", self.output)];
+        self.part("tool_call_update", members)
     }
 
     fn part<const N: usize>(&self, kind: &str, members: [(&str, Option<&str>); N]) -> String {

@@ -52,7 +52,9 @@ impl ToolContent {
         let original = event.original.as_ref().and_then(|original| original.value.as_ref());
         let update = original.and_then(|value| splice::get(value.as_str(), &["update"]));
         let member = |name: &str| update.and_then(|update| splice::get(update, &[name]));
-        let list = member("content").filter(|content| content.starts_with('['));
+        // What is stored apart is left out of the original.
+        let is_apart = matches!(&event.body, EventBody::ToolUpdated(tool) if tool.content.iter().any(|part| part.blob.is_some()));
+        let list = member("content").filter(|content| content.starts_with('[') && !is_apart);
         let items = match (list, &event.body) {
             (Some(list), _) => Some(splice::items(list).filter_map(item_of_protocol).collect()),
             (None, EventBody::ToolUpdated(tool)) => {

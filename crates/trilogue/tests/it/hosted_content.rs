@@ -50,11 +50,12 @@ fn fetch(server: &Server, path: &str, body: Option<&Value>) -> Value {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-H", &format!("Authorization: Bearer {}", token.trim())]);
-    if let Some(body) = body {
-        curl.args(["-H", "Content-Type: application/json", "-d", &body.to_string()]);
+    if body.is_some() {
+        curl.args(["-H", "Content-Type: application/json", "--data-binary", "@-"]);
     }
     curl.arg(format!("{}{path}", server.url()));
-    serde_json::from_str(&finish(curl, "").expect(0).out).unwrap()
+    let body = body.map(Value::to_string).unwrap_or_default();
+    serde_json::from_str(&finish(curl, &body).expect(0).out).unwrap()
 }
 
 fn run(server: &Server, mount: &str, agent: &str, parts: &Value) -> Value {
@@ -178,6 +179,37 @@ fn a_thought_and_a_tool_call_are_one_step_each() {
     assert_eq!(steps, [thought, call, Value::Null], "{run}");
     let update = &parts(&run)[1]["x_trilogue"]["update"];
     assert_eq!((&update["kind"], &update["status"]), (&json!("read"), &json!("completed")));
+}
+
+#[test]
+fn a_tool_call_is_one_step_with_its_output_however_it_ends() {
+    let home = Home::new();
+    let server = serve(&home);
+    let large = json!({ "type": "image", "mimeType": "image/png", "data": "A".repeat(160_000) });
+    let small = json!({ "type": "text", "text": "made" });
+    let long = json!({ "type": "text", "text": "x".repeat(100_000) });
+    let update = |kind: &str, block: &Value| {
+        let content = json!([{ "type": "content", "content": block }]);
+        json!({
+            "sessionUpdate": kind, "toolCallId": "c", "title": "Look", "status": "completed",
+            "content": content,
+        })
+    };
+    for kind in ["tool_call", "tool_call_update"] {
+        for block in [&small, &long, &large] {
+            let told = played(&server, COMPATIBLE, &format!("raw:{}", update(kind, block)));
+            let steps = parts(&told);
+            let [step] = &steps[..] else { panic!("{kind}: {told}") };
+            let output = step["metadata"]["tool_output"].to_string();
+            assert!(output.contains(&block.to_string()), "{kind}: {step}");
+        }
+        let begin = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Look" });
+        let begin = if kind == "tool_call" { String::new() } else { format!("raw:{begin}\n") };
+        let script = format!("{begin}raw:{}", update(kind, &long));
+        let told = server.run(&["run", "reviewer", &script]).expect(0);
+        let shown = format!("{}{}", told.out, told.err);
+        assert!(shown.contains("| xxx"), "{kind}: {shown}");
+    }
 }
 
 #[test]

@@ -79,8 +79,16 @@ impl Projection {
             }
             ToolEvent::Updated { call, content } => {
                 let open = self.calls.iter_mut().find(|open| open.call == *call);
-                if let (Some(open), Some(update)) = (open, update) {
-                    open.update = Some(merge_update(open.update.as_deref(), update));
+                match (open, update) {
+                    (Some(open), Some(update)) => {
+                        open.update = Some(merge_update(open.update.as_deref(), update));
+                    }
+                    // The next event ends the call with the content of this one.
+                    (None, Some(update)) if ended_at_start(update).is_some() => {
+                        let (call, step) = (call.clone(), Trajectory::default());
+                        self.calls.push(UnendedCall { call, step, update: Some(update.into()) });
+                    }
+                    _ => {}
                 }
                 let parts: Vec<Bytes> =
                     content.iter().map(|part| self.render(part, thread)).collect();
@@ -99,8 +107,6 @@ impl Projection {
                 let open = self.calls.iter().position(|open| open.call == *call);
                 let mut open = match open {
                     Some(place) => self.calls.remove(place),
-                    // The update that began the call has shown its end.
-                    None if is_part => return,
                     None => {
                         let step = Trajectory::default();
                         UnendedCall { call: call.clone(), step, update: None }
@@ -109,7 +115,11 @@ impl Projection {
                 if let Some(update) = update {
                     open.update = Some(merge_update(open.update.as_deref(), update));
                 }
-                self.end_call(open, *status, output.as_ref(), at, thread, out);
+                // The event before has the content of the same update.
+                let of_content = open.update.as_deref().filter(|_| is_part && output.is_none());
+                let of_content = of_content.and_then(ended_at_start).and_then(|(_, it)| it);
+                let output = output.as_ref().or(of_content.as_ref());
+                self.end_call(open, *status, output, at, thread, out);
             }
         }
     }
