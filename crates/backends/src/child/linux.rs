@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -70,12 +71,13 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     };
     let name = format!("socket:[{inode}]");
     let mut unreadable = Vec::new();
-    // A process can pass the socket on to one that is started while the others are read.
-    for _ in 0..2 {
+    // A process can pass the socket on to one that is started while the others are read, and a thread can have descriptors of its own. The second look, which
+    // is seldom needed, reads those of all threads.
+    for reads_threads in [false, true] {
         let mut holders = Vec::new();
         unreadable.clear();
         for pid in pids() {
-            match holds(pid, &name) {
+            match holds(pid, &name, reads_threads) {
                 Some(true) => holders.push(pid),
                 Some(false) => {}
                 None if own.is_root() || is_of_user(pid, own.as_raw()) => {
@@ -100,8 +102,9 @@ pub(super) fn has_descriptors_in_flight() -> bool {
         count.is_some_and(|count| count.trim() != "0")
     };
     pids().into_iter().any(|pid| {
-        let all = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        all.filter_map(|one| fs::read_to_string(one.path()).ok()).any(|text| is_queued(&text))
+        let folders = descriptor_folders(pid, "fdinfo", true).into_iter();
+        let mut all = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+        all.any(|one| fs::read_to_string(one.path()).is_ok_and(|text| is_queued(&text)))
     })
 }
 
@@ -119,10 +122,26 @@ fn is_of_user(pid: u32, user: u32) -> bool {
 }
 
 /// Returns whether a process has this socket open. `None` if its descriptors cannot be read: it is gone, or protects itself.
-fn holds(pid: u32, socket: &str) -> Option<bool> {
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-    let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-    Some(links.any(|link| link.as_os_str() == socket))
+fn holds(pid: u32, socket: &str, reads_threads: bool) -> Option<bool> {
+    let mut is_read = false;
+    for folder in descriptor_folders(pid, "fd", reads_threads) {
+        let Ok(open) = fs::read_dir(folder) else { continue };
+        is_read = true;
+        let mut links = open.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        if links.any(|link| link.as_os_str() == socket) {
+            return Some(true);
+        }
+    }
+    is_read.then_some(false)
+}
+
+/// Returns the folders with the descriptors of a process, or of each of its threads, which usually share them.
+fn descriptor_folders(pid: u32, name: &str, of_threads: bool) -> Vec<PathBuf> {
+    if !of_threads {
+        return vec![format!("/proc/{pid}/{name}").into()];
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| thread.path().join(name)).collect()
 }
 
 /// Sends a signal to this process, and never to another process with the same id. Does nothing if the process is gone.
