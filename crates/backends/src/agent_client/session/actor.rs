@@ -390,7 +390,8 @@ impl SessionActor {
         let Some(mut work) = self.work.take() else { return TurnSummary::default() };
         self.current.send_replace(None);
         if !matches!(work.kind, WorkKind::Prompt { is_answered: true, .. }) {
-            self.tool_calls.end_turn(end == TurnEnd::Broken);
+            // The calls of a cancelled run have failed for every client.
+            self.tool_calls.end_turn(end == TurnEnd::Broken || work.is_cancelled());
         }
         if work.is_background() && self.is_reported_at_work() {
             // Before the end of the run: nothing shows it at work that has no run. What it reported before does not make its next work endless either.
