@@ -202,7 +202,8 @@ async fn a_sub_agent_is_a_thread_with_runs_that_read_as_a_conversation() {
     assert_eq!(metadata["parent_run_id"], parent_run.id.as_str());
     assert_eq!((&metadata["parent_agent"], row.owner), (&json!("scripted"), rig.by.id.clone()));
     let originals = rig.originals(&parent_run).await;
-    let call = originals.iter().find(|text| text.contains("Delegate")).unwrap();
+    let whole = |text: &&String| text.contains("Delegate") && text.contains("content");
+    let call = originals.iter().find(whole).unwrap();
     let call: Value = serde_json::from_str(call).unwrap();
     let content = json!([{ "type": "session", "sessionId": thread.as_str() }]);
     assert_eq!(call["update"]["content"], content);
