@@ -10,7 +10,7 @@ use trilogue_wire::agent_client::splice::{self, get};
 
 use super::original::{
     CONTENT_VERSION, END_VERSION, NOTIFICATION, PART, RESULT, ToolCallFields, UPDATE, VERSION,
-    body_of_content, body_of_end, body_of_update,
+    body_of_update,
 };
 
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
@@ -34,11 +34,12 @@ pub fn logged_update(params: String) -> Vec<(Body, Original)> {
     let beginning = begins.then(|| logged_part(call.beginning()));
     let ending = (ends && is_large).then(|| logged_part(call.ending()));
     let (body, version) = match is_large {
-        true => (body_of_content(&params), CONTENT_VERSION),
-        false => (body_of_end(&params), END_VERSION),
+        true => (call.content_event(), CONTENT_VERSION),
+        false => (call.end_event(), END_VERSION),
     };
     let original = Original { version, ..update_original(params) };
-    beginning.into_iter().chain([(body, original)]).chain(ending).collect()
+    let main = (body.unwrap_or(Body::Opaque), original);
+    beginning.into_iter().chain([main]).chain(ending).collect()
 }
 
 fn logged_part(params: String) -> (Body, Original) {

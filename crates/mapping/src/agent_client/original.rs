@@ -91,8 +91,12 @@ impl ReadOriginal for OriginalReader {
             )
         })?;
         Ok(match &*original.dialect {
-            UPDATE if original.version == CONTENT_VERSION => body_of_content(text),
-            UPDATE if original.version == END_VERSION => body_of_end(text),
+            UPDATE if original.version == CONTENT_VERSION => {
+                event_of_call(text, |call| call.content_event())
+            }
+            UPDATE if original.version == END_VERSION => {
+                event_of_call(text, |call| call.end_event())
+            }
             UPDATE | PART => body_of_update(text),
             RESULT => own(TURN_RESULT, text).unwrap_or(Body::Opaque),
             _ => Body::Opaque,
@@ -115,16 +119,10 @@ pub fn body_of_update(params: &str) -> Body {
     read_update(params).unwrap_or(Body::Opaque)
 }
 
-/// Returns the event with the content of a tool call's update, and nothing else of it.
-pub(super) fn body_of_content(params: &str) -> Body {
-    let update = get(params, &["update"]).map(ToolCallFields::of);
-    update.and_then(|call| call.content_event()).unwrap_or(Body::Opaque)
-}
-
-/// Returns the event with the end of a tool call from an update that also begins it.
-pub(super) fn body_of_end(params: &str) -> Body {
-    let update = get(params, &["update"]).map(ToolCallFields::of);
-    update.and_then(|call| call.end_event()).unwrap_or(Body::Opaque)
+/// Returns one of the events of a tool call's update.
+fn event_of_call(params: &str, event: impl FnOnce(ToolCallFields<'_>) -> Option<Body>) -> Body {
+    let call = get(params, &["update"]).map(ToolCallFields::of);
+    call.and_then(event).unwrap_or(Body::Opaque)
 }
 
 fn read_update(params: &str) -> Option<Body> {
@@ -245,12 +243,12 @@ impl<'a> ToolCallFields<'a> {
     }
 
     /// `None` if it has not ended.
-    fn end_event(&self) -> Option<Body> {
+    pub(super) fn end_event(&self) -> Option<Body> {
         let (call, status) = (self.id()?, self.end()?);
         Some(Body::Tool(ToolEvent::Ended { call, status, output: self.output() }))
     }
 
-    fn content_event(&self) -> Option<Body> {
+    pub(super) fn content_event(&self) -> Option<Body> {
         let made = items(self.content.unwrap_or_default());
         let content = made.filter_map(part_of_tool).collect();
         Some(Body::Tool(ToolEvent::Updated { call: self.id()?, content }))
