@@ -64,8 +64,8 @@ pub use prompt::{
     fit, message_of_prompt, part_of_block, prompt_of_input,
 };
 pub use relay::{
-    Gate, IdFormat, Relay, RelayedMessage, result_without_booleans, shown_id, without_booleans,
-    without_sessions, without_title,
+    Gate, IdFormat, Reduction, Relay, RelayedMessage, result_without_booleans, shown_id,
+    without_booleans, without_sessions, without_title,
 };
 pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
 pub use subagent::{

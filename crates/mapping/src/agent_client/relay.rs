@@ -45,6 +45,9 @@ pub enum Gate {
     Opaque,
 }
 
+/// Makes params without what a client cannot show.
+pub type Reduction = fn(&[u8]) -> Vec<u8>;
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IdFormat {
     #[default]
@@ -65,6 +68,21 @@ pub struct Relay {
 pub struct RelayedMessage<'a> {
     pub method: Cow<'a, str>,
     pub gate: Gate,
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// What clients get of the params of a `session/update` behind this gate, if it is closed for them. `None` if they get nothing, or another update.
+    #[must_use]
+    pub fn reduction(self) -> Option<Reduction> {
+        match self {
+            Self::BooleanConfig => Some(without_booleans),
+            Self::ToolSession => Some(without_sessions),
+            Self::Title => Some(without_title),
+            _ => None,
+        }
+    }
 }
 
 // === impl Relay ===

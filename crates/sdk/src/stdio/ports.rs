@@ -1,6 +1,5 @@
 //! The ports of a run over the connection to an editor.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::value::RawValue;
@@ -170,19 +169,16 @@ impl StdioPorts {
         output.updates.push(&event, Some(self.run.as_str()), &mut updates);
         for update in updates {
             let params = match update.gate {
-                Gate::BooleanConfig if !self.shows(update.gate) => {
-                    mapping::without_booleans(&update.params).into()
-                }
-                Gate::ToolSession if !self.shows(update.gate) => {
-                    mapping::without_sessions(&update.params).into()
-                }
                 Gate::Plan | Gate::PlanById
                     if !UpdateGate::Plan.is_open(&self.client.capabilities) =>
                 {
-                    output.updates.merged_plan().into()
+                    output.updates.merged_plan()
                 }
-                gate if self.shows(gate) => Cow::Owned(update.params),
-                _ => continue,
+                gate if self.shows(gate) => update.params,
+                gate => match gate.reduction() {
+                    Some(reduce) => reduce(&update.params),
+                    None => continue,
+                },
             };
             let Ok(params) = serde_json::from_slice::<&RawValue>(&params) else { continue };
             self.session.peer.push(&update.method, params)?;

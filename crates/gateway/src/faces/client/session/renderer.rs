@@ -180,24 +180,12 @@ impl LineRenderer {
             return true;
         }
         lines.bytes.truncate(start);
-        match gate {
-            Gate::BooleanConfig => {
-                let mut params = Vec::with_capacity(bytes.len() + 64);
-                self.updates.relay().push_into(dialect, bytes, &mut params);
-                write_update(lines, &mapping::without_booleans(&params));
-            }
-            Gate::ToolSession => {
-                let mut params = Vec::with_capacity(bytes.len() + 64);
-                self.updates.relay().push_into(dialect, bytes, &mut params);
-                write_update(lines, &mapping::without_sessions(&params));
-            }
-            Gate::Title => {
-                let mut params = Vec::with_capacity(bytes.len() + 64);
-                self.updates.relay().push_into(dialect, bytes, &mut params);
-                write_update(lines, &mapping::without_title(&params));
-            }
-            Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
-            _ => {}
+        if let Some(reduce) = gate.reduction() {
+            let mut params = Vec::with_capacity(bytes.len() + 64);
+            self.updates.relay().push_into(dialect, bytes, &mut params);
+            write_update(lines, &reduce(&params));
+        } else if matches!(gate, Gate::Plan | Gate::PlanById) {
+            write_update(lines, &self.updates.merged_plan());
         }
         true
     }
@@ -352,14 +340,10 @@ impl LineRenderer {
             lines.messages += 1;
             return;
         }
-        match update.gate {
-            Gate::BooleanConfig => {
-                write_update(lines, &mapping::without_booleans(&update.params));
-            }
-            Gate::ToolSession => write_update(lines, &mapping::without_sessions(&update.params)),
-            Gate::Title => write_update(lines, &mapping::without_title(&update.params)),
-            Gate::Plan | Gate::PlanById => write_update(lines, &self.updates.merged_plan()),
-            _ => {}
+        if let Some(reduce) = update.gate.reduction() {
+            write_update(lines, &reduce(&update.params));
+        } else if matches!(update.gate, Gate::Plan | Gate::PlanById) {
+            write_update(lines, &self.updates.merged_plan());
         }
     }
 
