@@ -243,23 +243,29 @@ fn is_loopback(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use trilogue_domain::port::PeerFinding;
 
     use super::*;
 
-    /// The agents of a machine, of which one has this connection.
-    #[derive(Debug)]
-    struct OneAgent(ConnectionEnds);
+    /// The agents of this machine, as each look finds them.
+    struct AgentsFound<F>(F);
 
-    impl AgentProcesses for OneAgent {
+    impl<F> fmt::Debug for AgentsFound<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("AgentsFound").finish_non_exhaustive()
+        }
+    }
+
+    impl<F: Fn(ConnectionEnds) -> PeerFinding + Send + Sync> AgentProcesses for AgentsFound<F> {
         fn has_process(&self, _: u32) -> bool {
             false
         }
 
         fn find_peer(&self, peer: SocketAddr, server: SocketAddr) -> PeerFinding {
-            PeerFinding::lasting((peer, server) == self.0)
+            (self.0)((peer, server))
         }
 
         fn machine(&self) -> String {
@@ -279,47 +285,28 @@ mod tests {
         }
     }
 
-    fn check_of(ends: ConnectionEnds, agents: &Arc<dyn AgentProcesses>) -> AgentCheck {
-        AgentCheck::new(Some(CallerConnection::new(ends)), agents)
+    /// One agent, which has this connection.
+    fn one_agent(ends: ConnectionEnds) -> Arc<dyn AgentProcesses> {
+        Arc::new(AgentsFound(move |found| PeerFinding::lasting(found == ends)))
     }
 
-    /// Every look finds the next of these.
-    #[derive(Debug)]
-    struct Findings(Vec<PeerFinding>, AtomicUsize);
-
-    impl AgentProcesses for Findings {
-        fn has_process(&self, _: u32) -> bool {
-            false
-        }
-
-        fn find_peer(&self, _: SocketAddr, _: SocketAddr) -> PeerFinding {
-            self.0[self.1.fetch_add(1, Ordering::Relaxed)]
-        }
-
-        fn counts(&self) -> (usize, usize) {
-            (1, 0)
-        }
-
-        fn list(&self) -> Vec<trilogue_wire::native::AgentProcess> {
-            Vec::new()
-        }
-
-        fn stderr(&self, _: u32) -> Option<trilogue_wire::native::ProcessStderr> {
-            None
-        }
+    fn check_of(ends: ConnectionEnds, agents: &Arc<dyn AgentProcesses>) -> AgentCheck {
+        AgentCheck::new(Some(CallerConnection::new(ends)), agents)
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_known_of_a_connection_is_kept_with_it_for_a_limited_time() {
         let (lasting, passing) = (PeerFinding::lasting, PeerFinding::passing);
-        let findings = vec![passing(true), passing(false), lasting(false), lasting(true)];
-        let findings = Arc::new(Findings(findings, AtomicUsize::new(0)));
-        let agents: Arc<dyn AgentProcesses> = Arc::clone(&findings) as _;
+        let findings = [passing(true), passing(false), lasting(false), lasting(true)];
+        let looks = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&looks);
+        let next = move |_| findings[count.fetch_add(1, Ordering::Relaxed)];
+        let agents: Arc<dyn AgentProcesses> = Arc::new(AgentsFound(next));
         let connection =
             CallerConnection::new((([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()));
         let is_of_agent = async || {
             let check = AgentCheck::new(Some(Arc::clone(&connection)), &agents);
-            (check.is_of_agent(&HeaderMap::new()).await, findings.1.load(Ordering::Relaxed))
+            (check.is_of_agent(&HeaderMap::new()).await, looks.load(Ordering::Relaxed))
         };
         // What the next look may not find is never kept.
         assert_eq!(is_of_agent().await, (true, 1));
@@ -352,7 +339,7 @@ mod tests {
             for word in &words {
                 headers.append(FORWARDED_CALLER, HeaderValue::from_static(word));
             }
-            let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((at(1), at(2))));
+            let agents = one_agent((at(1), at(2)));
             let check = check_of((at(9), at(8)), &agents);
             assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{words:?}");
             // The next node decides the same.
@@ -369,7 +356,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.append(PROXIED_CALLER, HeaderValue::from_static(word));
-            let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((at(1), at(2))));
+            let agents = one_agent((at(1), at(2)));
             let check = check_of((at(9), at(8)), &agents);
             assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{word:?}");
             // The next node decides the same, although a proxy in front of it names this node instead.
@@ -379,7 +366,7 @@ mod tests {
             let next = check_of((at(7), at(8)), &agents);
             assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{word:?}");
         }
-        let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((far(1), far(2))));
+        let agents = one_agent((far(1), far(2)));
         let mut headers = HeaderMap::new();
         headers.append(FORWARDED_CALLER, HeaderValue::from_static("10.0.0.1:1 10.0.0.1:2 there"));
         assert!(AgentCheck::new(None, &agents).is_of_agent(&headers).await);

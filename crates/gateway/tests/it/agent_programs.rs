@@ -1,61 +1,17 @@
 //! Requests of agents' programs: what is known of a connection counts for all its requests, and what a proxy says only for one.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use trilogue_domain::port::PeerFinding;
-use trilogue_gateway::AgentProcesses;
-use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
-use crate::rig::{LIMIT, Rig, Setup};
+use crate::rig::{AgentPrograms, LIMIT, Rig, Setup};
 use crate::websocket::{PUPPET, exchange};
 
-/// Knows which peers are agents' programs, and records which ones it is asked for.
-#[derive(Debug, Default)]
-struct KnownPeers {
-    of_agents: Mutex<HashSet<SocketAddr>>,
-    looks: Mutex<Vec<SocketAddr>>,
-}
-
-impl AgentProcesses for KnownPeers {
-    fn has_process(&self, _: u32) -> bool {
-        false
-    }
-
-    fn find_peer(&self, peer: SocketAddr, _: SocketAddr) -> PeerFinding {
-        self.looks.lock().unwrap().push(peer);
-        PeerFinding::lasting(self.of_agents.lock().unwrap().contains(&peer))
-    }
-
-    fn counts(&self) -> (usize, usize) {
-        (1, 0)
-    }
-
-    fn list(&self) -> Vec<AgentProcess> {
-        Vec::new()
-    }
-
-    fn stderr(&self, _: u32) -> Option<ProcessStderr> {
-        None
-    }
-}
-
-impl KnownPeers {
-    fn add(&self, peer: SocketAddr) {
-        self.of_agents.lock().unwrap().insert(peer);
-    }
-
-    fn take_looks(&self) -> Vec<SocketAddr> {
-        std::mem::take(&mut self.looks.lock().unwrap())
-    }
-}
-
-async fn rig() -> (Arc<KnownPeers>, Rig) {
-    let peers = Arc::new(KnownPeers::default());
+async fn rig() -> (Arc<AgentPrograms>, Rig) {
+    let peers = Arc::new(AgentPrograms::default());
     let agent_processes = Some(Arc::clone(&peers) as _);
     (peers, Rig::of(Setup { agent_processes, ..Setup::default() }).await)
 }

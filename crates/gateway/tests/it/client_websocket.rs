@@ -20,7 +20,7 @@ use trilogue_gateway::{ClientOptions, ClientProtocol, Mount, Options};
 use trilogue_testkit::until;
 
 use crate::client_local::position;
-use crate::rig::{EveryPeer, LIMIT, Rig, Setup};
+use crate::rig::{AgentPrograms, LIMIT, Rig, Setup};
 use crate::websocket::{self, PUPPET, exchange, open, open_raw, upgrade};
 
 const MAX_LINE: usize = 64 * 1024;
@@ -203,7 +203,7 @@ async fn a_request_that_cannot_become_a_websocket_gets_its_status() {
     let old = upgrade(PUPPET, &[]).replace("HTTP/1.1", "HTTP/1.0");
     assert_eq!(status(old).await, 501);
     assert_eq!(status(upgrade(PUPPET, &[])).await, 101);
-    let agent_processes = Some(Arc::new(EveryPeer) as _);
+    let agent_processes = Some(Arc::new(AgentPrograms::every()) as _);
     let of_agent = Rig::of(Setup { agent_processes, ..Setup::default() }).await;
     assert_eq!(open_raw(&of_agent, &[]).await.0.status, 403);
 }

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use trilogue_testkit::Client;
 
-use crate::rig::{EveryPeer, Rig, Setup, text, user};
+use crate::rig::{AgentPrograms, Rig, Setup, text, user};
 
 /// A run on this thread that is at work until it is stopped.
 async fn running(client: &Client, thread: &str) -> String {
@@ -112,7 +112,7 @@ async fn an_old_session_removes_its_own_and_nothing_of_others() {
 
 #[tokio::test]
 async fn a_program_of_an_agent_removes_nothing_and_writes_no_settings_of_an_editor() {
-    let agent_processes = Some(Arc::new(EveryPeer) as _);
+    let agent_processes = Some(Arc::new(AgentPrograms::every()) as _);
     let rig = Rig::of(Setup { agent_processes, ..Setup::default() }).await;
     let client = rig.alice();
     let run = running(&client, "busy").await;

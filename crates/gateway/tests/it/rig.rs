@@ -1,7 +1,8 @@
 //! Starts a whole server in one line.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -86,17 +87,36 @@ pub(crate) struct Setup {
     pub(crate) agent_processes: Option<Arc<dyn AgentProcesses>>,
 }
 
-/// Every caller is a program of a hosted agent.
-#[derive(Debug)]
-pub(crate) struct EveryPeer;
+/// The callers that are programs of hosted agents: every one, or those at some addresses. Records for which ones it is asked.
+#[derive(Debug, Default)]
+pub(crate) struct AgentPrograms {
+    are_all: bool,
+    at: Mutex<HashSet<SocketAddr>>,
+    looks: Mutex<Vec<SocketAddr>>,
+}
 
-impl AgentProcesses for EveryPeer {
-    fn has_process(&self, _: u32) -> bool {
-        true
+impl AgentPrograms {
+    pub(crate) fn every() -> Self {
+        Self { are_all: true, ..Self::default() }
     }
 
-    fn find_peer(&self, _: SocketAddr, _: SocketAddr) -> PeerFinding {
-        PeerFinding::lasting(true)
+    pub(crate) fn add(&self, peer: SocketAddr) {
+        self.at.lock().unwrap().insert(peer);
+    }
+
+    pub(crate) fn take_looks(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut self.looks.lock().unwrap())
+    }
+}
+
+impl AgentProcesses for AgentPrograms {
+    fn has_process(&self, _: u32) -> bool {
+        self.are_all
+    }
+
+    fn find_peer(&self, peer: SocketAddr, _: SocketAddr) -> PeerFinding {
+        self.looks.lock().unwrap().push(peer);
+        PeerFinding::lasting(self.are_all || self.at.lock().unwrap().contains(&peer))
     }
 
     fn counts(&self) -> (usize, usize) {

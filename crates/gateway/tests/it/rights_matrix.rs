@@ -9,7 +9,7 @@ use trilogue_domain::{Right, Rights};
 use trilogue_gateway::protocols;
 use trilogue_wire::agent_client::{Kind, METHODS, Side};
 
-use crate::rig::{EveryPeer, Rig, Setup};
+use crate::rig::{AgentPrograms, Rig, Setup};
 use crate::websocket::editor_as;
 
 /// An id that no object has, valid in every protocol.
@@ -418,7 +418,7 @@ async fn every_right_opens_exactly_its_methods_below_client() {
 
 #[tokio::test]
 async fn every_route_that_decides_for_a_person_refuses_programs_of_agents() {
-    let agent_processes = Some(Arc::new(EveryPeer) as _);
+    let agent_processes = Some(Arc::new(AgentPrograms::every()) as _);
     let rig = Rig::of(Setup { agent_processes, ..Setup::default() }).await;
     let client = rig.alice();
     for route in &routes() {
