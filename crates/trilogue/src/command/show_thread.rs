@@ -83,7 +83,7 @@ struct ThreadRendering {
 
 /// The sub-agents that are at work by the shown events: the thread of each, and the number of the event that says so.
 #[derive(Debug, Default)]
-struct WorkingSubagents(HashMap<String, u64>);
+struct LastSubagentReports(HashMap<String, u64>);
 
 #[derive(Debug)]
 enum TranscriptRenderer {
@@ -100,7 +100,7 @@ impl ShowThread {
         let runs = runs_of(&thread.id, client).await?;
         let (messages, earlier) = history(&thread.id, self.limit, client).await?;
         if globals.json {
-            let (mut events, mut at_work) = (Vec::new(), WorkingSubagents::default());
+            let (mut events, mut at_work) = (Vec::new(), LastSubagentReports::default());
             for stretch in history_stretches(runs, &messages, earlier) {
                 if let HistoryStretch::Run(run) | HistoryStretch::UnfinishedRun(run) = stretch {
                     events.extend(run_events(&run, client).await?);
@@ -112,7 +112,7 @@ impl ShowThread {
         }
         print::out(&heading(&thread))?;
         let mut rendering = ThreadRendering::new(self, &messages);
-        let mut at_work = WorkingSubagents::default();
+        let mut at_work = LastSubagentReports::default();
         for stretch in history_stretches(runs, &messages, earlier) {
             let events = match stretch {
                 HistoryStretch::Run(run) => run_events(&run, client).await?,
@@ -152,9 +152,9 @@ impl ShowThread {
     }
 }
 
-// === impl WorkingSubagents ===
+// === impl LastSubagentReports ===
 
-impl WorkingSubagents {
+impl LastSubagentReports {
     fn note(&mut self, events: &[Event]) {
         for event in events {
             let EventBody::StateSubagent(subagent) = &event.body else { continue };
