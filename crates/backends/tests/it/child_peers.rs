@@ -37,6 +37,19 @@ fn connect(port: u16) -> String {
     format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -u 3 line")
 }
 
+/// A program whose second thread connects and stays connected, with descriptors of its own. The first thread ends with this line.
+fn connect_in_thread(port: u16, last_line: &str) -> String {
+    format!(
+        "import ctypes, socket, threading\n\
+         kernel = ctypes.CDLL(None)\n\
+         def hold():\n    \
+             kernel.unshare(0x400)  # CLONE_FILES\n    \
+             socket.create_connection(('127.0.0.1', {port})).recv(1)\n\
+         threading.Thread(target=hold).start()\n\
+         {last_line}"
+    )
+}
+
 fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().unwrap().port()
 }
@@ -134,7 +147,17 @@ async fn a_child_that_protects_itself_is_known_by_its_connection() {
     let (stream, held, holder) = connection_in_flight(&children, folder.path()).await;
     assert!(children.find_peer(held.0, held.1).is_of_agent, "in flight beside it");
     holder.child.kill().await;
-    drop((stream, own.stdin.take()));
+    drop(stream);
+    // So could it what only one thread of a child holds.
+    for last_line in ["", "kernel.pthread_exit(None)"] {
+        let script = connect_in_thread(port_of(&listener), last_line);
+        let holder = start(&children, &["python3", "-c", &script], folder.path()).await;
+        let (stream, peer) = listener.accept().unwrap();
+        let server = stream.local_addr().unwrap();
+        assert!(children.find_peer(peer, server).is_of_agent, "its first thread: {last_line}");
+        holder.child.kill().await;
+    }
+    drop(own.stdin.take());
     own.wait().unwrap();
     quiet.child.kill().await;
     for (number, before) in ["", "setsid"].into_iter().enumerate() {
