@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -39,8 +39,6 @@ pub(in crate::faces::client) struct Continuation {
     agent: AgentName,
     /// The caller that opened the connection.
     caller: Caller,
-    /// The caller of the last WebSocket, whose token keeps the connection open.
-    last_caller: watch::Sender<Caller>,
     next_sockets: mpsc::Sender<NextSocket>,
     /// The messages for the client. Only the sink changes them.
     messages: Mutex<Mailbox>,
@@ -70,15 +68,12 @@ pub(super) struct NewContinuation {
     pub(super) reading: JoinHandle<Option<SocketSource>>,
     pub(super) source: ContinuedSource,
     pub(super) sink: ContinuedSink,
-    /// The callers of its WebSockets, one after the other.
-    pub(super) callers: watch::Receiver<Caller>,
     /// Cancelled when the WebSocket has ended.
     pub(super) ended: CancellationToken,
 }
 
 /// A WebSocket that continues a connection.
 struct NextSocket {
-    caller: Caller,
     source: SocketSource,
     sink: SocketSink,
     request: Id<'static>,
@@ -160,13 +155,11 @@ impl Continuation {
         kept_budget: &KeptBudget,
     ) -> NewContinuation {
         let Socket { caller, source, sink } = socket;
-        let (last_caller, callers) = watch::channel(caller.clone());
         let (next_sockets, waiting) = mpsc::channel(MAX_WAITING_SOCKETS);
         let continuation = Arc::new(Self {
             id,
             agent,
             caller,
-            last_caller,
             next_sockets,
             messages: Mutex::new(Mailbox::new(Some(kept_budget))),
             sink_change: Mutex::default(),
@@ -198,7 +191,7 @@ impl Continuation {
         };
         let reading = tokio::spawn(reader.run());
         let source = ContinuedSource(received);
-        NewContinuation { continuation, reading, source, sink, callers, ended }
+        NewContinuation { continuation, reading, source, sink, ended }
     }
 
     /// Checks that a client can continue that has received this many messages. Otherwise ends the connection, because its client cannot use it.
@@ -218,11 +211,10 @@ impl Continuation {
         request: Id<'static>,
         after: u64,
     ) -> CancellationToken {
-        let Socket { caller, source, sink } = socket;
+        let Socket { source, sink, .. } = socket;
         let ended = CancellationToken::new();
         let open = Arc::new(ended.clone().drop_guard());
         let next = NextSocket {
-            caller,
             source: SocketSource { frames: source, _open: Arc::clone(&open) },
             sink: SocketSink { frames: sink, number: 0, _open: open },
             request,
@@ -373,11 +365,10 @@ impl SocketReader {
 
     /// Reads from this WebSocket from now on. What the last one has not delivered, the client sends again.
     fn replace(&mut self, next: NextSocket) {
-        let NextSocket { caller, source, mut sink, request, after } = next;
+        let NextSocket { source, mut sink, request, after } = next;
         self.number += 1;
         sink.number = self.number;
         self.socket = Some(source);
-        self.continuation.last_caller.send_replace(caller);
         let result = ContinueResult { received: self.received };
         let mut lines = OutgoingLines::default();
         let result = serde_json::to_vec(&result).unwrap_or_default();

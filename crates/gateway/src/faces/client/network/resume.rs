@@ -44,17 +44,17 @@ pub(super) async fn begin(
     (decoder, admission): (Decoder, Admission),
 ) {
     connection.attach = Some(state.attach_capability(Some(&id)));
-    let (agent, kept_budget) =
-        (connection.agent.clone(), KeptBudget::new(&state.kept_budget, &socket.caller));
+    let (agent, caller) = (connection.agent.clone(), socket.caller.clone());
+    let kept_budget = KeptBudget::new(&state.kept_budget, &caller);
     let end = (state.options.idle_timeout, state.streams_end.child_token());
     let begun = Continuation::begin(id, agent, socket, end, &kept_budget);
-    let NewContinuation { continuation, reading, mut source, sink, callers, ended } = begun;
+    let NewContinuation { continuation, reading, mut source, sink, ended } = begun;
     state.continuations.add(&continuation);
     let (state, served) = (Arc::clone(state), Arc::clone(&continuation));
     let connection = Arc::new(connection);
     tokio::spawn(async move {
         let (halves, stop) = ((&mut source, sink), served.stop_token());
-        let serving = serve_admitted(connection, callers, halves, decoder, stop, None);
+        let serving = serve_admitted(connection, &caller, halves, decoder, stop, None);
         let closing = Box::pin(serving).await;
         served.give_up();
         state.continuations.remove(&served);

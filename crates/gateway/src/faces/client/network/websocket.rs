@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, header};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
@@ -128,9 +127,8 @@ async fn serve_socket(state: Arc<State>, new: NewSocket, upgraded: UpgradedConne
     };
     // A connection of the local socket's protocol has had its first frame in time.
     let hello_timeout = (!is_local_protocol).then_some(options.hello_timeout);
-    let (_, callers) = watch::channel(caller);
     let halves = (&mut source, sink);
-    let served = serve_admitted(connection, callers, halves, decoder, &stop, hello_timeout);
+    let served = serve_admitted(connection, &caller, halves, decoder, &stop, hello_timeout);
     // Boxed, because a future that is awaited after it has moved takes its room twice.
     let Some((sink, reason)) = Box::pin(served).await else { return };
     let reason = source.close.unwrap_or(reason);
@@ -172,10 +170,10 @@ async fn first_message(
     }
 }
 
-/// Serves a connection until it ends, the token of its last caller no longer works, or the server stops. Returns the sink, and why the server ends the connection if its source gives no reason.
+/// Serves a connection until it ends, the token of its caller no longer works, or the server stops. Returns the sink, and why the server ends the connection if its source gives no reason.
 pub(super) async fn serve_admitted<K: LineSink + 'static>(
     connection: Arc<ClientConnection>,
-    mut callers: watch::Receiver<Caller>,
+    caller: &Caller,
     (source, sink): (&mut impl MessageSource, K),
     decoder: Decoder,
     stop: &CancellationToken,
@@ -183,13 +181,7 @@ pub(super) async fn serve_admitted<K: LineSink + 'static>(
 ) -> Option<(K, CloseReason)> {
     let is_revoked = AtomicBool::new(false);
     let revocation = async {
-        loop {
-            let caller = callers.borrow_and_update().clone();
-            tokio::select! {
-                () = until_revoked(&connection.state.authenticator, &caller) => break,
-                Ok(()) = callers.changed() => {}
-            }
-        }
+        until_revoked(&connection.state.authenticator, caller).await;
         is_revoked.store(true, Ordering::Relaxed);
         connection.closed.cancel();
     };
