@@ -41,8 +41,8 @@ struct ToolCall {
     members: [Member; MEMBERS.len()],
     turn: u64,
     has_ended: bool,
-    /// Whether the agent has begun it with an update of its own, not in a replayed history.
-    has_begun: bool,
+    /// The turn in which the agent began it. `None` if it is from a replayed history, or has failed with its turn.
+    begun_in: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -140,12 +140,16 @@ impl ToolCalls {
         known
     }
 
-    /// Ends a turn. If it broke off, all calls have ended.
+    /// Ends a turn. If it broke off, the calls that it began are not open any more. The agent may still ask for them, or use their ids for others, so what is
+    /// known of them stays, in doubt.
     pub fn end_turn(&mut self, is_broken: bool) {
-        self.retain(|call| !is_broken && !call.has_ended);
+        self.retain(|call| !call.has_ended);
+        if is_broken {
+            let begun = self.calls.values_mut().filter(|call| call.begun_in == Some(self.turn));
+            self.open -= begun.map(ToolCall::fail).count();
+        }
         self.turn += 1;
         self.has_forgotten_ended = false;
-        self.may_have_unknown &= !is_broken;
     }
 
     fn keep(&mut self, fields: &CallFields<'_>, begins: bool) {
@@ -162,7 +166,7 @@ impl ToolCalls {
             call.make_stale();
         }
         call.turn = self.turn;
-        call.has_begun |= begins;
+        call.begun_in = begins.then_some(self.turn).or(call.begun_in);
         call.has_ended = fields.ends().unwrap_or(call.has_ended);
         for (at, value) in fields.values.iter().enumerate() {
             let (false, Some(value)) = (fields.omits(at), value) else { continue };
@@ -239,11 +243,11 @@ impl ToolCalls {
 impl ToolCall {
     fn unknown(turn: u64) -> Self {
         let members = std::array::from_fn(|_| Member::Forgotten);
-        Self { members, turn, has_ended: false, has_begun: false }
+        Self { members, turn, has_ended: false, begun_in: None }
     }
 
     fn is_open(&self) -> bool {
-        self.has_begun && !self.has_ended
+        self.begun_in.is_some() && !self.has_ended
     }
 
     fn bytes(&self) -> usize {
@@ -254,6 +258,11 @@ impl ToolCall {
         if let Some(member) = self.members.get_mut(at) {
             *member = now;
         }
+    }
+
+    fn fail(&mut self) {
+        self.begun_in = None;
+        self.make_stale();
     }
 
     fn make_stale(&mut self) {

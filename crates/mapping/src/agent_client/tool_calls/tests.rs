@@ -71,9 +71,39 @@ fn a_call_is_known_until_the_turn_in_which_it_ended_is_over() {
     assert!(!kind(&mut calls, "ends").contains("kind"));
     assert!(kind(&mut calls, "stays").contains("edit"));
     calls.end_turn(true);
-    assert!(!kind(&mut calls, "stays").contains("kind"));
+    assert!(kind(&mut calls, "stays").contains("edit"));
+    for id in ["ends", "stays"] {
+        let ended = format!(r#"{{"toolCallId":"{id}","status":"failed"}}"#);
+        apply_update(&mut calls, "tool_call_update", &ended);
+    }
     calls.end_turn(true);
     assert_eq!((calls.calls.len(), calls.bytes), (0, 0));
+}
+
+#[test]
+fn a_turn_that_breaks_off_closes_the_calls_that_it_began() {
+    let mut calls = ToolCalls::default();
+    let begin = |calls: &mut ToolCalls, id: &str| {
+        apply_update(calls, "tool_call", &format!(r#"{{"toolCallId":"{id}","kind":"read"}}"#));
+    };
+    let end = |calls: &mut ToolCalls, id: &str| {
+        let ended = format!(r#"{{"toolCallId":"{id}","status":"completed"}}"#);
+        apply_update(calls, "tool_call_update", &ended);
+    };
+    begin(&mut calls, "earlier");
+    calls.end_turn(false);
+    begin(&mut calls, "its own");
+    calls.end_turn(true);
+    assert!(calls.has_open(), "the answer of the turn before left one open");
+    // The agent may still ask for it, or use its id for another call.
+    let (call, is_partial) = complete_call(&mut calls, r#"{"toolCallId":"its own"}"#);
+    assert!(call.contains("read") && is_partial, "{call}");
+    assert!(!complete_call(&mut calls, r#"{"toolCallId":"earlier"}"#).1);
+    end(&mut calls, "its own");
+    end(&mut calls, "earlier");
+    assert!(!calls.has_open());
+    begin(&mut calls, "its own");
+    assert!(calls.has_open());
 }
 
 #[test]
@@ -130,8 +160,8 @@ fn no_more_calls_and_bytes_are_kept_than_may_be() {
     apply_update(&mut calls, "tool_call", r#"{"toolCallId":"1","kind":"read"}"#);
     assert!(!complete_call(&mut calls, r#"{"toolCallId":"1"}"#).1);
     calls.end_turn(true);
-    assert!(!complete_call(&mut calls, r#"{"toolCallId":"2"}"#).1);
-    calls.end_turn(true);
+    assert!(complete_call(&mut calls, r#"{"toolCallId":"2"}"#).1);
+    let mut calls = ToolCalls::default();
     let value = "x".repeat(MAX_VALUE_BYTES - 2);
     for number in 0..=MAX_BYTES / MAX_VALUE_BYTES {
         apply_update(
