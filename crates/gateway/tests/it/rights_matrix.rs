@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use trilogue_domain::{Right, Rights};
 use trilogue_gateway::protocols;
+use trilogue_testkit::Client;
 use trilogue_wire::agent_client::{Kind, METHODS, Side};
 
-use crate::rig::{AgentPrograms, Rig, Setup};
+use crate::rig::{AgentPrograms, Rig, Setup, text};
 use crate::websocket::editor_as;
 
 /// An id that no object has, valid in every protocol.
@@ -400,11 +401,11 @@ async fn every_right_opens_exactly_its_methods_below_client() {
         let name = format!("holder-{number}");
         rig.token("alpha", &name, rights, own).await;
         let mut client = editor_as(&rig, &format!("alpha-{name}")).await;
-        client.initialize(serde_json::json!({})).await;
+        client.initialize(json!({})).await;
         for method in client_methods() {
             let found = METHOD_NEEDS.iter().find(|(_, names)| names.contains(&method));
             let (needs, _) = found.unwrap_or_else(|| panic!("{method} needs a line"));
-            let answer = client.call(method, serde_json::json!({})).await;
+            let answer = client.call(method, json!({})).await;
             let is_refused = answer["error"]["data"]["code"] == "forbidden";
             let missing = needs.iter().find(|right| !rights.has(**right));
             assert_eq!(is_refused, missing.is_some(), "{rights:?} {method}: {answer}");
@@ -461,7 +462,7 @@ async fn a_token_gives_no_right_that_it_lacks() {
             rig.token("alpha", &name, held, own).await;
             let client = rig.as_("alpha", &name);
             for given in Right::ALL {
-                let body = serde_json::json!({"label": "x", "rights": [given.as_str()]});
+                let body = json!({"label": "x", "rights": [given.as_str()]});
                 let status = client.post("/api/v1/tokens", &body).await.unwrap().status;
                 let expected = match held.has(given) {
                     true if own && given == Right::Server => 400,
@@ -471,6 +472,38 @@ async fn a_token_gives_no_right_that_it_lacks() {
                 };
                 assert_eq!(status, expected, "{name} gives {given:?}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_read_changes_threads_and_learns_nothing_of_them() {
+    let rig = Rig::start().await;
+    rig.token("alpha", "runner", [Right::Run].into_iter().collect(), false).await;
+    let (alice, runner) = (rig.as_("alpha", "alice"), rig.as_("alpha", "runner"));
+    let new = json!({ "metadata": { "word": "secret", "trilogue.title": "secret" } });
+    let thread = alice.post("/api/v1/threads", &new).await.unwrap().ok().unwrap();
+    let id = text(&thread, "/id");
+    let state = json!({ "values": { "word": "secret" } });
+    let thread = format!("/threads/{id}");
+    let change = async |client: &Client, base: &str, body: &Value| {
+        let body = Bytes::from(body.to_string());
+        let headers = [("content-type", "application/json")];
+        client.send(Method::PATCH, &format!("{base}{thread}"), &headers, body).await.unwrap()
+    };
+    assert_eq!(change(&alice, "/api/v1", &state).await.status, 200);
+    let existing = json!({ "thread_id": id, "if_exists": "do_nothing" });
+    let metadata = json!({ "metadata": {} });
+    for (client, may_read) in [(&alice, true), (&runner, false)] {
+        for reply in [
+            change(client, "/api/v1", &metadata).await,
+            change(client, "/connect", &metadata).await,
+            client.post(&format!("/api/v1{thread}/copy"), &json!({})).await.unwrap(),
+            client.post(&format!("/connect{thread}/copy"), &json!({})).await.unwrap(),
+            client.post("/connect/threads", &existing).await.unwrap(),
+        ] {
+            let shown = reply.ok().unwrap().to_string();
+            assert_eq!(shown.contains("secret"), may_read, "{shown}");
         }
     }
 }
@@ -492,7 +525,7 @@ async fn an_own_token_sees_and_revokes_only_tokens_of_its_principal() {
     let seen: Vec<_> =
         seen["items"].as_array().unwrap().iter().map(|it| it["principal"].clone()).collect();
     assert_eq!(seen, ["owner"]);
-    let revoke = async |client: &trilogue_testkit::Client, path: &str| {
+    let revoke = async |client: &Client, path: &str| {
         client.send(Method::DELETE, path, &[], Bytes::new()).await.unwrap().status
     };
     assert_eq!(revoke(&owner, &token_of("alice")).await, 404);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, ThreadActivity, limits};
+use trilogue_domain::{CheckpointKey, Json, Right, ThreadActivity, limits};
 use trilogue_mapping::connect::{self as mapping, CheckpointFields, State, Template, ThreadFields};
 use trilogue_runtime::{StateContent, StateReader};
 use trilogue_store::PathReader;
@@ -32,10 +32,14 @@ pub(super) struct ThreadPage {
     pub(super) has_left_out: bool,
 }
 
-/// Returns one thread with its state.
+/// Returns one thread with its state, or to callers that may not read, without its state and metadata.
 pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Reply> {
     let activities = call.state.read.activities(&call.scope(), &[row.key]).await?;
     let activity = activities.first().copied().unwrap_or(ThreadActivity::Idle);
+    if !call.principal().rights.has(Right::Read) {
+        let row = ThreadRow { metadata: Json::empty_object(), ..row.clone() };
+        return Ok(whole(rendered(call, &row, activity, None)));
+    }
     if row.head.is_none() || is_hidden(call, row).await? {
         return Ok(whole(rendered(call, row, activity, None)));
     }

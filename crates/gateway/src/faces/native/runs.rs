@@ -155,7 +155,11 @@ async fn cancel(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
     call.reach(&row.agent)?;
     let row = call.state.runtime.cancel(call.principal(), &row.id).await?;
-    Ok(Reply::ok(&rows::run(&row)))
+    let mut run = rows::run(&row);
+    if !call.principal().rights.has(Right::Read) {
+        run.metadata = mapping::json(&Json::empty_object());
+    }
+    Ok(Reply::ok(&run))
 }
 
 async fn remove(call: NativeCall) -> Result<Reply> {

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent};
-use trilogue_domain::{CheckpointId, Code, Error, IdKind, MessageId, Right, ThreadId};
+use trilogue_domain::{CheckpointId, Code, Error, IdKind, Json, MessageId, Right, ThreadId};
 use trilogue_mapping::native::{self as mapping, escape_for_message, read_json, read_object};
 use trilogue_runtime::{NewThread, ThreadPatch};
 use trilogue_store::PathReader;
@@ -228,8 +228,12 @@ async fn titled(call: &NativeCall, row: &ThreadRow, node: Option<String>) -> Thr
     Thread { title, node, ..rows::thread(row) }
 }
 
-/// Returns a thread with its head and the newest state on the path to it.
+/// Returns a thread with its head and the newest state on the path to it, or to callers that may not read, only that it exists.
 async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
+    if !call.principal().rights.has(Right::Read) {
+        let metadata = mapping::json(&Json::empty_object());
+        return Ok(Thread { metadata, title: None, ..rows::thread(row) });
+    }
     let mut owners = call.state.admin.owner_names(&[row.key]).await?;
     let mut thread = titled(call, row, owners.remove(&row.key)).await;
     thread.clients = call.state.connected_clients.of_thread(row.key);
