@@ -2,6 +2,8 @@
 
 use std::pin::pin;
 
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use trilogue_domain::error::Result;
 
 use super::authenticator::{Authenticator, Caller, revoked};
@@ -16,7 +18,7 @@ pub(crate) async fn while_admitted<T>(
 ) -> Result<T> {
     let mut wait = pin!(wait);
     loop {
-        let waited = tokio::time::timeout(authenticator.recheck, &mut wait).await;
+        let waited = timeout(authenticator.recheck, &mut wait).await;
         if !authenticator.still_admits(caller).await {
             return Err(revoked());
         }
@@ -26,13 +28,19 @@ pub(crate) async fn while_admitted<T>(
     }
 }
 
-/// Completes soon after the caller's token was revoked or has expired.
+/// Completes once the caller's token was revoked on this node, and soon after it was revoked on another one or has expired.
 pub(crate) async fn until_revoked(authenticator: &Authenticator, caller: &Caller) {
     if !caller.is_known() {
         return std::future::pending().await;
     }
-    // Boxed, because every open connection waits here between two checks.
-    while Box::pin(authenticator.still_admits(caller)).await {
-        tokio::time::sleep(authenticator.recheck).await;
+    loop {
+        // Before the check, so that no revocation is missed.
+        let revoked = authenticator.revoked.notified();
+        // Boxed, because every open connection waits here between two checks.
+        if !Box::pin(authenticator.still_admits(caller)).await {
+            return;
+        }
+        // Another node may have revoked it.
+        let _: Result<(), Elapsed> = timeout(authenticator.recheck, revoked).await;
     }
 }

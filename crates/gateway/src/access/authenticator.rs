@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use subtle::ConstantTimeEq;
+use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use trilogue_domain::error::Result;
@@ -55,6 +56,8 @@ pub(crate) struct Authenticator {
     /// The longest age of a cached token. An older one is looked up again.
     pub(crate) recheck: Duration,
     cache: RwLock<TokenCache>,
+    /// Notified after each revocation.
+    pub(super) revoked: Notify,
     tickets: Tickets,
 }
 
@@ -136,6 +139,7 @@ impl Authenticator {
             clock,
             recheck,
             cache: RwLock::default(),
+            revoked: Notify::new(),
             tickets: Tickets::default(),
         })
     }
@@ -291,6 +295,8 @@ impl Authenticator {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         cache.revocations += 1;
         cache.tokens.remove(hash);
+        drop(cache);
+        self.revoked.notify_waiters();
     }
 
     /// Forgets all tokens, so that each is looked up again: the revoked ones are unknown.
@@ -298,6 +304,8 @@ impl Authenticator {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         cache.revocations += 1;
         cache.tokens.clear();
+        drop(cache);
+        self.revoked.notify_waiters();
     }
 
     /// Forgets the tokens that other nodes revoke, until the channel closes.

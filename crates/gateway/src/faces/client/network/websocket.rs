@@ -21,7 +21,6 @@ use uuid::Uuid;
 
 use super::super::connection::ClientConnection;
 use super::super::connection::origin::{ClientOrigin, ClientTransport};
-use super::super::options::ClientOptions;
 use super::super::serve::serve;
 use super::super::state::State;
 use super::super::wire::outbox::Batch;
@@ -39,6 +38,7 @@ use crate::http::reply::Reply;
 use crate::http::upgrade::UpgradedConnection;
 
 const NOT_INITIALIZED: &str = "`initialize` did not come in time";
+const REVOKED: &str = "the token was revoked or has expired";
 const ENDED_BY_SERVER: &str = "the server ends the connection";
 
 /// What is known of a WebSocket before its first message.
@@ -94,7 +94,8 @@ async fn serve_socket(state: Arc<State>, new: NewSocket, upgraded: UpgradedConne
             Box::pin(hello(&state, &caller, &agent, halves, &mut decoder)).await
         }
         false => {
-            let first = Box::pin(first_message((&mut source, &mut sink), options, &stop)).await;
+            let halves = (&mut source, &mut sink);
+            let first = Box::pin(first_message(&state, &caller, halves, &stop)).await;
             let first = match first {
                 Ok(first) => first,
                 Err(reason) => return close(source, sink, reason).await,
@@ -151,13 +152,17 @@ pub(super) fn network_connection(
 
 /// Waits for the first message. Returns why the connection is closed if it does not come.
 async fn first_message(
+    state: &State,
+    caller: &Caller,
     (source, sink): (&mut FrameSource, &mut FrameSink),
-    options: &ClientOptions,
     stop: &CancellationToken,
 ) -> Result<Bytes, CloseReason> {
     let pinging = async { while sink.keep_alive().await.is_ok() {} };
     let read = tokio::select! {
-        read = timeout(options.hello_timeout, source.read_frame()) => read,
+        read = timeout(state.options.hello_timeout, source.read_frame()) => read,
+        () = until_revoked(&state.authenticator, caller) => {
+            return Err((CloseCode::Policy, REVOKED));
+        }
         () = pinging => Ok(FrameRead::Lost),
         () = stop.cancelled() => return Err((CloseCode::Away, ENDED_BY_SERVER)),
     };
@@ -208,7 +213,7 @@ pub(super) async fn serve_admitted<K: LineSink + 'static>(
         }
     }?;
     let reason = if is_revoked.into_inner() {
-        (CloseCode::Policy, "the token was revoked or has expired")
+        (CloseCode::Policy, REVOKED)
     } else if connection.outbox.is_over_budget() {
         (CloseCode::Again, "too many bytes of messages are not read")
     } else if is_silent.into_inner() {
