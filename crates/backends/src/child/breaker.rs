@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::lock;
 use trilogue_domain::port::{Clock as _, SystemClock};
+use trilogue_domain::{Timestamp, lock};
 use trilogue_runtime::ProcessFailure;
 
 /// The number of failures within [`WINDOW`] that opens the breaker. A failure is a process that did not start, or exited before a turn had completed.
@@ -25,6 +25,8 @@ struct Failures {
     /// The last failure.
     last: Option<ProcessFailure>,
     until: Option<Instant>,
+    /// When the failures before were forgotten.
+    reset_at: Option<Timestamp>,
 }
 
 // === impl Breaker ===
@@ -82,7 +84,12 @@ impl Breaker {
 
     /// Forgets all failures. Called when a turn has completed, or the agent's launch was replaced.
     pub(crate) fn reset(&self) {
-        *lock(&self.0) = Failures::default();
+        let reset_at = Some(SystemClock.now());
+        *lock(&self.0) = Failures { reset_at, ..Failures::default() };
+    }
+
+    pub(crate) fn last_reset(&self) -> Option<Timestamp> {
+        lock(&self.0).reset_at
     }
 }
 

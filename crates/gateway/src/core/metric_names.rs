@@ -143,7 +143,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         AGENT_AVAILABLE,
         &["agent"],
-        "1 while an agent can be used, else 0; for agents at other servers, and for programs once one has started, wants a sign-in or failed. 0 while a program needs a sign-in or failed too often",
+        "1 while an agent can be used, else 0; for agents at other servers, and for programs once one has started, wants a sign-in or failed. 0 while a program needs a sign-in or has never started and failed too often",
     ),
     gauge(AGENT_PROCESSES, &["agent"], "Processes of a hosted agent"),
     gauge(AGENT_MEMORY, &["agent"], "Memory of these processes and of what they started, in bytes"),

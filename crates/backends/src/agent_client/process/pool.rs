@@ -1,5 +1,6 @@
 //! The processes of an agent: how many run, which threads use them, and when they are stopped.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,9 @@ const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often an idle agent is looked at again: for its child processes, or for its use.
 const CHILDREN_INTERVAL: Duration = Duration::from_secs(30);
 
+/// The number of principals above which the failures of those are forgotten who have neither a process nor a pause.
+const MAX_BREAKERS: usize = 1_000;
+
 /// When a process counts as idle.
 #[derive(Clone, Copy, Debug)]
 struct IdleRule {
@@ -45,13 +49,17 @@ pub(crate) struct Pool {
     agent: Arc<str>,
     children: Arc<Children>,
     greetings: Arc<GreetingCache>,
-    breaker: Arc<Breaker>,
+    breakers: Breakers,
     state: Arc<State>,
     on_exit: Arc<OnExit>,
     has_started: AtomicBool,
     /// Held while a process without a thread is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
 }
+
+/// A breaker for each principal: what one principal makes the agent do keeps no other principal from it, and is in no error of another one.
+#[derive(Default)]
+struct Breakers(Mutex<HashMap<PrincipalKey, Arc<Breaker>>>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessSpec {
@@ -127,9 +135,9 @@ impl Pool {
         greetings: Arc<GreetingCache>,
         on_exit: impl Fn(&Arc<Process>) + Send + Sync + 'static,
     ) -> Self {
-        let (breaker, state, on_exit) = (Arc::default(), Arc::default(), Arc::new(on_exit));
+        let (breakers, state, on_exit) = (Breakers::default(), Arc::default(), Arc::new(on_exit));
         let (starting, has_started) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
-        Self { agent, children, greetings, breaker, state, on_exit, has_started, starting }
+        Self { agent, children, greetings, breakers, state, on_exit, has_started, starting }
     }
 
     /// A process that the thread owns: its current one, an unowned one, or a new one.
@@ -220,17 +228,25 @@ impl Pool {
         found.map(|entry| Arc::clone(&entry.process)).collect()
     }
 
-    /// Whether no process is started for a while, because too many failed.
+    /// Whether the agent has never started, and is not started for a while for any principal that has tried. Failures after a start may be due to what a principal asked for.
     pub(crate) fn is_paused(&self) -> bool {
-        self.breaker.pause().is_some()
+        let breakers = lock(&self.breakers.0);
+        !self.has_started()
+            && !breakers.is_empty()
+            && breakers.values().all(|breaker| breaker.pause().is_some())
     }
 
+    /// Returns the last failure, unless a turn of any principal has completed since.
     pub(crate) fn last_failure(&self) -> Option<ProcessFailure> {
-        self.breaker.last_failure()
+        let breakers = lock(&self.breakers.0);
+        let failures = breakers.values().filter_map(|breaker| breaker.last_failure());
+        let last_reset = breakers.values().filter_map(|breaker| breaker.last_reset()).max();
+        let last = failures.max_by_key(|failure| failure.at);
+        last.filter(|failure| last_reset.is_none_or(|reset| reset < failure.at))
     }
 
     pub(crate) fn reset(&self) {
-        self.breaker.reset();
+        lock(&self.breakers.0).values().for_each(|breaker| breaker.reset());
     }
 
     /// Counts a session as being opened in a process of this pool.
@@ -275,7 +291,8 @@ impl Pool {
         spec: ProcessSpec,
         thread: Option<ThreadKey>,
     ) -> Result<ProcessLease, AgentFailure> {
-        self.breaker.check(format_args!("the agent '{}'", self.agent))?;
+        let breaker = self.breakers.of(&spec.principal);
+        breaker.check(format_args!("the agent '{}'", self.agent))?;
         let guard = self.reserve_space(&spec.launch, &spec.principal).await?;
         // A connection takes no place among the processes of this machine.
         if spec.launch.remote.is_none() {
@@ -285,12 +302,12 @@ impl Pool {
         let shared = PoolContext {
             agent: &self.agent,
             children: &self.children,
-            breaker: &self.breaker,
+            breaker: &breaker,
             changed: &self.state.changed,
         };
         let process = Process::start(shared, spec).await.inspect_err(|failure| {
             count_failure(&self.agent);
-            self.breaker.record_failure(&failure.text());
+            breaker.record_failure(&failure.text());
         })?;
         self.has_started.store(true, Ordering::Release);
         self.greetings.insert(&launch, process.profile(), process.greeting().clone());
@@ -308,16 +325,15 @@ impl Pool {
         lock(&self.state.processes).running.push(entry);
         // Only now: until the process was in the list, the guard counted it.
         drop(guard);
-        self.watch(process, idle);
+        self.watch(process, breaker, idle);
         let broken =
             || AgentFailure::local(Code::Internal, "a process was stopped while it started");
         lease.ok_or_else(broken)
     }
 
     /// Stops a process once it has been idle for `idle_stop`, and forgets it once it has exited.
-    fn watch(&self, process: Arc<Process>, rule: IdleRule) {
-        let (state, breaker) = (Arc::clone(&self.state), Arc::clone(&self.breaker));
-        let agent = Arc::clone(&self.agent);
+    fn watch(&self, process: Arc<Process>, breaker: Arc<Breaker>, rule: IdleRule) {
+        let (state, agent) = (Arc::clone(&self.state), Arc::clone(&self.agent));
         let on_exit = Arc::clone(&self.on_exit);
         tokio::spawn(async move {
             tokio::select! {
@@ -414,6 +430,18 @@ async fn idle(process: &Process, rule: IdleRule) {
         }
         let wait = if until <= now { time.min(CHILDREN_INTERVAL) } else { until - now };
         tokio::time::sleep(wait).await;
+    }
+}
+
+// === impl Breakers ===
+
+impl Breakers {
+    fn of(&self, principal: &PrincipalKey) -> Arc<Breaker> {
+        let mut breakers = lock(&self.0);
+        if breakers.len() >= MAX_BREAKERS {
+            breakers.retain(|_, it| Arc::strong_count(it) > 1 || it.pause().is_some());
+        }
+        Arc::clone(breakers.entry(principal.clone()).or_default())
     }
 }
 

@@ -106,7 +106,7 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
 
 #[tokio::test]
 async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_while() {
-    let rig = Rig::new(&["--die-at-start", "3"]).await;
+    let mut rig = Rig::new(&["--die-at-start", "3"]).await;
     for _ in 0..5 {
         let run = rig.run(&rig.thread, "x").await;
         let why = failure(&run);
@@ -119,6 +119,11 @@ async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_whil
     assert!(why.message.contains("failed 5 times within 60 seconds"), "{}", why.message);
     assert!(why.message.contains("told to die at its start"), "{}", why.message);
     assert!(rig.sessions().greet(&caller("{}")).await.is_err());
+    // Another principal is not told of these failures, and the agent is started for it.
+    rig.by = Principal { id: PrincipalId::parse("bob").unwrap(), ..rig.by.clone() };
+    let run = rig.run(&rig.thread().await, "x").await;
+    let why = failure(&run);
+    assert!(why.message.contains("exited with status 3 during startup"), "{}", why.message);
     rig.end().await;
 }
 
