@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
+use futures_util::future::BoxFuture;
 use metrics::counter;
 use tokio::time::Instant;
 use trilogue_domain::error::{Code, Error, Result};
@@ -42,8 +43,12 @@ pub(crate) trait IdleChild: Send + Sync {
     fn child(&self) -> Option<&Child>;
     /// Returns when it became idle, or `None` while it is in use.
     fn idle_since(&self) -> Option<Instant>;
+    /// Whether it may come back to a tool call.
+    fn has_open_calls(&self) -> bool;
     /// Takes it out of service, so that it gets no more work. Returns `false` if it is in use.
     fn retire(&self) -> bool;
+    /// Stops it, and logs why.
+    fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
 // === impl Budget ===
@@ -100,16 +105,16 @@ impl Children {
         idle.push(child);
     }
 
-    /// Stops idle children until there is room for one more child. Stops the child that has been idle longest first.
+    /// Stops idle children until there is room for one more child. Stops the child that has been idle longest first, and those with open tool calls last.
     /// Errors: `overloaded` if all children are in use.
     pub(crate) async fn make_room(&self) -> Result<()> {
         while let Some(excess) = self.excess().await {
             let mut idle: Vec<_> = self
                 .idle_children()
                 .into_iter()
-                .filter_map(|child| Some((child.idle_since()?, child)))
+                .filter_map(|child| Some(((child.has_open_calls(), child.idle_since()?), child)))
                 .collect();
-            idle.sort_by_key(|(since, _)| *since);
+            idle.sort_by_key(|(rank, _)| *rank);
             let Some((_, idle)) = idle.into_iter().find(|(_, child)| child.retire()) else {
                 counter!(REFUSED).increment(1);
                 return Err(Error::new(Code::Overloaded, excess).hint(
@@ -121,7 +126,7 @@ impl Children {
             let Some(child) = idle.child() else { continue };
             let instance = child.instance();
             let mut running = self.running.subscribe();
-            child.stop().await;
+            idle.stop().await;
             // The wait fails only if the sender is dropped, and `self` holds the sender.
             drop(running.wait_for(|running| !running.children.contains_key(&instance)).await);
         }

@@ -84,7 +84,7 @@ impl SessionOpener {
         Error::new(Code::Overloaded, message).hint(hint)
     }
 
-    /// Closes the least recently used session in these processes. Returns `false` if all are in use.
+    /// Closes the least recently used session in these processes, and one with open tool calls last. Returns `false` if all are in use.
     async fn close_oldest(&self, processes: &[Arc<Process>]) -> bool {
         let mut idle = Vec::new();
         for process in processes {
@@ -93,7 +93,7 @@ impl SessionOpener {
                 // A state that is locked is in use.
                 let used = thread.state.try_lock().ok().and_then(|state| {
                     let session = idle_session(&state, process)?;
-                    Some(session.last_used())
+                    Some((session.inbox().has_open_calls(), session.last_used()))
                 });
                 idle.extend(used.map(|used| (used, key, thread, process)));
             }
@@ -123,6 +123,9 @@ async fn close_if_idle(thread: &Thread, process: &Arc<Process>) -> bool {
     }
     let Some(session) = state.session.take() else { return false };
     tracing::debug!(session = session.remote(), "closing a session to make room for another");
+    if session.inbox().has_open_calls() {
+        session.inbox().log_stop("another session needs its place").await;
+    }
     let _lease = process.lease();
     session.end_remote(false).await;
     session.close();

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 use trilogue_domain::error::Code;
 use trilogue_domain::{Json, ThreadKey, lock};
@@ -24,15 +25,12 @@ use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::host::{AgentHost, StartedHost};
 use crate::agent_client::launch::Processes;
-use crate::agent_client::routing::{CallOrigin, Router, SessionInbox, SessionItem};
+use crate::agent_client::routing::{CallOrigin, Router, SessionInbox};
 use crate::child::{Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES};
 use crate::workspace::lease::WorkspaceLease;
 
 /// The kind of authentication methods whose keys are variables.
 const VARIABLES: &str = "env_var";
-
-/// How long the events about a stop may take.
-const TELL_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the standard error of an agent is read after it refused a call.
 const STDERR_TIME: Duration = Duration::from_millis(50);
@@ -384,14 +382,8 @@ impl Process {
     pub(super) async fn stop_idle(&self, reason: &'static str) {
         let (agent, pid) = (&*self.agent, self.host.pid());
         tracing::info!(agent, pid, reason, "stopping an agent's process");
-        let told = self.router.inboxes().into_iter().map(|inbox| async move {
-            let (done, logged) = oneshot::channel();
-            inbox.put(SessionItem::Stopping { reason, done }).await;
-            // A closed session has no log to write to.
-            drop(logged.await);
-        });
-        // A slow store must not keep the process.
-        drop(timeout(TELL_LIMIT, join_all(told)).await);
+        let inboxes = self.router.inboxes();
+        join_all(inboxes.iter().map(|inbox| inbox.log_stop(reason))).await;
         self.stop().await;
     }
 
@@ -411,8 +403,16 @@ impl IdleChild for Process {
         self.leases.idle_since()
     }
 
+    fn has_open_calls(&self) -> bool {
+        Self::has_open_calls(self)
+    }
+
     fn retire(&self) -> bool {
         self.leases.retire_if_idle()
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        self.stop_idle("another agent needs its place").boxed()
     }
 }
 

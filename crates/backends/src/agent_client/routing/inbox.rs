@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Error, MessageId};
 use trilogue_mapping::agent_client::{MAX_IGNORED_BYTES, WorkReport};
@@ -17,6 +17,8 @@ use trilogue_sdk::agent_client::peer::{Backpressure, IgnoredReason, Notification
 const MAX_ITEMS: usize = 1_024;
 /// The most bytes that wait in a session. A larger update waits alone.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// How long the event about a stop may take.
+const STOP_LOG_LIMIT: Duration = Duration::from_secs(5);
 
 /// The sending end of a session's queue. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -80,7 +82,7 @@ pub(crate) enum SessionItem {
     Opened,
     /// The agent's process has ended.
     ProcessEnded,
-    /// The server stops the agent for this reason.
+    /// The server stops the agent, or closes its session, for this reason.
     Stopping {
         reason: &'static str,
         done: oneshot::Sender<()>,
@@ -193,6 +195,18 @@ impl SessionInbox {
 
     pub(crate) fn has_open_calls(&self) -> bool {
         self.has_open_calls.load(Ordering::Relaxed)
+    }
+
+    /// Logs why the server stops the agent, or closes its session.
+    pub(crate) async fn log_stop(&self, reason: &'static str) {
+        let logging = async {
+            let (done, logged) = oneshot::channel();
+            self.put(SessionItem::Stopping { reason, done }).await;
+            // A closed session has no log to write to.
+            drop(logged.await);
+        };
+        // A slow store must not keep the agent.
+        drop(timeout(STOP_LOG_LIMIT, logging).await);
     }
 
     pub(super) fn notify(&self, notification: Notification) -> Backpressure {

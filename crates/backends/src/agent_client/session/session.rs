@@ -119,7 +119,7 @@ impl Session {
         &self.process
     }
 
-    pub(super) fn inbox(&self) -> &SessionInbox {
+    pub(crate) fn inbox(&self) -> &SessionInbox {
         &self.inbox
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use trilogue_backends::agent_client::Processes;
+use trilogue_backends::child::Budget;
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, RunStatus, ThreadId};
 
@@ -166,6 +167,31 @@ async fn a_tool_call_that_does_not_end_keeps_its_agent_for_a_limited_time() {
     rig.run(&rig.thread, &format!("raw:{call}")).await;
     until_async("the agent is stopped", async || is_stopped(&rig, &rig.thread).await).await;
     rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_with_an_open_tool_call_makes_room_last_and_its_thread_learns_why() {
+    let open = r#"raw:{"sessionUpdate":"tool_call","toolCallId":"c","title":"In the background"}"#;
+    for processes in [Processes::Thread, Processes::Shared] {
+        let rig = Rig::with(&[], |launch| {
+            launch.processes = processes;
+            if processes == Processes::Shared {
+                (launch.max_sessions, launch.max_processes) = (2, 1);
+            }
+        })
+        .await;
+        rig.children.set_budget(Budget { max_processes: 2, ..Budget::default() });
+        let (two, three, four) = (rig.thread().await, rig.thread().await, rig.thread().await);
+        for (thread, text) in [(&rig.thread, open), (&two, "say:x"), (&three, open)] {
+            let run = rig.run(thread, text).await;
+            assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+        }
+        assert!(!is_stopped(&rig, &rig.thread).await, "{processes:?}: the second thread's went");
+        assert_eq!(rig.run(&four, "say:x").await.status, RunStatus::Completed);
+        assert!(is_stopped(&rig, &rig.thread).await, "{processes:?}");
+        assert!(!is_stopped(&rig, &three).await, "{processes:?}");
+        rig.end().await;
+    }
 }
 
 #[tokio::test]
