@@ -389,15 +389,15 @@ impl SessionActor {
         self.logged_lines = 0;
         let Some(mut work) = self.work.take() else { return TurnSummary::default() };
         self.current.send_replace(None);
+        let end = if work.is_cancelled() { TurnEnd::Broken } else { end };
         if !matches!(work.kind, WorkKind::Prompt { is_answered: true, .. }) {
-            // The calls of a cancelled run have failed for every client.
-            self.tool_calls.end_turn(end == TurnEnd::Broken || work.is_cancelled());
+            self.tool_calls.end_turn(end == TurnEnd::Broken);
         }
         if work.is_background() && self.is_reported_at_work() {
             // Before the end of the run: nothing shows it at work that has no run. What it reported before does not make its next work endless either.
             self.clear_state().await;
         }
-        if !work.is_cancelled() && end == TurnEnd::Completed && self.requests.has_question() {
+        if end == TurnEnd::Completed && self.requests.has_question() {
             self.waiting.expect_question();
         }
         work.stop = stop;

@@ -105,8 +105,10 @@ impl OpenWork {
 
     /// Notes that the run is being cancelled.
     pub(super) fn record_cancel(&mut self, grace: Duration) {
-        if let WorkKind::Background { ends_at, .. } = &mut self.kind {
-            *ends_at = Some(Instant::now() + grace);
+        if let WorkKind::Background { ends_at, last_sign, .. } = &mut self.kind {
+            // An agent that was quiet has its time to report too.
+            *last_sign = Instant::now();
+            *ends_at = Some(*last_sign + grace);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
-use trilogue_domain::event::{MessageEvent, StateEvent};
+use trilogue_domain::event::{MessageEvent, StateEvent, ToolEvent, ToolStatus};
 use trilogue_domain::{
     Answer, Body, Code, Json, MessageId, Outcome, RunStatus, StartedBy, ThreadId,
 };
@@ -244,6 +244,30 @@ async fn cancelling_reaches_the_agent_and_ends_the_run() {
 }
 
 #[tokio::test]
+async fn what_an_agent_reports_of_its_cancellation_belongs_to_the_cancelled_run() {
+    let rig = Rig::with(&[], |launch| launch.background_quiet = NEVER_QUIET).await;
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Build" });
+    let end = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed" });
+    let lines = [once(&rig, "go", &call), once(&rig, "stopped", &end)];
+    rig.run(&rig.thread, &lines.join("\n")).await;
+    go(&rig, "go");
+    let run = background_run(&rig, 0, RunStatus::Running).await;
+    // The agent has been quiet for longer than a cancellation waits.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(2)).await;
+    tokio::time::resume();
+    let cancelling = rig.cancel(&run);
+    let reporting = async {
+        until("the agent was asked to cancel", || count_heard(&rig, "session/cancel") == 1).await;
+        go(&rig, "stopped");
+    };
+    let (ended, ()) = tokio::join!(cancelling, reporting);
+    assert_eq!(ended.status, RunStatus::Cancelled);
+    assert_eq!(runs(&rig).await.iter().filter(|run| run.started_by.is_some()).count(), 1);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn a_cancelled_run_whose_agent_does_not_stop_ends_after_the_grace() {
     let rig = Rig::with(&[], |launch| {
         launch.background_quiet = Duration::from_millis(1);
@@ -261,6 +285,11 @@ async fn a_cancelled_run_whose_agent_does_not_stop_ends_after_the_grace() {
     let ended = rig.cancel(&run).await;
     assert_eq!(ended.status, RunStatus::Cancelled);
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
+    // The call has failed for clients of every protocol.
+    let is_end = |body: &Body| {
+        matches!(body, Body::Tool(ToolEvent::Ended { status: ToolStatus::Failed, .. }))
+    };
+    assert!(rig.events(&run).await.iter().any(|event| is_end(&event.body)));
     assert_eq!(rig.run(&rig.thread, "say:next").await.status, RunStatus::Completed);
     rig.end().await;
 }
