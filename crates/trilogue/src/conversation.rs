@@ -325,16 +325,18 @@ impl<'a, S: RunReader> Conversation<'a, S> {
 
     /// Leaves a question open, and fails with how to answer it. Continues with the run if an earlier run has asked the question: this one does not wait for it.
     async fn leave_open(&mut self, interrupt: &Interrupt) -> Result {
-        let hint = self.reader.answer_hint(interrupt, self.globals);
         let kind = safe::visible(&interrupt.kind);
         if self.reader.is_of_earlier_run(interrupt).await {
             print::note(&format!("a question of an earlier run is still open ({kind})"));
-            print::hint(&hint);
+            // Not its id: the question has another one when this run ends.
+            let url = self.globals.url_option();
+            print::hint(&format!("find it when this run has ended: trilogue inbox{url}"));
             self.reader.skip_question();
             return Ok(());
         }
         let run = table::noted_id(&self.reader.run_id().unwrap_or_default());
         let message = format!("the run {run} needs an answer ({kind})");
+        let hint = self.reader.answer_hint(interrupt, self.globals);
         Err(CliError::new(ExitStatus::Waiting, message).hint(hint))
     }
 }
