@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{PrincipalId, Right, Rights, TenantId};
-use trilogue_store::rows::RunRow;
+use trilogue_store::rows::{PrincipalRights, RunRow};
 
 use crate::backend::Backend;
 use crate::context::SharedRun;
@@ -14,9 +14,9 @@ pub(crate) async fn current_rights(
     services: &Services,
     tenant: &TenantId,
     principal: &PrincipalId,
-) -> Result<Rights> {
+) -> Result<PrincipalRights> {
     if services.options.local_principal.as_ref() == Some(principal) {
-        return Ok(Rights::all());
+        return Ok(PrincipalRights { own: Rights::all(), anywhere: Rights::all() });
     }
     services.store.rights_of(tenant, principal, services.clock.now()).await
 }
@@ -32,9 +32,9 @@ pub(crate) async fn check_creator(
     if !run.needs_token {
         return Ok(());
     }
-    let rights = current_rights(services, &run.scope.tenant, &run.principal).await?;
+    let rights = rights_in_thread(services, run).await?;
     if !rights.has(Right::Run) {
-        return Err(forbidden(&run.principal, "run agents", Right::Run));
+        return Err(forbidden(&run.principal, "run agents on its thread", Right::Run));
     }
     if !run.can_answer() || rights.has(Right::Answer) {
         return Ok(());
@@ -53,6 +53,17 @@ pub(crate) async fn check_creator(
     Ok(())
 }
 
+/// What the creator of a run may do with the run's thread.
+async fn rights_in_thread(services: &Services, run: &SharedRun) -> Result<Rights> {
+    let rights = current_rights(services, &run.scope.tenant, &run.principal).await?;
+    if rights.own == rights.anywhere {
+        return Ok(rights.own);
+    }
+    let thread = services.store.thread(&run.scope, &run.thread).await?;
+    let is_own = thread.is_some_and(|thread| thread.owner == run.principal);
+    Ok(if is_own { rights.own } else { rights.anywhere })
+}
+
 fn forbidden(principal: &PrincipalId, what: &str, right: Right) -> Error {
     let message = format!("'{principal}', who created the run, may not {what} any more");
     Error::new(Code::Forbidden, message)
@@ -64,7 +75,7 @@ pub(crate) async fn check_creator_sees(services: &Services, row: &RunRow) -> Res
     if row.audit.as_ref().is_none_or(|audit| audit.token.is_none()) {
         return Ok(());
     }
-    let rights = current_rights(services, &row.tenant, &row.principal).await?;
+    let rights = current_rights(services, &row.tenant, &row.principal).await?.own;
     if rights.has(Right::Run) || rights.has(Right::Read) {
         return Ok(());
     }

@@ -208,8 +208,9 @@ async fn scheduled_run(runtime: &Runtime, claim: &Claim) -> Result<Option<Durati
     let reference = claim.item.reference.to_value();
     let (thread, run) = (thread_of(&reference)?, RunKey(integer(&reference, "run")?));
     let (tenant, principal) = (&claim.item.tenant, &claim.item.principal);
+    // Whether it may use this thread is checked when the run begins.
     let rights = current_rights(runtime.services(), tenant, principal).await?;
-    let command = if rights.has(Right::Run) {
+    let command = if rights.own.has(Right::Run) {
         Command::Due { run }
     } else {
         Command::Cancel { run, reason: Some(Code::Forbidden), roll_back: false }

@@ -25,8 +25,8 @@ use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadLetter,
     IdempotencyKey, IdempotencyRow, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
-    QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow, SignInLinkRow,
-    ThreadFilter, ThreadRow, TokenRow,
+    PrincipalRights, QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow,
+    SignInLinkRow, ThreadFilter, ThreadRow, TokenRow,
 };
 
 pub trait Store:
@@ -390,13 +390,13 @@ pub trait Tokens: Send + Sync + fmt::Debug {
         code: &[u8; 32],
         now: Timestamp,
     ) -> Result<Option<SignInLinkRow>>;
-    /// Whether a principal still has a token with any right. Scheduled work is checked with it.
+    /// What a principal may do by its valid tokens. Delayed work is checked with it.
     async fn rights_of(
         &self,
         tenant: &TenantId,
         principal: &PrincipalId,
         now: Timestamp,
-    ) -> Result<trilogue_domain::Rights>;
+    ) -> Result<PrincipalRights>;
 }
 
 /// Configured instances of agents. An expired instance counts as missing.

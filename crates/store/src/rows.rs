@@ -212,6 +212,15 @@ pub struct TokenRow {
     pub session_of: Option<TokenId>,
 }
 
+/// What the valid tokens of a principal permit together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrincipalRights {
+    /// With what the principal has created.
+    pub own: Rights,
+    /// With what others have created too.
+    pub anywhere: Rights,
+}
+
 /// A link that signs a browser in, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignInLinkRow {
@@ -447,6 +456,23 @@ impl TokenRow {
 
     pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+// === impl PrincipalRights ===
+
+impl PrincipalRights {
+    /// Adds up the tokens of a principal that are valid at this time.
+    pub(crate) fn of_tokens<'a>(
+        tokens: impl Iterator<Item = &'a TokenRow>,
+        now: Timestamp,
+    ) -> Self {
+        let valid: Vec<_> = tokens.filter(|token| token.is_valid(now)).collect();
+        let rights_where = |is_wanted: fn(&TokenRow) -> bool| {
+            let wanted = valid.iter().filter(|token| is_wanted(token));
+            wanted.flat_map(|token| token.rights.iter()).collect()
+        };
+        Self { own: rights_where(|_| true), anywhere: rights_where(|token| !token.own) }
     }
 }
 

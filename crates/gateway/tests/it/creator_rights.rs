@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trilogue_domain::Right;
 use trilogue_egress::Policy;
 use trilogue_testkit::callback::Receiver;
 use trilogue_testkit::{Client, until};
@@ -31,7 +32,11 @@ async fn token(rig: &Rig, principal: &str) -> (Client, String) {
 }
 
 async fn run(client: &Client, agent: &str, input: &Value) -> String {
-    let body = json!({"agent": agent, "input": input, "thread_id": "t", "create_thread": true, "mode": "async"});
+    run_on(client, agent, input, "t").await
+}
+
+async fn run_on(client: &Client, agent: &str, input: &Value, thread: &str) -> String {
+    let body = json!({"agent": agent, "input": input, "thread_id": thread, "create_thread": true, "mode": "async"});
     let made = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     text(&made, "/id").to_owned()
 }
@@ -66,6 +71,28 @@ async fn a_queued_run_does_not_start_after_its_creators_token_is_revoked() {
     assert_forbidden(&with_status(&rig, &queued, "failed").await);
     hand.take(Step::End(json!({"n": 2})));
     with_status(&rig, &carls, "completed").await;
+}
+
+#[tokio::test]
+async fn a_queued_run_on_a_thread_of_others_does_not_start_with_a_token_that_does_not_see_it() {
+    let (rig, hand) = start().await;
+    let ((bob, bobs), (alice, _)) = (token(&rig, "bob").await, token(&rig, "alice").await);
+    rig.token("alpha", "bob", [Right::Read, Right::Run].into_iter().collect(), true).await;
+    // A UUID names the same thread for each principal.
+    let thread = "0195c0de-0000-7000-8000-00000000000a";
+    let first = run_on(&alice, "fountain", &json!({}), thread).await;
+    let queued = run_on(&bob, "fountain", &json!({}), thread).await;
+    hand.sync().await;
+    rig.revoke(&bobs).await;
+    hand.take(Step::End(json!({"n": 1})));
+    with_status(&rig, &first, "completed").await;
+    assert_forbidden(&with_status(&rig, &queued, "failed").await);
+    // On a thread of its own, the token is enough.
+    let own = rig.as_("alpha", "bob");
+    let body = json!({"agent": "fountain", "input": {}, "mode": "async"});
+    let made = own.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    hand.take(Step::End(json!({"n": 2})));
+    with_status(&rig, text(&made, "/id"), "completed").await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use trilogue_domain::{PrincipalId, Result, Rights, TenantId, Timestamp, TokenId}
 use trilogue_gateway::{Mount, Options, Server};
 use trilogue_store::Tokens;
 use trilogue_store::memory::MemoryStore;
-use trilogue_store::rows::{SignInLinkRow, TokenRow};
+use trilogue_store::rows::{PrincipalRights, SignInLinkRow, TokenRow};
 use trilogue_testkit::Client;
 
 use crate::rig::{LIMIT, ports};
@@ -73,7 +73,7 @@ impl Tokens for SlowLookUp {
         tenant: &TenantId,
         principal: &PrincipalId,
         now: Timestamp,
-    ) -> Result<Rights> {
+    ) -> Result<PrincipalRights> {
         self.store.rights_of(tenant, principal, now).await
     }
 }

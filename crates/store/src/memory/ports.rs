@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use trilogue_domain::error::Result;
-use trilogue_domain::{ConfigurationId, PrincipalId, Rights, Scope, TenantId, Timestamp, TokenId};
+use trilogue_domain::{ConfigurationId, PrincipalId, Scope, TenantId, Timestamp, TokenId};
 
 use super::MemoryStore;
 use super::listing::MetadataFilter;
@@ -13,8 +13,8 @@ use crate::core::page::PageBuilder;
 use crate::news::Peers;
 use crate::port::{Configurations, Queue, Tokens};
 use crate::rows::{
-    Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, QueueKind, RetryDecision,
-    SignInLinkRow, TokenRow,
+    Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, PrincipalRights, QueueKind,
+    RetryDecision, SignInLinkRow, TokenRow,
 };
 
 // === impl MemoryStore ===
@@ -117,11 +117,11 @@ impl Tokens for MemoryStore {
         tenant: &TenantId,
         principal: &PrincipalId,
         now: Timestamp,
-    ) -> Result<Rights> {
+    ) -> Result<PrincipalRights> {
         let state = self.open()?;
         let tokens = state.tokens.of(tenant).map(|(_, token)| token);
-        let valid = tokens.filter(|token| token.principal == *principal && token.is_valid(now));
-        Ok(valid.flat_map(|token| token.rights.iter()).collect())
+        let tokens = tokens.filter(|token| token.principal == *principal);
+        Ok(PrincipalRights::of_tokens(tokens, now))
     }
 }
 

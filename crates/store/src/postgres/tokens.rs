@@ -1,11 +1,11 @@
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
+use trilogue_domain::{PrincipalId, TenantId, Timestamp, TokenId};
 
 use super::{PostgresStore, sign_in};
 use crate::news::{PeerMessage, Peers};
 use crate::port::Tokens;
-use crate::rows::{SignInLinkRow, TokenRow};
+use crate::rows::{PrincipalRights, SignInLinkRow, TokenRow};
 use crate::sql::tokens;
 
 #[async_trait]
@@ -56,7 +56,7 @@ impl Tokens for PostgresStore {
         tenant: &TenantId,
         principal: &PrincipalId,
         now: Timestamp,
-    ) -> Result<Rights> {
+    ) -> Result<PrincipalRights> {
         self.database
             .read(|conn| async move { tokens::rights_of(&conn, tenant, principal, now).await })
             .await

@@ -1,11 +1,11 @@
 //! Tokens. A damaged one counts as absent, and can be removed.
 
-use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
+use trilogue_domain::{PrincipalId, TenantId, Timestamp, TokenId};
 
 use super::{SqlConnection, SqlError, select, take, write};
 use crate::core::already_exists;
 use crate::core::table::{Column, columns};
-use crate::rows::TokenRow;
+use crate::rows::{PrincipalRights, TokenRow};
 
 pub(crate) const PUT: &str = concat!(
     "INSERT INTO tokens (tenant, id, principal, hash, body)",
@@ -47,17 +47,16 @@ pub(crate) async fn revoke<C: SqlConnection>(
     Ok(readable(conn, &sql, &columns![tenant, id]).await?.pop())
 }
 
-/// The rights of all valid tokens of a principal.
+/// What the valid tokens of a principal permit.
 pub(crate) async fn rights_of<C: SqlConnection>(
     conn: &C,
     tenant: &TenantId,
     principal: &PrincipalId,
     now: Timestamp,
-) -> Result<Rights, C::Error> {
+) -> Result<PrincipalRights, C::Error> {
     let sql = select::<TokenRow, C>("WHERE tenant = ?1 AND principal = ?2");
     let tokens = readable(conn, &sql, &columns![tenant, principal]).await?;
-    let valid = tokens.iter().filter(|token| token.is_valid(now));
-    Ok(valid.flat_map(|token| token.rights.iter()).collect())
+    Ok(PrincipalRights::of_tokens(tokens.iter(), now))
 }
 
 /// Reads the tokens that are not damaged.

@@ -1,11 +1,11 @@
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
+use trilogue_domain::{PrincipalId, TenantId, Timestamp, TokenId};
 
 use super::SqliteStore;
 use super::job::WorkKind;
 use crate::port::Tokens;
-use crate::rows::{SignInLinkRow, TokenRow};
+use crate::rows::{PrincipalRights, SignInLinkRow, TokenRow};
 use crate::sql::tokens;
 
 #[async_trait]
@@ -50,7 +50,7 @@ impl Tokens for SqliteStore {
         tenant: &TenantId,
         principal: &PrincipalId,
         now: Timestamp,
-    ) -> Result<Rights> {
+    ) -> Result<PrincipalRights> {
         let (tenant, principal) = (tenant.clone(), principal.clone());
         self.look_up(async move |conn, _| tokens::rights_of(conn, &tenant, &principal, now).await)
             .await

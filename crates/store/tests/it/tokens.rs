@@ -1,7 +1,7 @@
 //! Tokens: found by hash, listed by tenant, with the union of their rights.
 
 use trilogue_domain::limits::{MAX_SIGN_IN_LINKS, MAX_SIGN_IN_LINKS_PER_TOKEN};
-use trilogue_domain::{Code, Right, Rights};
+use trilogue_domain::{Code, Right};
 use trilogue_store::rows::{SignInLinkRow, TokenRow};
 
 use crate::harness::{World, at, code, contract, principal, tenant_scope};
@@ -48,7 +48,8 @@ async fn a_token_is_revoked_in_its_tenant_only(world: World) {
 }
 
 async fn rights_are_those_of_valid_tokens(world: World) {
-    let short = TokenRow { expires_at: Some(at(10)), ..token("s", 1, "default", &[Right::Run]) };
+    let short = token("s", 1, "default", &[Right::Run]);
+    let short = TokenRow { expires_at: Some(at(10)), own: true, ..short };
     let bob = TokenRow { principal: principal("bob"), ..token("b", 2, "default", &[Right::Admin]) };
     for row in
         [short, bob, token("l", 3, "default", &[Right::Read]), token("o", 4, "other", &Right::ALL)]
@@ -57,12 +58,16 @@ async fn rights_are_those_of_valid_tokens(world: World) {
     }
     let rights = async |name, now| {
         let tenant = tenant_scope("default").tenant;
-        world.store.rights_of(&tenant, &principal(name), at(now)).await.unwrap()
+        let rights = world.store.rights_of(&tenant, &principal(name), at(now)).await.unwrap();
+        [rights.own, rights.anywhere].map(|rights| rights.iter().collect::<Vec<_>>())
     };
-    assert_eq!(rights("alice", 9).await, [Right::Read, Right::Run].into_iter().collect());
-    assert_eq!(rights("alice", 10).await, [Right::Read].into_iter().collect());
-    assert_eq!(rights("bob", 9).await, [Right::Admin].into_iter().collect());
-    assert_eq!(rights("carol", 9).await, Rights::default());
+    // A token with `own` counts only for what its principal has created.
+    let expected = |own: &[Right], anywhere: &[Right]| [own.to_vec(), anywhere.to_vec()];
+    let (read, both) = ([Right::Read], [Right::Read, Right::Run]);
+    assert_eq!(rights("alice", 9).await, expected(&both, &read));
+    assert_eq!(rights("alice", 10).await, expected(&read, &read));
+    assert_eq!(rights("bob", 9).await, expected(&[Right::Admin], &[Right::Admin]));
+    assert_eq!(rights("carol", 9).await, expected(&[], &[]));
 }
 
 async fn a_link_for_signing_in_works_once_and_for_a_while(world: World) {
