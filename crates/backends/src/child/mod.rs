@@ -58,6 +58,7 @@ pub(crate) use exit::{EXIT_GRACE, OUTPUT_TAIL_BYTES, how_it_exited, output_tail}
 pub use process::{Child, ChildExit};
 pub(crate) use program::check_program;
 pub use program::{InvalidSetting, MARKER, Program, STEP};
+pub(crate) use redact::{address_secrets, texts};
 pub use search_path::{find_program, join_folders, search_folders};
 pub use trilogue_sdk::Leader;
 

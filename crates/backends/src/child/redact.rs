@@ -1,6 +1,9 @@
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use trilogue_domain::safe;
+use url::{Url, form_urlencoded};
 
 /// The shortest value that is redacted, in bytes. Shorter ones would match everywhere.
 const MIN_BYTES: usize = 8;
@@ -55,16 +58,48 @@ impl Redactor {
     }
 }
 
-/// Returns the forms in which a secret may occur, as a whole and line by line: unchanged, and as a JSON string.
+/// Returns the forms in which a secret may occur, as a whole, line by line and by its parts: unchanged, as a JSON string, and in an address.
 fn forms(value: &str) -> impl Iterator<Item = String> {
     let lines = value.lines().filter(move |line| line.len() < value.len());
-    let all = std::iter::once(value).chain(lines).filter(|it| it.len() >= MIN_BYTES);
-    let forms = all.flat_map(|it| {
-        let quoted = serde_json::to_string(it).unwrap_or_default();
+    let whole = std::iter::once(value).chain(lines).map(Cow::Borrowed);
+    let all = whole.chain(parts(value).into_iter().map(Cow::Owned));
+    let forms = all.filter(|it| it.len() >= MIN_BYTES).flat_map(|it| {
+        let quoted = serde_json::to_string(&it).unwrap_or_default();
         let quoted = quoted.trim_matches('"').to_owned();
-        [safe::block(it), quoted]
+        let in_query: String = form_urlencoded::byte_serialize(it.as_bytes()).collect();
+        [safe::block(&it), quoted, in_query.replace('+', "%20"), in_query]
     });
     forms.flat_map(|form| pieces(&form)).filter(|piece| piece.len() >= MIN_BYTES)
+}
+
+/// Returns what is secret in a value that is an address, or the texts of one that is JSON.
+fn parts(value: &str) -> Vec<String> {
+    match value.trim_start().starts_with(['{', '[']) {
+        true => serde_json::from_str(value).map(texts).unwrap_or_default(),
+        false => address_secrets(value),
+    }
+}
+
+/// Returns the password of an address, and the values of its query. Nothing of other texts.
+pub(crate) fn address_secrets(text: &str) -> Vec<String> {
+    let Ok(address) = Url::parse(text) else { return Vec::new() };
+    let password = address.password().map(str::to_owned);
+    let query = address.query_pairs().map(|(_, value)| value.into_owned());
+    password.into_iter().chain(query).collect()
+}
+
+/// Returns all texts in a value.
+pub(crate) fn texts(value: Value) -> Vec<String> {
+    let (mut values, mut texts) = (vec![value], Vec::new());
+    while let Some(value) = values.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(items) => values.extend(items),
+            Value::Object(members) => values.extend(members.into_iter().map(|(_, value)| value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    texts
 }
 
 fn pieces(mut text: &str) -> Vec<String> {
@@ -94,6 +129,11 @@ mod tests {
         let json = serde_json::to_string(key).unwrap();
         assert_eq!(without(&[key], &format!("a{key}b {json} c")), "a[hidden]b \"[hidden]\" c");
         assert_eq!(without(&[key], "it has abc\"defgh\\ij."), "it has [hidden].");
+        let address = "postgres://app:db-password@host/data?key=a%20private%20key&x=1";
+        let said = "db-password, a private key, a%20private%20key, a+private+key";
+        assert_eq!(without(&[address], said), "[hidden], [hidden], [hidden], [hidden]");
+        let settings = r#"{"token": ["in a setting"], "id": 12345678}"#;
+        assert_eq!(without(&[settings], "in a setting, 12345678"), "[hidden], 12345678");
         // The shorter value is part of the longer one.
         assert_eq!(
             without(&["password", "password123"], "password123 password"),

@@ -13,6 +13,7 @@ use crate::agent_client::host::AgentHost;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
+use crate::child::{address_secrets, texts};
 
 /// The member of a client's params with its instructions.
 const SYSTEM_PROMPT_MEMBER: &str = "systemPrompt";
@@ -199,7 +200,8 @@ fn server_secrets(servers: &Value) -> Vec<String> {
     let entries = lists.flat_map(|server| ["env", "headers"].map(|name| server.get(name)));
     let entries = entries.flatten().filter_map(Value::as_array).flatten();
     let values = entries.filter_map(|entry| entry.get("value")?.as_str());
-    let mut secrets = Vec::new();
+    let addresses = servers.as_array().into_iter().flatten().filter_map(|it| it["url"].as_str());
+    let mut secrets: Vec<_> = addresses.flat_map(address_secrets).collect();
     for value in values {
         secrets.push(value.to_owned());
         // The token after `Bearer`.
@@ -210,19 +212,8 @@ fn server_secrets(servers: &Value) -> Vec<String> {
     secrets
 }
 
-/// All strings in `_meta`, because some may be tokens.
+/// All texts in `_meta`, because some may be tokens.
 fn attached_texts(extra: &Json) -> Vec<String> {
     let meta = splice::get(extra.as_str(), &[Meta::KEY]);
-    let mut values: Vec<Value> =
-        meta.and_then(|it| serde_json::from_str(it).ok()).into_iter().collect();
-    let mut texts = Vec::new();
-    while let Some(value) = values.pop() {
-        match value {
-            Value::String(text) => texts.push(text),
-            Value::Array(items) => values.extend(items),
-            Value::Object(members) => values.extend(members.into_iter().map(|(_, value)| value)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-    texts
+    meta.and_then(|it| serde_json::from_str(it).ok()).map(texts).unwrap_or_default()
 }
