@@ -277,8 +277,9 @@ async fn conclude(
         }
     };
     let response = read_response(&answer);
-    let is_complete =
-        matches!(&response, Ok(response) if response.stop_reason != StopReason::Cancelled);
+    // Some agents answer a cancelled prompt as any other.
+    let is_complete = !context.is_cancelled()
+        && matches!(&response, Ok(response) if response.stop_reason != StopReason::Cancelled);
     let end = if is_complete { TurnEnd::Completed } else { TurnEnd::Broken };
     let AnsweredTurn { summary, idle } = session.record_answer(end).await;
     if summary.refused.is_some() || response.is_err() {
