@@ -408,9 +408,10 @@ fn settings_in_force(options: &Options) -> Vec<(String, String)> {
         !defaults.iter().any(|it| it.key == setting.key && it.value == setting.value)
     });
     let shown = settings.into_iter().map(|config::Setting { key, value, .. }| {
-        // Arguments and the addresses of notices may hold secrets.
+        // Arguments, the addresses of notices and queries of addresses may hold secrets.
         let is_private = key.ends_with(".command") || key.starts_with("notify.");
-        (key, if is_private { "(not shown)".to_owned() } else { value })
+        let is_address = value.contains("://") && value.contains(['?', '@']);
+        (key, if is_private || is_address { "(not shown)".to_owned() } else { value })
     });
     shown.collect()
 }
