@@ -44,10 +44,17 @@ impl HttpTransport {
     /// Returns a transport to the server at this address, which may have a path: `http://127.0.0.1:7878` or `https://example.org/agents`.
     ///
     /// # Errors
-    /// If the address does not begin with `http://` or `https://`, or if the system's certificates cannot be read.
+    /// If the address does not begin with `http://` or `https://` or has a user name, a password, a query or a fragment, or if the system's certificates cannot be read.
     pub fn to(url: &str) -> Result<Self, TransportError> {
         let bad = |why: &str| TransportError::new(format!("the address `{url}` is invalid: {why}"));
         let parsed = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+        let has_user = !parsed.username().is_empty() || parsed.password().is_some();
+        if has_user || parsed.query().is_some() || parsed.fragment().is_some() {
+            // The address is in messages, so it must hold no secret. It is not in this one.
+            return Err(TransportError::new(
+                "the address is invalid: it has a user name, a password, a query or a fragment, which are not used",
+            ));
+        }
         if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
             return Err(bad("it must begin with http:// or https:// and name a host"));
         }
