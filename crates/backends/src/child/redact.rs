@@ -1,6 +1,6 @@
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 use trilogue_domain::safe;
 use url::{Url, form_urlencoded};
@@ -12,6 +12,20 @@ const MAX_BYTES: usize = 4 * 1024;
 /// The maximum number of pieces. If there are more, no output is shown at all.
 const MAX_PIECES: usize = 4_096;
 const MARK: &str = "[hidden]";
+/// What JavaScript encodes in a part of an address.
+const ADDRESS_PART: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
+/// What Python encodes in a path.
+const PATH_PART: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
@@ -25,13 +39,18 @@ pub(super) struct Redactor {
 impl Redactor {
     pub(super) fn add<'a>(&mut self, values: impl Iterator<Item = &'a str>) {
         let mut all: BTreeSet<String> = self.pieces.drain(..).collect();
-        for piece in values.flat_map(forms) {
+        let values: Vec<_> = values.collect();
+        for piece in values.iter().flat_map(|value| forms(value)) {
             if all.len() >= MAX_PIECES && !all.contains(&piece) {
                 self.is_full = true;
                 break;
             }
             all.insert(piece);
         }
+        // Many texts in JSON do not keep the whole output from being shown.
+        let parts = values.iter().flat_map(|value| parts(value)).collect::<Vec<_>>();
+        let of_parts = parts.iter().flat_map(|part| forms(part));
+        all.extend(of_parts.take(MAX_PIECES.saturating_sub(all.len())));
         self.pieces = all.into_iter().collect();
         self.pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len()));
     }
@@ -58,16 +77,17 @@ impl Redactor {
     }
 }
 
-/// Returns the forms in which a secret may occur, as a whole, line by line and by its parts: unchanged, as a JSON string, and in an address.
+/// Returns the forms in which a secret may occur, as a whole and line by line: unchanged, as a JSON string, and in an address.
 fn forms(value: &str) -> impl Iterator<Item = String> {
     let lines = value.lines().filter(move |line| line.len() < value.len());
-    let whole = std::iter::once(value).chain(lines).map(Cow::Borrowed);
-    let all = whole.chain(parts(value).into_iter().map(Cow::Owned));
-    let forms = all.filter(|it| it.len() >= MIN_BYTES).flat_map(|it| {
-        let quoted = serde_json::to_string(&it).unwrap_or_default();
+    let all = std::iter::once(value).chain(lines).filter(|it| it.len() >= MIN_BYTES);
+    let forms = all.flat_map(|it| {
+        let quoted = serde_json::to_string(it).unwrap_or_default();
         let quoted = quoted.trim_matches('"').to_owned();
-        let in_query: String = form_urlencoded::byte_serialize(it.as_bytes()).collect();
-        [safe::block(&it), quoted, in_query.replace('+', "%20"), in_query]
+        let in_query = form_urlencoded::byte_serialize(it.as_bytes()).collect();
+        let [in_address, in_path] =
+            [ADDRESS_PART, PATH_PART].map(|set| utf8_percent_encode(it, set).to_string());
+        [safe::block(it), quoted, in_query, in_address, in_path]
     });
     forms.flat_map(|form| pieces(&form)).filter(|piece| piece.len() >= MIN_BYTES)
 }
@@ -75,17 +95,28 @@ fn forms(value: &str) -> impl Iterator<Item = String> {
 /// Returns what is secret in a value that is an address, or the texts of one that is JSON.
 fn parts(value: &str) -> Vec<String> {
     match value.trim_start().starts_with(['{', '[']) {
-        true => serde_json::from_str(value).map(texts).unwrap_or_default(),
+        true => {
+            let mut texts = serde_json::from_str(value).map(texts).unwrap_or_default();
+            texts.extend(texts.iter().flat_map(|text| address_secrets(text)).collect::<Vec<_>>());
+            texts
+        }
         false => address_secrets(value),
     }
 }
 
-/// Returns the password of an address, and the values of its query. Nothing of other texts.
+/// Returns the password of an address, and the values of its query, as written and decoded. Nothing of other texts.
 pub(crate) fn address_secrets(text: &str) -> Vec<String> {
-    let Ok(address) = Url::parse(text) else { return Vec::new() };
-    let password = address.password().map(str::to_owned);
+    let (Ok(address), Some((_, rest))) = (Url::parse(text), text.split_once("://")) else {
+        return Vec::new();
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
     let query = address.query_pairs().map(|(_, value)| value.into_owned());
-    password.into_iter().chain(query).collect()
+    let password = user.map_or("", |(_, password)| password);
+    let decoded = percent_decode_str(password).decode_utf8_lossy().into_owned();
+    let written = address.query().unwrap_or_default().split('&');
+    let written = written.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+    [password.to_owned(), decoded].into_iter().chain(query).chain(written).collect()
 }
 
 /// Returns all texts in a value.
@@ -132,8 +163,14 @@ mod tests {
         let address = "postgres://app:db-password@host/data?key=a%20private%20key&x=1";
         let said = "db-password, a private key, a%20private%20key, a+private+key";
         assert_eq!(without(&[address], said), "[hidden], [hidden], [hidden], [hidden]");
-        let settings = r#"{"token": ["in a setting"], "id": 12345678}"#;
-        assert_eq!(without(&[settings], "in a setting, 12345678"), "[hidden], 12345678");
+        let settings =
+            r#"{"token": ["in a setting"], "id": 12345678, "db": "x://u:pass%40word@h"}"#;
+        let said = "in a setting, 12345678, pass%40word, pass@word";
+        assert_eq!(without(&[settings], said), "[hidden], 12345678, [hidden], [hidden]");
+        assert_eq!(without(&["http://u:raw^pipe|word@h"], "raw^pipe|word"), "[hidden]");
+        let encoded = "of/every+k=nd%(1)";
+        let said = "of%2Fevery%2Bk%3Dnd%25(1) of/every%2Bk%3Dnd%25%281%29";
+        assert_eq!(without(&[encoded], said), "[hidden] [hidden]");
         // The shorter value is part of the longer one.
         assert_eq!(
             without(&["password", "password123"], "password123 password"),
@@ -155,6 +192,8 @@ mod tests {
         assert_eq!(redactor.redact(format!("{} x", values[0])), "[hidden] x");
         redactor.add(others.iter().map(String::as_str));
         assert_eq!(redactor.pieces.len(), MAX_PIECES);
+        let texts: Vec<_> = (0..2 * MAX_PIECES).map(|number| format!("a text {number}")).collect();
+        assert_eq!(without(&[&serde_json::to_string(&texts).unwrap()], "an error"), "an error");
         // The redactor cannot recognize the secrets that it dropped, so it shows nothing.
         assert_eq!(redactor.redact(format!("{} x", values[MAX_PIECES])), "");
     }
