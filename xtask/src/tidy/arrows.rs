@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trilogue-mapping", &["trilogue-wire", "trilogue-domain"]),
     ("trilogue-store", &["trilogue-domain"]),
     ("trilogue-egress", &[]),
+    ("trilogue-sandbox", &[]),
     ("trilogue-inspector", &[]),
     // Only the vocabulary by default; the others come with the features `peer`, `stdio` and `client`.
     ("trilogue-sdk", &["trilogue-domain", "trilogue-wire", "trilogue-mapping", "trilogue-egress"]),
@@ -26,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "trilogue-domain",
             "trilogue-wire",
             "trilogue-mapping",
+            "trilogue-sandbox",
             "trilogue-sdk",
             "trilogue-egress",
             "trilogue-runtime",

@@ -1,0 +1,77 @@
+//! Files by Landlock. Also signals and abstract sockets to programs outside of the sandbox, where the kernel can.
+
+use std::io;
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+
+use crate::Policy;
+use crate::grants::around;
+use crate::links;
+
+/// The newest interface that this file was written for. An older kernel enforces the part that it knows.
+const NEWEST: ABI = ABI::V7;
+
+/// The devices that every program may use.
+const DEVICES: [&str; 9] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/shm",
+];
+
+/// Whether this kernel restricts files.
+pub(crate) fn is_available() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1));
+    ruleset.and_then(Ruleset::create).is_ok()
+}
+
+/// Restricts this thread, and what it starts, to the paths of the policy. Missing ones are left out.
+///
+/// Landlock only allows: a folder of `read` in which a hidden path lies is granted by its entries. With namespaces, mounts cover the hidden paths instead.
+/// Errors: the kernel cannot.
+pub(crate) fn restrict(policy: &Policy) -> io::Result<()> {
+    let (read, all) = (AccessFs::from_read(NEWEST), AccessFs::from_all(NEWEST));
+    let readable = match policy.layers.namespaces {
+        true => policy.read.clone(),
+        false => around(&policy.read, &policy.hidden),
+    };
+    let devices = DEVICES.iter().map(PathBuf::from);
+    let writable = devices.chain([policy.temporary.clone()]).chain(policy.write.iter().cloned());
+    let ruleset = Ruleset::default()
+        .handle_access(all)
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(NEWEST)))
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    let ruleset = add(ruleset, readable, read).and_then(|ruleset| add(ruleset, writable, all));
+    let status = ruleset.and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err(io::Error::other("the kernel restricts no files")),
+        _ => Ok(()),
+    }
+}
+
+/// Adds a rule for each path that exists.
+fn add(
+    mut ruleset: RulesetCreated,
+    paths: impl IntoIterator<Item = PathBuf>,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    for path in paths {
+        let Ok(opened) = links::open(&path) else { continue };
+        let is_folder = rustix::fs::fstat(&opened)
+            .is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir());
+        let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
+        ruleset = ruleset.add_rule(PathBeneath::new(opened, access))?;
+    }
+    Ok(ruleset)
+}

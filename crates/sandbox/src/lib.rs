@@ -1,0 +1,78 @@
+//! The sandbox of a program: what it may read, write and ask of the system.
+//!
+//! A server starts a program through a *stage*: its own executable with the hidden command [`STAGE_COMMAND`] and a [`Policy`]. The stage restricts itself, and then becomes the
+//! program or its parent. No code runs between a fork and an exec, so nothing here is `unsafe`.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `policy.rs` | what a program may do, as the server gives it to the stage |
+//! | `layers.rs`, `machine.rs` | the layers, and which this machine has |
+//! | `grants.rs` | the paths that programs may usually read |
+//! | `links.rs` | links on the way to a path |
+//! | `stage.rs` | the stage: applies the layers and starts the program |
+//! | `files.rs` | files by Landlock |
+//! | `calls.rs` | system calls by seccomp |
+//! | `namespaces.rs` | the program's own view of processes, mounts and the network |
+//! | `resources.rs` | limits of resources, and capabilities |
+//!
+//! Other systems than Linux have no layer.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+mod grants;
+mod layers;
+mod links;
+mod machine;
+mod policy;
+
+#[cfg(target_os = "linux")]
+mod calls;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod namespaces;
+#[cfg(target_os = "linux")]
+mod resources;
+#[cfg(target_os = "linux")]
+mod stage;
+
+pub use grants::usual_paths;
+pub use layers::Layers;
+pub use links::{ResolvedPath, resolve_links};
+pub use machine::layers_of_machine;
+pub use policy::{Network, Policy, ResourceLimits, stage_variable, stage_words};
+
+/// The hidden command of a program that has a stage.
+pub const STAGE_COMMAND: &str = "hold";
+
+/// The exit status of a stage that could not start its program.
+pub const NOT_STARTED: u8 = 126;
+
+/// Whether this program runs the stage when it is started as one.
+static HAS_STAGE: AtomicBool = AtomicBool::new(false);
+
+/// Returns the executable with the stage: this program, also if its path holds another one now. `None` if [`run_stage`] was not called, or if this system has no sandbox.
+#[must_use]
+pub fn stage_of_program() -> Option<&'static Path> {
+    let has_stage = cfg!(target_os = "linux") && HAS_STAGE.load(Ordering::Acquire);
+    has_stage.then(|| Path::new("/proc/self/exe"))
+}
+
+/// Runs the stage if this process was started as one, and returns the exit status: that of the program, or an error if it was not started. `None` if this process is no
+/// stage. Call it before anything else in `main`, while the process has one thread, and exit with [`NOT_STARTED`] after an error.
+#[must_use]
+pub fn run_stage() -> Option<io::Result<ExitCode>> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != STAGE_COMMAND) {
+        HAS_STAGE.store(true, Ordering::Release);
+        return None;
+    }
+    let arguments: Vec<_> = arguments.collect();
+    #[cfg(target_os = "linux")]
+    return Some(stage::run(&arguments));
+    #[cfg(not(target_os = "linux"))]
+    Some(Err(io::Error::other(format!("no sandbox on this system: {} words", arguments.len()))))
+}

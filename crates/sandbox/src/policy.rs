@@ -1,0 +1,95 @@
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Layers;
+
+/// The prefix of the variables by which a stage gets those of its program.
+const VARIABLE_PREFIX: &str = "TRILOGUE_STAGE_";
+
+/// What a program in a sandbox may do. The server decides it alone: neither the program's words nor its variables add anything.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// The layers that are applied. The stage fails if one cannot be.
+    pub layers: Layers,
+    /// The files and folders that it may read and execute, without links. Missing ones are left out, and those that have become links.
+    pub read: Vec<PathBuf>,
+    /// The files and folders that it may change too, without links.
+    pub write: Vec<PathBuf>,
+    /// The links by which it may know these paths, each with its target.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// The files and folders of the server, which it may not see even inside of those of `read`.
+    pub hidden: Vec<PathBuf>,
+    /// The home folder, of which it sees only what it may use.
+    pub home: Option<PathBuf>,
+    /// Its own folder for temporary files, which exists.
+    pub temporary: PathBuf,
+    pub network: Network,
+    pub limits: ResourceLimits,
+}
+
+/// What a program may reach over the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// Everything that the server's machine reaches.
+    #[default]
+    Open,
+    /// Nothing: it can open no socket of the internet protocols.
+    None,
+}
+
+/// Limits of resources.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceLimits {
+    /// The number of processes and threads that its user may have more than when it starts. The system does not apply it to root.
+    pub max_tasks: u64,
+    /// The number of open files of each process.
+    pub max_open_files: u64,
+    /// The size of a file, in bytes.
+    pub max_file_bytes: u64,
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// Writes the policy to a new file, for this user only. The stage reads it from there: everyone can see the words of a process.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)
+    }
+}
+
+/// Returns the words that start a program under a saved policy: they come before its command. `None` if this program has no stage.
+#[must_use]
+pub fn stage_words(policy: &Path) -> Option<[String; 3]> {
+    let stage = crate::stage_of_program()?.to_str()?.to_owned();
+    Some([stage, crate::STAGE_COMMAND.to_owned(), policy.to_str()?.to_owned()])
+}
+
+/// Returns the name under which a stage gets a variable of its program: what the loader of programs reads, such as `LD_PRELOAD`, must not change the stage, which is outside of the sandbox.
+#[must_use]
+pub fn stage_variable(name: &str) -> String {
+    format!("{VARIABLE_PREFIX}{name}")
+}
+
+/// Returns the name of a program's variable that a stage got. `None` for a variable of the stage itself.
+#[cfg(target_os = "linux")]
+pub(crate) fn program_variable(name: &std::ffi::OsStr) -> Option<&std::ffi::OsStr> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
+    Some(std::ffi::OsStr::from_bytes(name))
+}
+
+// === impl ResourceLimits ===
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { max_tasks: 4096, max_open_files: 65_536, max_file_bytes: 64 * 1024 * 1024 * 1024 }
+    }
+}

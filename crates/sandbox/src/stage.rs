@@ -1,0 +1,192 @@
+//! The stages: the outer one is the process that the server knows. It starts the inner one, which restricts itself and becomes the program.
+//!
+//! The outer stage stays outside of the sandbox as the parent of every process that loses its own, so that none gets lost. With namespaces, the inner stage stays too, as the first process of the
+//! namespace of processes, which ends everything in it when it exits.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal as NixSignal};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, setsid, wait,
+};
+
+use crate::policy::program_variable;
+use crate::{NOT_STARTED, Policy, STAGE_COMMAND, calls, files, namespaces, resources};
+
+/// The executable of this process, also if its path holds another one now.
+const SELF: &str = "/proc/self/exe";
+/// The argument of the inner stage.
+const INNER: &str = "--inner";
+/// The argument of the stage that only looks whether namespaces work here.
+pub(crate) const PROBE: &str = "--probe";
+/// How long the processes that a program has left may take to exit after `TERM`. Then they are killed.
+const GRACE: Duration = Duration::from_secs(2);
+/// The exit status of a stage whose program a signal has ended, less the number of the signal.
+const SIGNAL_BASE: u8 = 128;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Runs the stage with the arguments after its command. Returns only if the program was not started, or has exited.
+pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
+    let is = |argument: &OsString, name: &str| argument == name;
+    match arguments {
+        [inner, probe] if is(inner, INNER) && is(probe, PROBE) => namespaces::probe(),
+        [probe] if is(probe, PROBE) => {
+            namespaces::enter(crate::Network::None)?;
+            Ok(exit_as(inner(arguments).status()?, false))
+        }
+        [inner, policy, command @ ..] if is(inner, INNER) => start(&read(policy)?, command),
+        [policy, ..] => hold(&read(policy)?, arguments),
+        [] => Err(io::Error::other("the policy is missing")),
+    }
+}
+
+/// Starts the inner stage, and waits until it and all processes of the program are gone.
+fn hold(policy: &Policy, arguments: &[OsString]) -> io::Result<ExitCode> {
+    // Signals for the whole group reach the program itself. A new process starts without this mask.
+    signals_of_stop().thread_block()?;
+    set_child_subreaper(Some(getpid()))?;
+    if policy.layers.namespaces {
+        namespaces::enter(policy.network)?;
+    }
+    let exit = reap(inner(arguments).spawn()?.id())?;
+    end_children()?;
+    Ok(exit_as(exit, policy.layers.namespaces))
+}
+
+fn inner(arguments: &[OsString]) -> Command {
+    let mut command = Command::new(SELF);
+    command.args([STAGE_COMMAND, INNER]).args(arguments);
+    command
+}
+
+/// Restricts this process, and becomes the program or its parent.
+fn start(policy: &Policy, command: &[OsString]) -> io::Result<ExitCode> {
+    // Without the outer stage, this process would be out of sight.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // In a session of its own, the program does not reach the terminal of the server.
+    setsid()?;
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| io::Error::other("the program is missing"))?;
+    let variables: Vec<_> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((program_variable(&name)?.to_owned(), value)))
+        .collect();
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(variables);
+    let failed = |error: io::Error| {
+        let program = program.to_string_lossy();
+        io::Error::other(format!("'{}' cannot be started in it: {error}", program.escape_debug()))
+    };
+    if policy.layers.namespaces {
+        namespaces::build(policy)?;
+        restrict(policy)?;
+        let exit = reap(command.spawn().map_err(failed)?.id())?;
+        return Ok(exit_as(exit, false));
+    }
+    restrict(policy)?;
+    Err(failed(command.exec()))
+}
+
+fn read(policy: &OsString) -> io::Result<Policy> {
+    let invalid = |error: io::Error| io::Error::other(format!("invalid policy: {error}"));
+    let text = fs::read(policy).map_err(invalid)?;
+    serde_json::from_slice(&text).map_err(|error| invalid(error.into()))
+}
+
+/// Restricts this process, and what it starts. The order matters: each layer refuses what the ones before it need.
+fn restrict(policy: &Policy) -> io::Result<()> {
+    resources::limit(&policy.limits)?;
+    resources::drop_rights()?;
+    if policy.layers.files {
+        files::restrict(policy)?;
+    }
+    if policy.layers.calls {
+        calls::restrict(policy.network)?;
+    }
+    Ok(())
+}
+
+/// Waits until a child exits. Reaps the processes that have lost their parent meanwhile.
+fn reap(child: u32) -> io::Result<ExitStatus> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if number(pid) == child => {
+                return Ok(ExitStatus::from_raw(status.as_raw()));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Ends the processes that the program has left. Each one that exits leaves its children to this process.
+fn end_children() -> io::Result<()> {
+    let (mut signal, mut until) = (Signal::TERM, Instant::now() + GRACE);
+    let mut known = Vec::new();
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => return Ok(()),
+            Ok(Some(_)) | Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(None) => {}
+        }
+        if Instant::now() >= until {
+            // A process that hangs in the kernel is left to the system.
+            if signal == Signal::KILL {
+                return Ok(());
+            }
+            (signal, until) = (Signal::KILL, Instant::now() + GRACE);
+            known.clear();
+        }
+        for child in children() {
+            if !known.contains(&child) {
+                known.push(child);
+                // It may have exited, and is reaped then.
+                let _ = kill_process(child, signal);
+            }
+        }
+        sleep(LOOK_AGAIN);
+    }
+}
+
+/// Returns the children of this process.
+fn children() -> Vec<Pid> {
+    let path = format!("/proc/self/task/{}/children", number(getpid()));
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+/// Exits with the status of a program. For a signal, this process ends itself by the same one, if it can.
+fn exit_as(status: ExitStatus, has_namespaces: bool) -> ExitCode {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    // The inner stage of namespaces cannot end itself by a signal: as the first process there, it gets none.
+    let of_inner = code.filter(|_| has_namespaces).and_then(|code| code.checked_sub(SIGNAL_BASE));
+    let Some(signal) = status.signal().or(of_inner.map(i32::from)) else {
+        return ExitCode::from(code.unwrap_or(NOT_STARTED));
+    };
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // If it stays blocked, only the reason of the exit is lost.
+        let _ = signals_of_stop().thread_unblock();
+        // Twice: the first one of some signals removes a handler of the language.
+        for _ in 0..2 {
+            let _ = kill_process(getpid(), signal);
+        }
+    }
+    ExitCode::from(SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or_default()))
+}
+
+fn signals_of_stop() -> SigSet {
+    let all = [NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP, NixSignal::SIGQUIT];
+    all.into_iter().collect()
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
