@@ -20,6 +20,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const THREADS: &str = "TOKIO_WORKER_THREADS";
 
 fn main() -> ExitCode {
+    // Before anything else: a stage becomes another program, and needs one thread.
+    if let Some(ended) = trilogue::run_stage() {
+        return ended.unwrap_or_else(|error| {
+            print::error(&CliError::failure(format!("the sandbox could not be made: {error}")));
+            ExitCode::from(trilogue::STAGE_FAILED)
+        });
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -6,7 +6,7 @@ use trilogue_runtime::CallError;
 use trilogue_wire::agent_client::splice;
 
 use super::failure::{AgentFailure, domain_json, error_object};
-use crate::child::SERVER_PREFIX;
+use crate::child::{Layers, SERVER_PREFIX, sandbox_hint};
 
 /// The most variables that a hint names.
 const MAX_NAMED: usize = 8;
@@ -24,10 +24,10 @@ pub(super) struct Diagnosis {
 // === impl Diagnosis ===
 
 impl Diagnosis {
-    /// Explains a failure of an agent whose child has the variables `env` and which may need those of `wanted`. `stderr` is its output during the call.
+    /// Explains a failure of an agent whose child has these variables and layers, and which may need the variables of `wanted`. `stderr` is its output during the call.
     pub(super) fn of(
         failure: &AgentFailure,
-        env: &[(String, String)],
+        (env, layers): (&[(String, String)], Layers),
         wanted: &[String],
         stderr: String,
     ) -> Self {
@@ -46,7 +46,7 @@ impl Diagnosis {
                 missing.join(" and ")
             )
         });
-        Self { stderr, hint }
+        Self { stderr, hint: hint.or_else(|| sandbox_hint(layers, &text).map(str::to_owned)) }
     }
 
     /// The details keep both, so that a client of the agent's own protocol gets them too.

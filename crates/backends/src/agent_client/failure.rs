@@ -13,6 +13,7 @@ use trilogue_wire::agent_client::{AuthMethod, splice};
 use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
 use super::diagnosis::Diagnosis;
+use super::host::AgentHost;
 
 pub(super) const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
 
@@ -167,14 +168,14 @@ impl AgentFailure {
         }
     }
 
-    /// Adds hints, for runs and clients. `env` are the variables of the agent's child, `wanted` those that it may need, `stderr` is its output during the call.
+    /// Adds hints, for runs and clients. `wanted` are the variables that the agent may need, `stderr` is its output during the call.
     pub(super) fn with_diagnosis(
         self,
-        env: &[(String, String)],
+        host: &AgentHost,
         wanted: &[String],
         stderr: String,
     ) -> Self {
-        let diagnosis = Diagnosis::of(&self, env, wanted, stderr);
+        let diagnosis = Diagnosis::of(&self, (host.env(), host.layers()), wanted, stderr);
         Self::Diagnosed(Box::new((self, diagnosis)))
     }
 

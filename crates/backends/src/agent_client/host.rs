@@ -1,6 +1,6 @@
 //! Where an agent runs: in a child process of this server, or behind a connection to another server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::io::DuplexStream;
@@ -15,7 +15,8 @@ use trilogue_sdk::agent_client::peer::{self, Handler, Peer};
 use super::failure::{AgentFailure, NOT_AN_AGENT_HINT};
 use super::launch::Launch;
 use crate::child::{
-    CapturedOutput, Child, Children, EXIT_GRACE, Program, STEP, how_it_exited, output_tail,
+    CapturedOutput, Child, Children, Confinement, EXIT_GRACE, Layers, Program, STEP, how_it_exited,
+    output_tail, sandbox_hint,
 };
 
 const NO_AGENT_THERE_HINT: &str =
@@ -60,7 +61,7 @@ impl StartedHost {
     pub(super) async fn start(
         agent: &str,
         launch: &Launch,
-        cwd: &Path,
+        (cwd, folders): (&Path, &[PathBuf]),
         children: &Children,
     ) -> Result<Self, AgentFailure> {
         if let Some(remote) = &launch.remote {
@@ -72,6 +73,11 @@ impl StartedHost {
             cwd,
             env: &launch.env,
             inherit: &launch.inherit,
+            confinement: Confinement {
+                sandbox: &launch.sandbox,
+                folders,
+                private: &launch.private,
+            },
         };
         let started = children.start(program).await?;
         let streams = HostStreams::Child(started.output, started.input);
@@ -226,10 +232,18 @@ impl AgentHost {
         }
     }
 
+    /// Returns the layers of its sandbox.
+    pub(crate) fn layers(&self) -> Layers {
+        self.child().map_or(Layers::NONE, Child::layers)
+    }
+
     /// Returns the failure of an agent that this server cannot talk to.
     pub(super) fn incompatible(&self, message: String) -> AgentFailure {
         match self {
-            Self::Child(_) => AgentFailure::incompatible(message, NOT_AN_AGENT_HINT),
+            Self::Child(child) => {
+                let hint = sandbox_hint(child.layers(), &message).unwrap_or(NOT_AN_AGENT_HINT);
+                AgentFailure::incompatible(message, hint)
+            }
             // Over HTTP, the server is reached with the first message, so the certificate is refused only then.
             Self::Remote(remote) => match remote.0.end.hint() {
                 Some(hint) => AgentFailure::incompatible(message, hint),

@@ -8,7 +8,7 @@ use trilogue_domain::RequestSource;
 use trilogue_mapping::agent_client::Citations;
 use trilogue_sdk::agent_client::network::AgentUrl;
 
-use crate::child::{InvalidSetting, check_program};
+use crate::child::{InvalidSetting, Sandbox, check_program};
 use crate::workspace::{Files, Folders, Grants, PrivatePaths};
 
 const MIN_LINE_BYTES: usize = 64 * 1024;
@@ -74,6 +74,7 @@ pub struct Launch {
     pub roots: Vec<PathBuf>,
     /// The folders of the server itself, in which no session works, and its files.
     pub private: PrivatePaths,
+    pub sandbox: Sandbox,
     /// Additional modes and values of options with which the agent asks less.
     pub unattended: Vec<String>,
     /// The servers of the Model Context Protocol that its sessions get in addition to those of their clients, in the form of that protocol.
@@ -189,6 +190,7 @@ impl Launch {
             session: SessionDefaults::default(),
             roots: Vec::new(),
             private: PrivatePaths::default(),
+            sandbox: Sandbox::default(),
             unattended: Vec::new(),
             mcp_servers: Vec::new(),
         }
@@ -227,6 +229,7 @@ impl Launch {
         if self.remote.is_none() {
             check_program(&self.command, &self.env, &self.inherit)?;
         }
+        self.sandbox.check(&self.private)?;
         if self.max_processes == 0 {
             return invalid("max_processes", "the agent could never run", at_least_one());
         }

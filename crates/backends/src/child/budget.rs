@@ -10,7 +10,7 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 
 use super::tree::Census;
-use super::{Child, Children};
+use super::{Child, Children, Layers};
 
 /// Counts starts that the budget refused.
 const REFUSED: &str = "trilogue_agent_processes_refused_total";
@@ -35,6 +35,8 @@ pub struct ChildUsage {
     pub memory_bytes: u64,
     /// Whether it is not in use.
     pub is_idle: bool,
+    /// The layers of its sandbox.
+    pub layers: Layers,
 }
 
 /// A child that can be stopped while it is idle.
@@ -91,6 +93,7 @@ impl Children {
                 pid,
                 memory_bytes: census.resident_bytes(&HashSet::from([pid])),
                 is_idle: idle.contains(&child.instance()),
+                layers: child.layers(),
             })
         });
         let mut usage: Vec<_> = usage.collect();

@@ -25,6 +25,7 @@ mod process;
 mod program;
 mod record;
 mod redact;
+mod sandbox;
 mod search_path;
 #[cfg(target_os = "linux")]
 mod sock_diag;
@@ -35,7 +36,9 @@ pub(crate) mod tree;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -59,7 +62,9 @@ pub use process::{Child, ChildExit};
 pub(crate) use program::check_program;
 pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
+pub use sandbox::{AgentNetwork, Confinement, Sandbox, SandboxMode};
 pub use search_path::{find_program, join_folders, search_folders};
+pub use trilogue_sandbox::Layers;
 pub use trilogue_sdk::Leader;
 
 pub(crate) use identity::Identity;
@@ -67,6 +72,9 @@ use platform::SEES_PROCESSES;
 pub(crate) use platform::machine;
 use process::SpawnedChild;
 use record::Records;
+pub(crate) use sandbox::ProgramStart;
+pub use sandbox::SavedPolicy;
+pub(crate) use sandbox::sandbox_hint;
 pub(crate) use strays::kill as kill_stray;
 
 /// Counts the processes that were started, by agent.
@@ -287,7 +295,17 @@ impl Children {
         if let Some(records) = &self.records {
             record(records, instance, None, None).await?;
         }
-        let spawned = process::spawn(instance, program, self.records.clone(), &self.running);
+        let env = environment::of(program, instance);
+        let file = self.records.as_ref().map(|records| records.policy_path(instance));
+        let spawned = match confine(program, &env, (instance, file)).await {
+            Ok(policy) => process::spawn(
+                instance,
+                (program, env, policy),
+                self.records.clone(),
+                &self.running,
+            ),
+            Err(error) => Err(error),
+        };
         let SpawnedChild { started, leader, recording } = match spawned {
             Ok(spawned) => spawned,
             Err(error) => {
@@ -393,22 +411,50 @@ async fn record(
     }
 }
 
+/// Saves the policy of a program in a sandbox to this file. `None` for one that has no sandbox, or no layer of it.
+/// Fails as the start of the program would, if the program is missing.
+async fn confine(
+    program: Program<'_>,
+    env: &[(String, String)],
+    (instance, file): (Uuid, Option<PathBuf>),
+) -> io::Result<Option<SavedPolicy>> {
+    let confinement = program.confinement;
+    let (sandbox, private) = (confinement.sandbox.clone(), confinement.private.clone());
+    let (folders, start) = (confinement.folders.to_vec(), program.cwd.to_owned());
+    let (mut command, env) = (program.command.to_vec(), env.to_vec());
+    let saved = tokio::task::spawn_blocking(move || {
+        let confinement = Confinement { sandbox: &sandbox, folders: &folders, private: &private };
+        if let Some(named) = command.first_mut().filter(|_| sandbox.layers().is_any()) {
+            let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| &**path);
+            let found = find_program(named, &start, path).ok_or(io::ErrorKind::NotFound)?;
+            if found.metadata()?.permissions().mode() & 0o111 == 0 {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            *named = found.to_string_lossy().into_owned();
+        }
+        confinement.save_policy((instance, file), (&command, &env, &start))
+    });
+    saved.await.map_err(io::Error::other)?
+}
+
 /// Counts a process that did not start, or exited by itself before it was of use.
 pub(crate) fn count_failure(agent: &str) {
     counter!(FAILURES, "agent" => agent.to_owned()).increment(1);
 }
 
-fn not_started(program: Program<'_>, error: &std::io::Error) -> Error {
-    let command = program.command.first().map_or("", String::as_str);
+fn not_started(program: Program<'_>, error: &io::Error) -> Error {
+    let words = program.confinement.sandbox.wrap_with.iter().chain(program.command);
+    let command = words.map(String::as_str).next().unwrap_or_default();
     let message = format!(
         "'{}' cannot be started in '{}': {error}",
         command.escape_debug(),
         program.cwd.display()
     );
     let hint = match error.kind() {
-        std::io::ErrorKind::NotFound => {
+        io::ErrorKind::NotFound => {
             "check that the program is on the PATH and that the folder exists"
         }
+        io::ErrorKind::InvalidInput => "see docs/sandbox.md",
         _ => "check the program's permissions and the folder",
     };
     Error::new(Code::AgentFailed, message).hint(hint)

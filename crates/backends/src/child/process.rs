@@ -16,8 +16,11 @@ use uuid::Uuid;
 
 use super::identity::Identity;
 use super::record::Records;
+use super::sandbox::{ProgramStart, SavedPolicy};
 use super::tree::{self, Tree};
-use super::{CapturedOutput, Leader, MARKER, Program, Running, STEP, StartedChild, environment};
+use super::{
+    CapturedOutput, Layers, Leader, MARKER, Program, Running, STEP, StartedChild, environment,
+};
 
 /// How long to wait for the end of a child's standard error after its exit: its descendants may hold the stream open.
 const STDERR_GRACE: Duration = Duration::from_millis(250);
@@ -35,6 +38,8 @@ struct ChildState {
     name: String,
     pid: u32,
     env: Vec<(String, String)>,
+    /// Its sandbox, if it has one.
+    policy: Option<Arc<SavedPolicy>>,
     stderr: CapturedOutput,
     /// The part of its standard output that was not a message.
     stdout: CapturedOutput,
@@ -65,20 +70,24 @@ pub(super) struct SpawnedChild {
 /// Spawns a program and the task that watches it.
 pub(super) fn spawn(
     instance: Uuid,
-    program: Program<'_>,
+    (program, mut env, policy): (Program<'_>, Vec<(String, String)>, Option<SavedPolicy>),
     records: Option<Arc<Records>>,
     running: &Arc<watch::Sender<Running>>,
 ) -> io::Result<SpawnedChild> {
-    let [command, arguments @ ..] = program.command else {
+    if let Some((name, folder)) = policy.as_ref().map(SavedPolicy::variable) {
+        env.retain(|(known, _)| *known != name);
+        env.push((name, folder));
+    }
+    let ProgramStart { words, variables } = start_of(program, &env, policy.as_ref())?;
+    let [named, arguments @ ..] = &words[..] else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
     };
-    let env = environment::of(program, instance);
-    let mut command = Command::new(command);
+    let mut command = Command::new(named);
     command
         .args(arguments)
         .current_dir(program.cwd)
         .env_clear()
-        .envs(env.iter().map(|(name, value)| (name, value)))
+        .envs(variables)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -97,6 +106,7 @@ pub(super) fn spawn(
         stderr: CapturedOutput::new("standard error", environment::secrets(&env)),
         stdout: CapturedOutput::new("standard output", environment::secrets(&env)),
         env,
+        policy: policy.map(Arc::new),
         stage: watch::Sender::new(Stage::Running),
         stop: CancellationToken::new(),
         kill: CancellationToken::new(),
@@ -111,12 +121,38 @@ pub(super) fn spawn(
         // Remove the record only after its last write, or that write would restore it. Keep it if a process could not be killed: the next
         // server tries again.
         drop(recorded.await);
+        // Before the record is removed: the next server removes what this one has left. Other clones of the child can live longer.
+        if let Some(policy) = watched.0.policy.clone().filter(|_| is_clear) {
+            drop(tokio::task::spawn_blocking(move || policy.remove()).await);
+        }
         if let Some(records) = records.filter(|_| is_clear) {
             records.remove(instance);
         }
         running.send_modify(|running| drop(running.children.remove(&instance)));
     });
     Ok(SpawnedChild { started: StartedChild { child, input, output }, leader: identity, recording })
+}
+
+/// Returns how a program starts: what wraps it, the stage of its sandbox, and its command.
+fn start_of(
+    program: Program<'_>,
+    env: &[(String, String)],
+    policy: Option<&SavedPolicy>,
+) -> io::Result<ProgramStart> {
+    let wrapper = &program.confinement.sandbox.wrap_with;
+    let staged = policy.and_then(|policy| policy.stage(env, &[MARKER]));
+    let Some(mut stage) = staged else {
+        let words = wrapper.iter().chain(program.command).cloned().collect();
+        return Ok(ProgramStart { words, variables: env.to_vec() });
+    };
+    if let Some(executable) = stage.words.first_mut().filter(|_| !wrapper.is_empty()) {
+        // The other name means the program that uses it.
+        *executable = std::env::current_exe()?.display().to_string();
+        // The wrapper needs the variables by their names.
+        stage.variables.extend(env.iter().cloned());
+    }
+    let words = wrapper.iter().cloned().chain(stage.words).chain(program.command.iter().cloned());
+    Ok(ProgramStart { words: words.collect(), variables: stage.variables })
 }
 
 // === impl Child ===
@@ -144,6 +180,17 @@ impl Child {
         &self.0.env
     }
 
+    /// Returns its sandbox, which the commands have that it runs through the server.
+    pub(crate) fn policy(&self) -> Option<&Arc<SavedPolicy>> {
+        self.0.policy.as_ref()
+    }
+
+    /// Returns the layers of its sandbox.
+    #[must_use]
+    pub fn layers(&self) -> Layers {
+        self.0.policy.as_ref().map_or(Layers::NONE, |policy| policy.layers())
+    }
+
     #[must_use]
     pub fn captured(&self) -> &CapturedOutput {
         &self.0.stderr
@@ -151,7 +198,10 @@ impl Child {
 
     /// Whether processes that it has started run, in any process group. `false` on systems that do not show processes.
     pub(crate) async fn has_descendants(&self) -> bool {
-        tree::has_descendants(self.0.pid).await
+        // The agent itself, and the stages of its sandbox.
+        let layers = self.layers();
+        let own = 1 + usize::from(layers.is_any()) + usize::from(layers.namespaces);
+        tree::has_more_than(own, self.0.pid).await
     }
 
     /// Returns the part of its standard output that was not a message.

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::SERVER_PREFIX;
+use super::{Confinement, SERVER_PREFIX};
 
 /// The environment variable that identifies a child and its descendants.
 pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
@@ -16,6 +16,7 @@ pub struct Program<'a> {
     pub env: &'a [(String, String)],
     /// The names of the server's variables that it gets in addition to [`super::INHERITED`].
     pub inherit: &'a [String],
+    pub confinement: Confinement<'a>,
 }
 
 /// An invalid setting of a program: with it, the program cannot be started.

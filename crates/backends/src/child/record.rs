@@ -129,6 +129,11 @@ impl Records {
         }
     }
 
+    /// The file of the policy of a child. It is not a record, and the child cannot change it here.
+    pub(super) fn policy_path(&self, instance: Uuid) -> PathBuf {
+        self.path(instance).with_extension("policy")
+    }
+
     fn path(&self, instance: Uuid) -> PathBuf {
         self.folder.join(instance.to_string())
     }

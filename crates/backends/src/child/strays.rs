@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::MARKER;
 use super::identity::Identity;
 use super::record::PreviousServer;
+use super::sandbox;
 use super::tree::Tree;
 
 /// How long strays may take to exit after `TERM`.
@@ -26,6 +27,9 @@ pub(super) async fn stop(servers: Vec<PreviousServer>) -> usize {
     }
     let strays = tree.signal(Signal::TERM).await;
     if strays == Some(0) || tree.gone_within(STRAY_GRACE).await || tree.kill().await {
+        for child in servers.iter().flat_map(|server| &server.children) {
+            sandbox::remove_left(child.instance);
+        }
         servers.into_iter().for_each(PreviousServer::forget);
     }
     strays.unwrap_or_default()

@@ -35,13 +35,11 @@ pub(crate) struct Tree {
 
 pub(super) struct Census(HashMap<u32, ProcessStatus>);
 
-/// Whether descendants of a process run. `false` if the look fails or takes too long.
-pub(crate) async fn has_descendants(pid: u32) -> bool {
+/// Whether a process and its descendants are more than this many. `false` if the look fails or takes too long.
+pub(crate) async fn has_more_than(count: usize, pid: u32) -> bool {
     let look = tokio::task::spawn_blocking(move || {
-        SEES_PROCESSES && {
-            let found = Census::take().with_descendants(vec![pid], std::process::id());
-            found.iter().any(|process| process.pid != pid)
-        }
+        SEES_PROCESSES
+            && Census::take().with_descendants(vec![pid], std::process::id()).len() > count
     });
     matches!(timeout(LOOK_TIMEOUT, look).await, Ok(Ok(true)))
 }

@@ -1,5 +1,6 @@
 //! One command, from its start until every process that it started has exited.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +26,7 @@ use trilogue_wire::jsonrpc::ErrorObject;
 use super::output::CommandOutput;
 use super::{Grants, Root, refusal};
 use crate::child::tree::Tree;
-use crate::child::{Leader, MARKER};
+use crate::child::{Leader, MARKER, ProgramStart};
 
 /// The variable by which the processes of a command are found.
 const TERMINAL: &str = "TRILOGUE_TERMINAL";
@@ -102,16 +103,13 @@ pub(super) fn start(
     };
     let (reader, writer) = io::pipe().map_err(failed)?;
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(failed)?;
-    let mut command = command_of(request);
+    let variables = variables_of(request, grants, &folder.path, &marker);
+    let ProgramStart { words, variables } = start_of(request, grants, variables);
+    let mut command = Command::new(words.first().map_or("", String::as_str));
     command
+        .args(words.iter().skip(1))
         .env_clear()
-        .envs(grants.env.iter().map(|(name, value)| (name, value)))
-        .env("PWD", &folder.path)
-        .envs(request.env.iter().map(|it| (&it.name, &it.value)))
-        // The processes are found by these two variables, so the agent must not choose them.
-        .env_remove(MARKER)
-        .envs(grants.env.iter().filter(|(name, _)| name == MARKER).cloned())
-        .env(TERMINAL, &marker)
+        .envs(variables)
         .current_dir(folder.entry())
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(failed)?)
@@ -161,16 +159,40 @@ fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject
     Ok(())
 }
 
-/// Many agents write a whole shell line into `command`.
-fn command_of(request: &CreateTerminalRequest) -> Command {
-    if request.args.is_empty() && request.command.contains(SHELL_CHARACTERS) {
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&request.command);
-        return command;
+/// The variables of a command: those of the agent, and those of the request. The processes are found by two of them, which the agent does not choose.
+fn variables_of(
+    request: &CreateTerminalRequest,
+    grants: &Grants,
+    folder: &Path,
+    marker: &str,
+) -> Vec<(String, String)> {
+    let own = grants.env.iter().filter(|(name, _)| name == MARKER).cloned();
+    let own = own.chain([(TERMINAL.to_owned(), marker.to_owned())]);
+    let all = grants.env.iter().cloned();
+    let all = all.chain([("PWD".to_owned(), folder.display().to_string())]);
+    let all = all.chain(request.env.iter().map(|it| (it.name.clone(), it.value.clone())));
+    let is_free = |(name, _): &(String, String)| ![MARKER, TERMINAL].contains(&&**name);
+    all.filter(is_free).chain(own).collect::<BTreeMap<_, _>>().into_iter().collect()
+}
+
+/// The words and the variables with which a command starts: through the stage of its sandbox, if the agent has one. Many agents write a whole shell line into `command`.
+fn start_of(
+    request: &CreateTerminalRequest,
+    grants: &Grants,
+    variables: Vec<(String, String)>,
+) -> ProgramStart {
+    let is_line = request.args.is_empty() && request.command.contains(SHELL_CHARACTERS);
+    let shell = ["/bin/sh".to_owned(), "-c".to_owned()].into_iter().filter(|_| is_line);
+    let own = [request.command.clone()].into_iter().chain(request.args.iter().cloned());
+    let words = shell.chain(own);
+    let policy = grants.policy.as_ref();
+    match policy.and_then(|policy| policy.stage(&variables, &[MARKER, TERMINAL])) {
+        Some(stage) => ProgramStart {
+            words: stage.words.into_iter().chain(words).collect(),
+            variables: stage.variables,
+        },
+        None => ProgramStart { words: words.collect(), variables },
     }
-    let mut command = Command::new(&request.command);
-    command.args(&request.args);
-    command
 }
 
 struct WorkingDir {

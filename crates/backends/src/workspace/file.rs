@@ -17,6 +17,7 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::location::Location;
+use super::private_paths::real_target;
 use super::{Limits, Root, refusal};
 
 /// How often a write is retried because the file was created or removed meanwhile.
@@ -58,6 +59,7 @@ pub(super) async fn write(
     root: Arc<Root>,
     limits: &Limits,
     request: WriteTextFileRequest,
+    is_confined: bool,
 ) -> Result<Vec<u8>, ErrorObject> {
     let relative = root.relative(&request.path)?;
     let most = limits.max_text_bytes;
@@ -66,11 +68,26 @@ pub(super) async fn write(
     }
     let work = spawn_blocking(move || {
         root.check_private(&relative)
+            .and_then(|()| if is_confined { check_outside_git(&root, &relative) } else { Ok(()) })
             .and_then(|()| write_text(&root, &relative, request.content.as_bytes()))
             .map_err(|error| refusal::of_file(&request.path, &error))
     });
     work.await.map_err(|_| refusal::shutting_down())??;
     Ok(refusal::result(&WriteTextFileResponse::new()))
+}
+
+/// Refuses a file of a repository of git: such files decide which programs git runs, and the server is outside of the agent's sandbox.
+fn check_outside_git(root: &Root, path: &Path) -> io::Result<()> {
+    let target = real_target(&root.real.join(path))?;
+    let mut folders = target.ancestors().skip(1).take_while(|it| it.starts_with(&root.real));
+    let is_repository = |it: &Path| it.join("HEAD").is_file() && it.join("objects").is_dir();
+    if target.iter().any(|part| part == ".git") || folders.any(is_repository) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the server writes nothing into a repository of git for an agent in a sandbox",
+        ));
+    }
+    Ok(())
 }
 
 fn read_text(root: &Root, path: &Path, lines: &LineRange, limits: &Limits) -> io::Result<String> {

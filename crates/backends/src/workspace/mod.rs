@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use trilogue_wire::agent_client::{ClientCapabilities, FileSystemCapabilities};
 use trilogue_wire::jsonrpc::ErrorObject;
 
+use crate::child::SavedPolicy;
 pub use folder::{CwdTemplate, Folders, Removal};
 pub use limits::Limits;
 pub use private_paths::PrivatePaths;
@@ -66,6 +67,8 @@ pub struct Grants {
     /// The server's own: none of it is read or written, even if the workspace contains it.
     pub private: PrivatePaths,
     pub limits: Limits,
+    /// The sandbox of its commands. `None`: they have none.
+    pub policy: Option<Arc<SavedPolicy>>,
 }
 
 #[derive(
@@ -139,7 +142,10 @@ impl Workspace {
         let limits = &self.grants.limits;
         match method {
             READ => file::read(Arc::clone(&self.root), limits, refusal::params(params)?).await,
-            WRITE => file::write(Arc::clone(&self.root), limits, refusal::params(params)?).await,
+            WRITE => {
+                let (root, request) = (Arc::clone(&self.root), refusal::params(params)?);
+                file::write(root, limits, request, self.grants.policy.is_some()).await
+            }
             CREATE => self.terminals.create(refusal::params(params)?).await,
             OUTPUT => self.terminals.output(&refusal::params(params)?),
             WAIT => self.terminals.wait(&refusal::params(params)?).await,

@@ -1,8 +1,11 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+/// The most files that are hidden from a program by themselves.
+const MAX_EXISTING: usize = 256;
+
 /// The folders and files of the server itself: no agent works in such a folder, and none gets such a file from the server.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PrivatePaths {
     folders: Vec<PathBuf>,
     /// Each stands for all files beside it whose names begin with its name.
@@ -12,6 +15,8 @@ pub struct PrivatePaths {
 // === impl PrivatePaths ===
 
 impl PrivatePaths {
+    pub(crate) const NONE: Self = Self { folders: Vec::new(), files: Vec::new() };
+
     /// Adds a folder with all that is in it.
     #[must_use]
     pub fn with_folder(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -51,6 +56,23 @@ impl PrivatePaths {
         // Every folder is below the root of the file system.
         let is_in_folder = |folder: &PathBuf| folder.parent().is_some() && real.starts_with(folder);
         self.folders.iter().any(is_in_folder) || self.files.iter().any(is_of_file)
+    }
+
+    /// Returns all of them that exist, each by itself and with links resolved. It blocks on the file system.
+    pub(crate) fn existing(&self) -> Vec<PathBuf> {
+        let resolved = self.resolve();
+        let beside = |file: &PathBuf| {
+            let entries = file.parent().and_then(|folder| folder.read_dir().ok());
+            entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let files = resolved.files.iter().flat_map(beside).filter(|path| resolved.contains(path));
+        let mut all: Vec<_> = resolved.folders.iter().cloned().chain(files).collect();
+        all.retain(|path| path.exists());
+        // The server's own names are short; others can add long ones.
+        all.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+        all.dedup();
+        all.truncate(MAX_EXISTING);
+        all
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -74,11 +74,17 @@ impl Repository {
         let (branch, place) = (self.branch(thread), folder.to_string_lossy());
         let reference = format!("refs/heads/{branch}");
         let known = ["rev-parse", "--verify", "--quiet", &reference];
-        let run = if self.git(&self.path, &known).await?.status.success() {
-            self.git(&self.path, &["worktree", "add", "--", &place, &branch]).await?
+        self.check_references()?;
+        // Without the files: only in the worktree git says which programs its settings name.
+        let add: &[&str] = if self.git(&self.path, &known).await?.status.success() {
+            &["worktree", "add", "--no-checkout", "--", &place, &branch]
         } else {
-            self.git(&self.path, &["worktree", "add", "-b", &branch, "--", &place]).await?
+            &["worktree", "add", "--no-checkout", "-b", &branch, "--", &place]
         };
+        let mut run = self.git(&self.path, add).await?;
+        if run.status.success() {
+            run = self.git(folder, &["reset", "--hard", "--quiet"]).await?;
+        }
         if run.status.success() {
             return Ok(());
         }
@@ -95,7 +101,9 @@ impl Repository {
             return Ok(Removal::Gone);
         }
         let place = folder.to_string_lossy();
-        let run = self.git(&self.path, &["worktree", "remove", "--", &place]).await?;
+        // Git looks for changes in the worktree, with its settings, but keeps a folder in which it runs.
+        let settings = self.settings_without_programs(folder).await?;
+        let run = self.run(&self.path, &settings, &["worktree", "remove", "--", &place]).await?;
         if !run.status.success() {
             return Ok(Removal::Kept(run.error_line()));
         }
@@ -115,18 +123,45 @@ impl Repository {
         Ok(here.status.success() && there.status.success() && here.out == there.out)
     }
 
+    /// The folder with the settings, references and objects of the repository.
+    fn common(&self) -> PathBuf {
+        let inside = self.path.join(".git");
+        if inside.is_dir() { inside } else { self.path.clone() }
+    }
+
+    /// Refuses a repository whose references lead elsewhere: agents change them, and git would follow.
+    fn check_references(&self) -> Result<()> {
+        for kind in ["refs", "logs/refs"] {
+            let heads = self.common().join(kind).join("heads/trilogue");
+            let folders = [heads.join(&self.agent), heads.clone()];
+            let parents = heads.ancestors().skip(1).take(3).map(Path::to_owned);
+            if let Some(link) = folders.into_iter().chain(parents).find(|it| it.is_symlink()) {
+                let message = format!("'{}' is a link", link.display());
+                return Err(Error::new(Code::AgentFailed, message)
+                    .hint("look who has put it there, and remove it"));
+            }
+        }
+        Ok(())
+    }
+
     fn branch(&self, thread: &str) -> String {
         format!("trilogue/{}/{thread}", self.agent)
     }
 
     /// Runs git in a folder of the repository, with the settings of the repository but without the programs in them.
     async fn git(&self, place: &Path, arguments: &[&str]) -> Result<GitOutput> {
+        let settings = self.settings_without_programs(place).await?;
+        self.run(place, &settings, arguments).await
+    }
+
+    /// Returns the settings that remove the programs from the settings that hold in a folder of the repository.
+    async fn settings_without_programs(&self, place: &Path) -> Result<Vec<(String, &'static str)>> {
         let listing = ["config", "--null", "--name-only", "--get-regexp", PROGRAM_SECTIONS];
         let listed = self.run(place, &[], &listing).await?;
         if listed.out.len() >= MAX_OUTPUT_BYTES {
             return Err(self.git_error("the settings are too long", &listed));
         }
-        self.run(place, &without_programs(&listed.out), arguments).await
+        Ok(without_programs(&listed.out))
     }
 
     /// Runs git with these settings, and with no other variable of the server's environment.
@@ -153,6 +188,10 @@ impl Repository {
             .env("GIT_NO_LAZY_FETCH", "1");
         let safe = SAFE_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), *value));
         let all: Vec<_> = safe.chain(settings.iter().cloned()).collect();
+        // Otherwise a file of the worktree, which its agent can write, says where the settings are. One question is just about that.
+        if !arguments.contains(&"--git-common-dir") {
+            command.env("GIT_COMMON_DIR", self.common());
+        }
         // Passed as variables, because a name may contain a `=`.
         command.env("GIT_CONFIG_COUNT", all.len().to_string());
         for (number, (name, value)) in all.iter().enumerate() {

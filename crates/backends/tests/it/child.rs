@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use trilogue_backends::child::{
-    Children, INHERITED, MARKER, Program, StartedChild, join_folders, search_folders,
+    Children, Confinement, INHERITED, MARKER, Program, StartedChild, join_folders, search_folders,
 };
 
 use crate::agent_client_program;
@@ -19,7 +19,14 @@ const AGENTS: usize = 24;
 
 pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> StartedChild {
     let command: Vec<_> = command.iter().map(|&it| it.to_owned()).collect();
-    let program = Program { name: "test", command: &command, cwd, env: &[], inherit: &[] };
+    let program = Program {
+        name: "test",
+        command: &command,
+        cwd,
+        env: &[],
+        inherit: &[],
+        confinement: Confinement::NONE,
+    };
     children.start(program).await.unwrap()
 }
 
@@ -158,7 +165,14 @@ async fn a_child_knows_no_variable_but_those_that_it_may() {
     expected.insert("PATH".to_owned(), join_folders(&path).unwrap());
     for (env, inherit) in [(&[][..], &[][..]), (&[given.clone()][..], &inherit[..])] {
         let cwd = Path::new("/");
-        let program = Program { name: "test", command: &command, cwd, env, inherit };
+        let program = Program {
+            name: "test",
+            command: &command,
+            cwd,
+            env,
+            inherit,
+            confinement: Confinement::NONE,
+        };
         let mut started = children.start(program).await.unwrap();
         let mut said = String::new();
         started.output.read_to_string(&mut said).await.unwrap();
@@ -195,6 +209,7 @@ async fn a_child_finds_no_program_by_a_relative_search_path() {
         cwd: folder.path(),
         env: &[("PATH".to_owned(), format!(".::{path}")), ("PWD".to_owned(), "/".to_owned())],
         inherit: &[],
+        confinement: Confinement::NONE,
     };
     let mut started = children.start(program).await.unwrap();
     let mut said = String::new();

@@ -15,6 +15,7 @@ use trilogue::local::agent_catalog::AgentCatalog;
 use trilogue::local::checkout::Checkout;
 use trilogue::local::token_file;
 use trilogue::local::{ServerRecord, StartedBy, UserServerDir, built_in_agents, start};
+use trilogue_sandbox::{Layers, layers_of_machine};
 use trilogue_sdk::client::{ClientError, Page};
 use trilogue_wire::native::{Agent, AgentDifference, Node, Status, StoreState};
 
@@ -82,7 +83,7 @@ impl Doctor {
         let settings = options.as_ref().map(|options| options.agent_registry.clone());
         let catalog = AgentCatalog::load(&settings.unwrap_or_default(), dir.folder());
         found.extend(agent_versions::findings(options.as_ref(), &catalog, &checkout).await);
-        found.extend([strays(&dir), clock(&dir), open_files()]);
+        found.extend([strays(&dir), clock(&dir), open_files(), sandbox()]);
         if globals.json {
             print::json(&found)?;
         } else {
@@ -417,6 +418,19 @@ fn open_files() -> ProbeFinding {
             .hint("raise the hard limit, for example with LimitNOFILE= of its service");
     }
     ProbeFinding::ok("open files", detail)
+}
+
+/// The layers of this machine, which agents with `sandbox = "auto"` get.
+fn sandbox() -> ProbeFinding {
+    let has = layers_of_machine();
+    let detail = format!("hosted agents get the layers: {has}");
+    match has.missing(Layers::ALL) {
+        Some((layer, hint)) => {
+            let detail = format!("{detail}; this machine does not have the layer '{layer}'");
+            ProbeFinding::warning("sandbox", detail).hint(hint)
+        }
+        None => ProbeFinding::ok("sandbox", detail),
+    }
 }
 
 #[cfg(test)]

@@ -83,6 +83,11 @@ pub(crate) async fn agents(options: &Options) -> Vec<ProbeFinding> {
         if let Some(program) = agent.command.0.first() {
             found.push(command(name, agent, program));
         }
+        if let Some(program) = agent.wrap_with.0.first() {
+            let path = std::env::var("PATH").ok();
+            found.push(program_at(format!("agents.{name}.wrap_with"), program, path.as_deref()));
+        }
+        found.extend(missing_paths(name, agent));
         // A folder with {thread} is created for each thread.
         if let Some(cwd) = agent.cwd.as_ref().filter(|cwd| !cwd.contains('{'))
             && !Path::new(cwd).is_dir()
@@ -154,6 +159,27 @@ pub(crate) fn listeners(options: &Options) -> Vec<ProbeFinding> {
             .hint("stop that program, or choose another address with server.listen or --listen")
     });
     found.collect()
+}
+
+/// The paths of its sandbox that are not there.
+fn missing_paths(name: &str, agent: &Agent) -> Vec<ProbeFinding> {
+    let home = agent.env.get("HOME").map(|home| home.0.clone());
+    let home = home.or_else(|| std::env::var("HOME").ok()).unwrap_or_default();
+    let is_missing = |path: &&String| match path.strip_prefix("~/") {
+        Some(below) => !Path::new(&home).join(below).exists(),
+        None => !Path::new(path).exists(),
+    };
+    let all = [("read_paths", &agent.read_paths), ("write_paths", &agent.write_paths)];
+    let missing = all.iter().flat_map(|(key, paths)| {
+        let missing = paths.0.iter().filter(is_missing);
+        missing.map(move |path| {
+            let detail = format!("{path} does not exist: a start of the agent leaves it out");
+            ProbeFinding::warning(format!("agents.{name}.{key}"), detail).hint(
+                "create it, or write its whole path; variables and patterns have no meaning here",
+            )
+        })
+    });
+    missing.collect()
 }
 
 fn command(name: &str, agent: &Agent, program: &str) -> ProbeFinding {

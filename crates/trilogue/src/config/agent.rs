@@ -11,6 +11,7 @@ use serde_json::Value;
 use trilogue_backends::agent_client::{
     ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations,
 };
+use trilogue_backends::child::{AgentNetwork, SandboxMode};
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
@@ -94,6 +95,21 @@ pub struct Agent {
     /// Further modes and values of options, by id or name, with which the agent acts without asking. A run may choose such a mode or value, like `bypassPermissions` or `yolo`, only if its token has the right `answer`.
     #[serde(default)]
     pub unattended: List<String>,
+    /// How the agent is kept from what it does not need. `auto`: by the layers that this machine has: files (Landlock), system calls (seccomp) and namespaces. `require:files` and `require:all` refuse to start without the layer for files, or without all. `off`: the agent can do what the server's user can. See [Sandbox](../sandbox.md).
+    #[serde(default = "sandbox")]
+    pub sandbox: SandboxMode,
+    /// Files and folders that the agent may read in its sandbox, beside its program, the system and the toolchains. `~` is the home folder. A relative path starts at the server's working directory.
+    #[serde(default)]
+    pub read_paths: List<String>,
+    /// Files and folders that the agent may change in its sandbox, beside its working folder and those that are known for it.
+    #[serde(default)]
+    pub write_paths: List<String>,
+    /// What the agent in its sandbox may reach over the network: `open` is everything that the server's machine reaches, `none` is nothing.
+    #[serde(default)]
+    pub network: AgentNetwork,
+    /// A program with arguments that starts the agent in its own way, outside of the sandbox, such as `["systemd-run", "--user", "--scope", "-p", "MemoryMax=4G"]`. The agent's command follows as further arguments.
+    #[serde(default)]
+    pub wrap_with: List<String>,
     /// A git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
@@ -260,6 +276,10 @@ fn start_timeout() -> Span {
 
 fn open_timeout() -> Span {
     Span(launch().open_timeout)
+}
+
+fn sandbox() -> SandboxMode {
+    SandboxMode::Auto
 }
 
 fn max_line() -> Size {

@@ -37,7 +37,7 @@ enum Condition {
 }
 
 /// The settings of an `agent-client` that are about its program.
-const OF_PROGRAMS: [&str; 9] = [
+const OF_PROGRAMS: [&str; 14] = [
     "command",
     "cwd",
     "start_in",
@@ -45,6 +45,11 @@ const OF_PROGRAMS: [&str; 9] = [
     "env",
     "inherit",
     "idle_children",
+    "sandbox",
+    "read_paths",
+    "write_paths",
+    "network",
+    "wrap_with",
     "files",
     "terminals",
 ];
@@ -80,7 +85,16 @@ const GROUPS: [SettingGroup; 15] = [
         "`agent-client`, and `agent-communication` and `agent-connect` with `command`: ",
         PROGRAMS,
         Command,
-        &["cwd", "env", "inherit", "start_timeout"],
+        &[
+            "cwd",
+            "env",
+            "inherit",
+            "start_timeout",
+            "sandbox",
+            "read_paths",
+            "write_paths",
+            "wrap_with",
+        ],
     ),
     group("`agent-communication` and `agent-connect` only: ", ELSEWHERE, Always, &["agents"]),
     group(

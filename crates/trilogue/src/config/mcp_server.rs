@@ -37,6 +37,11 @@ pub struct McpServer {
 // === impl McpServer ===
 
 impl McpServer {
+    /// Returns its program and arguments.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.command.0.clone()
+    }
+
     /// As the Agent Client Protocol writes it.
     ///
     /// # Errors

@@ -52,6 +52,9 @@ pub struct KnownAgent {
     /// Whether its running child processes keep it from being idle: it works in the background through them.
     #[serde(default)]
     pub idle_children: bool,
+    /// The files and folders in which it keeps its state, which it may change in a sandbox.
+    #[serde(default)]
+    pub state: Vec<String>,
     /// The sign-in methods that use a key, by the key's variable.
     #[serde(default)]
     pub key_methods: IndexMap<String, String>,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use trilogue_backends::child::{ChildUsage, Children};
+use trilogue_backends::child::{ChildUsage, Children, Sandbox, SandboxMode};
 use trilogue_backends::workspace::PrivatePaths;
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
@@ -56,7 +56,8 @@ impl AgentProcesses for HostedProcesses {
     }
 
     fn list(&self) -> Vec<AgentProcess> {
-        let process = |ChildUsage { name, pid, memory_bytes, is_idle }| AgentProcess {
+        let process = |ChildUsage { name, pid, memory_bytes, is_idle, layers }| AgentProcess {
+            sandbox: layers.names().map(str::to_owned).collect(),
             agent: name,
             pid,
             memory_bytes,
@@ -165,6 +166,22 @@ fn note_origin(
         }
     }
     Ok(())
+}
+
+/// Logs in which layers of a sandbox each hosted agent runs.
+pub(crate) fn log_sandboxes(options: &config::Options) {
+    for (agent, settings) in options.agents.iter().filter(|(_, it)| !it.command.0.is_empty()) {
+        let (mode, network) = (settings.sandbox, settings.network);
+        let layers = Sandbox { mode, ..Sandbox::default() }.layers();
+        match (layers.is_any(), mode) {
+            (true, _) => tracing::info!(agent, %layers, ?network, "the agent runs in a sandbox"),
+            (false, SandboxMode::Off) => tracing::info!(agent, "the agent runs without a sandbox"),
+            (false, _) => tracing::warn!(
+                agent,
+                "the agent runs without a sandbox: this machine has no layer of it"
+            ),
+        }
+    }
 }
 
 /// Whether another agent has the name and the version of the one at this place.

@@ -188,6 +188,7 @@ impl App {
         let elsewhere = RemoteAgents::find(options, children).await?;
         let ConfiguredAgents { agents: mut backends, mut schedules } =
             agents::build_agents_with(options, &descriptors, &elsewhere, children)?;
+        agents::log_sandboxes(options);
         schedules.extend(elsewhere.into_schedules());
         backends.extend(agents.into_backends()?);
         let mounts = options.mounts_in_force()?;

@@ -13,9 +13,10 @@ use crate::known_agents::Programs;
 fn serve(home: &Home, arguments: &str, settings: &str) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
-        "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--record\", {:?}{arguments}]\n{settings}\n",
+        "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--record\", {:?}{arguments}]\nwrite_paths = [{:?}]\n{settings}\n",
         agent.to_str().unwrap(),
         record(home).to_str().unwrap(),
+        home.work(),
     );
     let config = home.write("trilogue.toml", &config);
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])

@@ -255,7 +255,8 @@ fn an_agent_is_started_once_for_an_editor_that_works_where_it_was_launched() {
     let agent = example("scripted_agent");
     let (agent, heard) = (agent.to_str().unwrap(), record.to_str().unwrap());
     let config = format!(
-        "[store]\nurl = \"memory:\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{agent:?}, \"--record\", {heard:?}]\n"
+        "[store]\nurl = \"memory:\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{agent:?}, \"--record\", {heard:?}]\nwrite_paths = [{:?}]\n",
+        home.work()
     );
     let config = home.write("trilogue.toml", &config);
     let _server =
@@ -276,12 +277,109 @@ fn an_agent_is_started_once_for_an_editor_that_works_where_it_was_launched() {
     assert_eq!(begun.count(), 1, "{heard}");
 }
 
-/// Starts a server with an agent that may run commands.
+#[test]
+fn commands_of_an_agent_run_in_its_sandbox() {
+    let home = Home::new();
+    let agent = example("scripted_agent");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = \"project\"\nsandbox = \"require:files\"\nterminals = true\n",
+        agent.to_str().unwrap()
+    );
+    std::fs::create_dir_all(home.work().join("project")).unwrap();
+    let outside = home.write("outside", "nothing for agents");
+    home.write("project/inside", "for agents");
+    let config = home.write("trilogue.toml", &config);
+    let server =
+        home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    for (file, is_read) in [("inside", true), (outside.to_str().unwrap(), false)] {
+        let line = format!("term:cat {file} 2>&1; touch made");
+        let output = server.run(&["run", "runner", &line]).expect(0).out;
+        assert_eq!(output.contains("for agents"), is_read, "{file}: {output}");
+    }
+    assert!(home.work().join("project/made").exists(), "a command changes the agent's folder");
+    let status: Value =
+        serde_json::from_str(&server.run(&["status", "--json"]).expect(0).out).unwrap();
+    let layers = status["agents"]["list"][0]["sandbox"].as_array().unwrap();
+    assert!(layers.iter().any(|layer| layer == "files"), "{status}");
+}
+
+#[test]
+fn the_servers_own_files_in_the_folder_of_an_agent_keep_it_from_starting() {
+    let home = Home::new();
+    let agent = example("scripted_agent");
+    let config = |mode: &str| {
+        let agent = agent.to_str().unwrap();
+        let text = format!(
+            "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{agent:?}]\nsandbox = \"{mode}\"\n"
+        );
+        home.write("trilogue.toml", &text)
+    };
+    // The agent works where the file of the settings is.
+    for (mode, starts) in [("require:files", false), ("auto", true)] {
+        let config = config(mode);
+        let server =
+            home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+        let ran = server.run(&["run", "runner", "say:hi"]);
+        if starts {
+            ran.expect(0);
+        } else {
+            ran.complains(1, "set `cwd` of the agent to another folder");
+        }
+    }
+}
+
+#[test]
+fn a_link_in_the_folder_of_an_agent_gives_it_nothing() {
+    let home = Home::new();
+    let agent = example("scripted_agent");
+    let secrets = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::write(secrets.path().join("key"), "a key").unwrap();
+    for folder in ["project", "project/cache"] {
+        std::fs::create_dir_all(home.work().join(folder)).unwrap();
+    }
+    let cache = home.work().join("project/cache");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = \"project\"\nsandbox = \"require:files\"\nterminals = true\nwrite_paths = [{cache:?}]\n",
+        agent.to_str().unwrap()
+    );
+    let config = home.write("trilogue.toml", &config);
+    let start =
+        || home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let made = start().run(&["run", "runner", "term:touch cache/made && echo done"]).expect(0).out;
+    assert!(made.contains("done"), "{made}");
+    // As an agent can without namespaces.
+    std::fs::remove_dir_all(&cache).unwrap();
+    std::os::unix::fs::symlink(secrets.path(), &cache).unwrap();
+    let output = start().run(&["run", "runner", "term:cat cache/key 2>&1; ls cache"]).expect(0).out;
+    assert!(!output.contains("a key"), "{output}");
+}
+
+#[test]
+fn an_agent_that_its_sandbox_stops_says_what_to_do() {
+    let home = Home::new();
+    let agent = example("scripted_agent");
+    // Not below `/tmp`, which can be another folder for the agent.
+    let other = tempfile::tempdir_in("/var/tmp").unwrap();
+    let record = other.path().join("record");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [\"/bin/sh\", \"-c\", \"echo > {} && exec {}\"]\ncwd = \"project\"\n",
+        record.display(),
+        agent.display()
+    );
+    std::fs::create_dir_all(home.work().join("project")).unwrap();
+    let config = home.write("trilogue.toml", &config);
+    let server =
+        home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    server.run(&["run", "runner", "say:hi"]).complains(1, "or `write_paths` of the agent");
+    assert!(!record.exists());
+}
+
+/// Starts a server with an agent that may run commands, without a sandbox: the server itself refuses it what these tests try.
 fn serve_commands(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let state = home.state().parent().unwrap().display().to_string();
     let config = format!(
-        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = \"project\"\nterminals = true\nenv = {{ XDG_STATE_HOME = {state:?} }}\n[agents.echo]\nkind = \"builtin\"\nbuiltin = \"echo\"\n",
+        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = \"project\"\nsandbox = \"off\"\nterminals = true\nenv = {{ XDG_STATE_HOME = {state:?} }}\n[agents.echo]\nkind = \"builtin\"\nbuiltin = \"echo\"\n",
         agent.to_str().unwrap()
     );
     std::fs::create_dir_all(home.work().join("project")).unwrap();

@@ -18,9 +18,10 @@ fn serve(home: &Home, settings: &str) -> Server {
 fn serve_on(home: &Home, settings: &str, store: &str) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
-        "[store]\nurl = \"{store}\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--modes\", \"--record\", {:?}]\nunattended = [\"code\"]\n{settings}\n",
+        "[store]\nurl = \"{store}\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--modes\", \"--record\", {:?}]\nwrite_paths = [{:?}]\nunattended = [\"code\"]\n{settings}\n",
         agent.to_str().unwrap(),
         home.work().join("record").to_str().unwrap(),
+        home.work(),
     );
     let config = home.write("trilogue.toml", &config);
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])

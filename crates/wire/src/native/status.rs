@@ -163,6 +163,8 @@ record! {
         memory_bytes: u64,
         /// Whether no run uses the process.
         idle: bool,
+        /// The layers of its sandbox: `files`, `system calls` and `namespaces`. Empty without one.
+        sandbox: Vec<String> = default,
     }
 
     /// The standard error of a hosted agent's process.

@@ -11,7 +11,7 @@ mod settings;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, Json, Principal, RequestSource, lock};
 use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
@@ -129,7 +129,8 @@ impl SessionOpener {
             _ => params::unowned_cwd(&launch),
         };
         let principal = PrincipalKey::of_client(client);
-        self.pool.lease_unowned(ProcessSpec { launch, principal, profile, cwd }).await
+        let folders = params::sandbox_folders(&launch, &cwd, &Value::Null);
+        self.pool.lease_unowned(ProcessSpec { launch, principal, profile, cwd, folders }).await
     }
 
     /// Starts a process for this principal that belongs to no thread, so that its greeting is known.
@@ -137,7 +138,8 @@ impl SessionOpener {
         let launch = self.launch();
         let profile = Profile::of(&launch, None);
         let (principal, cwd) = (PrincipalKey::of_principal(by), params::unowned_cwd(&launch));
-        self.pool.lease_unowned(ProcessSpec { launch, principal, profile, cwd }).await
+        let folders = params::sandbox_folders(&launch, &cwd, &Value::Null);
+        self.pool.lease_unowned(ProcessSpec { launch, principal, profile, cwd, folders }).await
     }
 
     /// The session of the thread's binding, if it is open, and if it either has its client's params or cannot be reopened now.
@@ -326,7 +328,8 @@ impl SessionOpener {
             self.pool.release_at_close(lease);
         }
         let principal = requester.principal.clone();
-        let spec = ProcessSpec { launch: Arc::clone(&launch), principal, profile, cwd };
+        let folders = params::sandbox_folders(&launch, &params.cwd, &params.directories);
+        let spec = ProcessSpec { launch: Arc::clone(&launch), principal, profile, cwd, folders };
         let (lease, slot) = match launch.processes {
             Processes::Thread => (self.pool.of_thread(spec, thread.key()).await?, None),
             Processes::Shared => {

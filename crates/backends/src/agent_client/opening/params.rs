@@ -1,7 +1,7 @@
 //! A session's working directory and tool servers, with the secrets that they contain.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use trilogue_domain::{Code, Error, Json};
@@ -13,7 +13,7 @@ use crate::agent_client::host::AgentHost;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
-use crate::child::{address_secrets, texts};
+use crate::child::{SandboxMode, address_secrets, texts};
 
 /// The member of a client's params with its instructions.
 const SYSTEM_PROMPT_MEMBER: &str = "systemPrompt";
@@ -128,6 +128,15 @@ pub(super) fn extra_members(params: &Json) -> Option<Json> {
         Cow::Owned(splice::remove(&extra, &[name]).into_owned())
     });
     Json::parse_mended(extra.into_owned()).ok()
+}
+
+/// Returns the folders in which a session works, for the sandbox of its process. None without a sandbox: such a process can use every folder.
+pub(super) fn sandbox_folders(launch: &Launch, cwd: &Path, directories: &Value) -> Vec<PathBuf> {
+    if launch.sandbox.mode == SandboxMode::Off {
+        return Vec::new();
+    }
+    let more = directories.as_array().into_iter().flatten().filter_map(Value::as_str);
+    [cwd.to_owned()].into_iter().chain(more.map(PathBuf::from)).collect()
 }
 
 /// Where the process of a session starts.

@@ -67,6 +67,8 @@ pub(crate) struct ProcessSpec {
     pub(crate) principal: PrincipalKey,
     pub(crate) profile: Profile,
     pub(crate) cwd: PathBuf,
+    /// The folders in which its sessions work, if it has a sandbox: it can use no others.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +95,7 @@ struct PoolEntry {
     thread: Option<ThreadKey>,
     launch: Arc<Launch>,
     cwd: PathBuf,
+    folders: Vec<PathBuf>,
 }
 
 struct StartGuard {
@@ -176,9 +179,11 @@ impl Pool {
         }
     }
 
-    /// The running processes without a thread that this specification started, in any directory.
+    /// The running processes without a thread that this specification started, in any directory that a sandbox allows.
     pub(crate) fn matching(&self, spec: &ProcessSpec) -> Vec<Arc<Process>> {
-        self.alive(|entry| entry.thread.is_none() && entry.fits(spec))
+        self.alive(|entry| {
+            entry.thread.is_none() && entry.fits(spec) && entry.folders == spec.folders
+        })
     }
 
     pub(crate) fn has_room(&self, launch: &Launch) -> bool {
@@ -271,6 +276,7 @@ impl Pool {
         };
         for spare in processes.running.iter_mut().filter(|entry| is_spare(entry)) {
             if spare.cwd == spec.cwd
+                && spare.folders == spec.folders
                 && let Some(lease) = spare.process.lease()
             {
                 spare.thread = Some(thread);
@@ -299,6 +305,7 @@ impl Pool {
             self.children.make_room().await?;
         }
         let (launch, cwd) = (Arc::clone(&spec.launch), spec.cwd.clone());
+        let folders = spec.folders.clone();
         let shared = PoolContext {
             agent: &self.agent,
             children: &self.children,
@@ -321,7 +328,7 @@ impl Pool {
             counts_children: launch.children_count,
             limit: launch.children_limit,
         };
-        let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
+        let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd, folders };
         lock(&self.state.processes).running.push(entry);
         // Only now: until the process was in the list, the guard counted it.
         drop(guard);
@@ -534,6 +541,7 @@ impl PoolEntry {
         self.process.profile().serves(&spec.profile)
             && Arc::ptr_eq(&self.launch, &spec.launch)
             && self.cwd == spec.cwd
+            && self.folders == spec.folders
     }
 }
 

@@ -26,7 +26,9 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::host::{AgentHost, StartedHost};
 use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{CallOrigin, Router, SessionInbox};
-use crate::child::{Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES};
+use crate::child::{
+    Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, sandbox_hint,
+};
 use crate::workspace::lease::WorkspaceLease;
 
 /// The kind of authentication methods whose keys are variables.
@@ -97,7 +99,8 @@ impl Process {
         spec: ProcessSpec,
     ) -> Result<Arc<Self>, AgentFailure> {
         let (agent, launch) = (shared.agent, &*spec.launch);
-        let started = StartedHost::start(agent, launch, &spec.cwd, shared.children).await?;
+        let place = (&*spec.cwd, &*spec.folders);
+        let started = StartedHost::start(agent, launch, place, shared.children).await?;
         let host = started.host.clone();
         let is_private = launch.processes == Processes::Thread;
         let router = Router::new(agent, is_private, launch.client_meta, host.clone());
@@ -329,7 +332,10 @@ impl Process {
         // Its last output is read once it has exited.
         let how = self.host.how_it_exited().await;
         let tail = if self.is_private { self.host.output_tail() } else { String::new() };
-        format!("the agent '{}' {how}{tail}", self.agent)
+        match sandbox_hint(self.host.layers(), &tail) {
+            Some(hint) => format!("the agent '{}' {how}{tail}; {hint}", self.agent),
+            None => format!("the agent '{}' {how}{tail}", self.agent),
+        }
     }
 
     /// The end of its standard error after a position, if it is about one thread only.
@@ -346,7 +352,7 @@ impl Process {
             // Output that it wrote before its response may not have been read yet.
             sleep(STDERR_TIME).await;
         }
-        failure.with_diagnosis(self.host.env(), &self.wanted, self.stderr_after(position))
+        failure.with_diagnosis(&self.host, &self.wanted, self.stderr_after(position))
     }
 
     /// A lease of the process. `None` if it is being stopped.

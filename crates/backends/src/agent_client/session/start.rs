@@ -22,6 +22,7 @@ use crate::agent_client::launch::Launch;
 use crate::agent_client::meta::with_extra;
 use crate::agent_client::process::{OpeningGuard, Process, json_of};
 use crate::agent_client::routing::{SessionInbox, SessionItem};
+use crate::child::Child;
 use crate::permission::Rules;
 use crate::workspace::Workspace;
 use crate::workspace::lease::WorkspaceLease;
@@ -100,6 +101,7 @@ impl SessionStart {
         let mut workspace = None;
         if !grants.is_empty() {
             grants.env = self.process.host().env().to_vec();
+            grants.policy = self.process.host().child().and_then(Child::policy).cloned();
             let cwd = self.params.cwd.clone();
             let opened = tokio::task::spawn_blocking(move || Workspace::open(&cwd, grants)).await;
             let opened = opened.map_err(std::io::Error::other).and_then(|opened| opened);

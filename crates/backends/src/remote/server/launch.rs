@@ -5,9 +5,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trilogue_domain::error::{Code, Error, Result};
 use trilogue_sdk::client::HttpTransport;
 
-use crate::child::{InvalidSetting, check_program};
+use crate::child::{InvalidSetting, Sandbox, check_program};
+use crate::workspace::PrivatePaths;
 
 /// The placeholder for the port in arguments, variables and the address.
 pub const PORT_PLACEHOLDER: &str = "{port}";
@@ -29,6 +31,9 @@ pub struct ServerLaunch {
     pub url: String,
     /// How long it may take to answer after its start.
     pub start_timeout: Duration,
+    pub sandbox: Sandbox,
+    /// The files and folders of this server.
+    pub private: PrivatePaths,
 }
 
 /// A launch with the placeholders replaced by one port.
@@ -43,14 +48,27 @@ pub(super) struct LaunchOnPort {
 impl ServerLaunch {
     /// Checks the settings.
     /// Errors: the first setting that prevents the server from being started or reached.
-    pub fn check(&self) -> Result<(), InvalidSetting> {
+    pub fn check(&self) -> std::result::Result<(), InvalidSetting> {
         check_program(&self.command, &self.env, &self.inherit)?;
+        self.sandbox.check(&self.private)?;
         let invalid = |why: String| InvalidSetting {
             key: "url",
             why,
             hint: format!("write it with its scheme and port, such as \"{DEFAULT_URL}\""),
         };
         HttpTransport::to(&self.on(1).url).map(drop).map_err(|error| invalid(error.message))
+    }
+
+    /// Creates the working folder if it is missing, for this user only, and returns its whole path.
+    pub(super) async fn working_folder(&self) -> Result<PathBuf> {
+        let failed = |error: io::Error| {
+            let message = format!("the folder '{}' cannot be used: {error}", self.cwd.display());
+            Error::new(Code::AgentFailed, message).hint("check `cwd` of the agent")
+        };
+        let folder = std::path::absolute(&self.cwd).map_err(failed)?;
+        let mut builder = tokio::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
+        Ok(folder)
     }
 
     /// Returns the path of the address.
@@ -94,6 +112,8 @@ mod tests {
             inherit: Vec::new(),
             url: url.to_owned(),
             start_timeout: Duration::from_secs(1),
+            sandbox: Sandbox::default(),
+            private: PrivatePaths::default(),
         }
     }
 

@@ -15,7 +15,8 @@ use trilogue_sdk::client::HttpTransport;
 use super::agent_server::Probe;
 use super::launch::{LaunchOnPort, ServerLaunch};
 use crate::child::{
-    Breaker, Child, Children, Program, StartedChild, count_failure, how_it_exited, output_tail,
+    Breaker, Child, Children, Confinement, Program, StartedChild, count_failure, how_it_exited,
+    output_tail,
 };
 
 /// How long a starting server may take to answer one probe.
@@ -211,12 +212,18 @@ impl ProcessSupervisor {
             Error::new(Code::Internal, format!("no free port for {}: {error}", self.subject()))
         })?;
         let LaunchOnPort { command, env, url } = self.launch.on(port);
+        let folders = [self.launch.working_folder().await?];
         let program = Program {
             name: &self.name,
             command: &command,
             cwd: &self.launch.cwd,
             env: &env,
             inherit: &self.launch.inherit,
+            confinement: Confinement {
+                sandbox: &self.launch.sandbox,
+                folders: &folders,
+                private: &self.launch.private,
+            },
         };
         let StartedChild { child, input, output } = self.children.start(program).await?;
         let child = StopOnDrop(child);

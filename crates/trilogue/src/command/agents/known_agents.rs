@@ -170,6 +170,7 @@ fn describe(name: &str, known: &KnownAgent, catalog: &AgentCatalog) -> String {
             if known.in_folder { "the working folder" } else { "an empty folder of Trilogue's" }
         ),
         format!("variables: {}", known.inherit.join(" ")),
+        format!("changes in a sandbox: its folder, and {}", known.state.join(" ")),
     ];
     if let Some(newest) = known.newest(catalog) {
         lines.push(format!("newest version: {newest} ({})", catalog.source));

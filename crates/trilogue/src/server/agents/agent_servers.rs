@@ -9,10 +9,13 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use trilogue_backends::child::{Children, InvalidSetting};
 use trilogue_backends::remote::server::{AgentServer, DEFAULT_URL, Probe, ServerLaunch};
+use trilogue_backends::workspace::PrivatePaths;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error};
 
+use super::hosted::sandbox;
 use crate::config::{self, AgentKind};
+use crate::local::private_paths::private_paths;
 
 /// How long the start of this server waits for servers that it starts. A slower one is used as soon as it answers.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -25,7 +28,7 @@ pub(crate) struct AgentServers(HashMap<String, Arc<AgentServer>>);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum ServerKey {
     Url(String),
-    Command(ServerLaunch),
+    Command(Box<ServerLaunch>),
 }
 
 // === impl AgentServers ===
@@ -35,9 +38,10 @@ impl AgentServers {
     pub(crate) fn of(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
         let mut servers: HashMap<(ServerKey, Probe), Arc<AgentServer>> = HashMap::new();
         let mut by_agent = HashMap::new();
+        let private = private_paths(options);
         for (name, agent) in &options.agents {
             let Some(probe) = probe(agent.kind) else { continue };
-            let key = ServerKey::of(&AgentName::parse(name)?, agent)?;
+            let key = ServerKey::of(&AgentName::parse(name)?, agent, &private)?;
             let server = match servers.get(&(key.clone(), probe)) {
                 Some(server) => Arc::clone(server),
                 None => {
@@ -85,9 +89,9 @@ fn probe(kind: AgentKind) -> Option<Probe> {
 // === impl ServerKey ===
 
 impl ServerKey {
-    fn of(name: &AgentName, agent: &config::Agent) -> Result<Self> {
+    fn of(name: &AgentName, agent: &config::Agent, private: &PrivatePaths) -> Result<Self> {
         if !agent.command.0.is_empty() {
-            return launch(name, agent).map(Self::Command);
+            return launch(name, agent, private).map(|launch| Self::Command(Box::new(launch)));
         }
         let Some(url) = agent.url.clone() else {
             let message = format!("`agents.{name}` has no `url`");
@@ -109,26 +113,30 @@ impl ServerKey {
         match self {
             Self::Url(url) => AgentServer::at(url, probe),
             Self::Command(launch) => {
-                Ok(AgentServer::of_command(name, launch.clone(), Arc::clone(children), probe))
+                Ok(AgentServer::of_command(name, (**launch).clone(), Arc::clone(children), probe))
             }
         }
     }
 }
 
-fn launch(name: &AgentName, agent: &config::Agent) -> Result<ServerLaunch> {
+fn launch(name: &AgentName, agent: &config::Agent, private: &PrivatePaths) -> Result<ServerLaunch> {
     let cwd = agent.cwd.as_deref().unwrap_or(".");
     if cwd.contains("{thread}") {
         let why = "the agent's server is one process for all threads";
         return Err(wrong(name, "cwd", why).hint("name a folder without {thread}"));
     }
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
+    let mut env: Vec<_> = env.collect();
+    let sandbox = sandbox(name, agent, None, &mut env);
     let launch = ServerLaunch {
         command: agent.command.0.clone(),
         cwd: PathBuf::from(cwd),
-        env: env.collect(),
+        env,
         inherit: agent.inherit.0.clone(),
         url: agent.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()),
         start_timeout: agent.start_timeout.0,
+        private: private.clone(),
+        sandbox,
     };
     let checked = launch.check();
     checked.map_err(|InvalidSetting { key, why, hint }| wrong(name, key, &why).hint(hint))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::{self, Launch, RemoteAgent, SessionDefaults};
-use trilogue_backends::child::{Children, InvalidSetting, find_program};
+use trilogue_backends::child::{Children, InvalidSetting, Sandbox, SandboxMode, find_program};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Folders, Grants, PrivatePaths};
 use trilogue_domain::error::Result;
@@ -15,10 +15,21 @@ use trilogue_sdk::agent_client::network::AgentUrl;
 use trilogue_wire::agent_client::ToolKind;
 
 use super::{of_setting, remote};
-use crate::config::{self, AgentKind, StartIn};
+use crate::config::{self, AgentKind, McpServer, StartIn};
 use crate::local::checkout::Checkout;
 use crate::local::known_agents::{self, KnownAgent};
 use crate::local::start_folder;
+
+/// Where agents in a sandbox have their caches of packages, below the home folder.
+const AGENT_CACHES: &str = ".cache/trilogue/agents";
+/// The variables that name caches, and the folder of each in that of the agent.
+const CACHE_VARIABLES: [(&str, &str); 5] = [
+    ("XDG_CACHE_HOME", ""),
+    ("npm_config_cache", "npm"),
+    ("CARGO_HOME", "cargo"),
+    ("GOMODCACHE", "go"),
+    ("GRADLE_USER_HOME", "gradle"),
+];
 
 /// An agent that speaks the Agent Client Protocol.
 pub(super) fn build(
@@ -108,6 +119,7 @@ fn launch(
         _ => StartIn::Session,
     });
     let remote = remote_agent(name, agent)?;
+    let sandbox = sandbox(name, agent, known, &mut env);
     let start_dir = match start_in {
         _ if remote.is_some() => None,
         StartIn::Empty => {
@@ -157,6 +169,7 @@ fn launch(
             .collect::<Result<_>>()?,
         roots: roots(agent),
         private: private.clone(),
+        sandbox,
         unattended: agent.unattended.0.clone(),
         ..Launch::of(command)
     };
@@ -213,6 +226,44 @@ fn roots(agent: &config::Agent) -> Vec<PathBuf> {
         None if agent.url.is_some() => Vec::new(),
         Some(roots) => roots.0.iter().map(|root| here.join(root)).collect(),
         None => vec![here],
+    }
+}
+
+/// Returns the sandbox that the settings say, with the folders in which a known agent keeps its state. Adds the variables that name caches of the agent's own: what it could change in those of its user would run outside of the sandbox.
+pub(super) fn sandbox(
+    name: &AgentName,
+    agent: &config::Agent,
+    known: Option<&KnownAgent>,
+    env: &mut Vec<(String, String)>,
+) -> Sandbox {
+    let wrap_with = agent.wrap_with.0.clone();
+    if agent.sandbox == SandboxMode::Off {
+        return Sandbox { wrap_with, network: agent.network, ..Sandbox::default() };
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let own = env.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
+    let home = own.or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+    let whole = |path: &String| match (path.strip_prefix("~/"), &home) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => here.join(path),
+    };
+    let cache = home.as_ref().map(|home| home.join(AGENT_CACHES).join(name.as_str()));
+    for (variable, folder) in CACHE_VARIABLES {
+        let is_set = env.iter().any(|(set, _)| set == variable);
+        let path = cache.as_ref().map(|cache| cache.join(folder).display().to_string());
+        env.extend(path.filter(|_| !is_set).map(|path| (variable.to_owned(), path)));
+    }
+    let (folders, files): (Vec<_>, Vec<_>) =
+        known.into_iter().flat_map(|known| &known.state).partition(|path| path.ends_with('/'));
+    Sandbox {
+        mode: agent.sandbox,
+        read: agent.read_paths.0.iter().map(whole).collect(),
+        write: agent.write_paths.0.iter().chain(files).map(whole).collect(),
+        state: folders.into_iter().map(whole).chain(cache).collect(),
+        network: agent.network,
+        wrap_with,
+        programs: agent.mcp_servers.values().map(McpServer::words).collect(),
+        repository: agent.worktree.as_ref().map(|path| here.join(path)),
     }
 }
 

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trilogue_backends::agent_client as backend;
+use trilogue_backends::child::AgentNetwork;
 use trilogue_backends::permission::{Subject, Verdict};
 use trilogue_backends::workspace;
 use trilogue_domain::{TenantId, ThreadId, ThreadKey};
@@ -25,9 +26,23 @@ fn launched(settings: &str) -> Result<Launch> {
     launch(&name, &agent, "/usr/bin:/bin", &of_state())
 }
 
+/// The agent's own cache of packages.
+fn cache() -> PathBuf {
+    Path::new(&std::env::var_os("HOME").unwrap()).join(AGENT_CACHES).join("coder")
+}
+
+/// The variables that name it.
+fn cache_variables() -> Vec<(String, String)> {
+    CACHE_VARIABLES
+        .map(|(name, folder)| (name.to_owned(), cache().join(folder).display().to_string()))
+        .to_vec()
+}
+
 /// The launch of an agent with a command and no other setting.
 fn least() -> Launch {
     Launch {
+        env: cache_variables(),
+        sandbox: Sandbox { mode: SandboxMode::Auto, state: vec![cache()], ..Sandbox::default() },
         roots: vec![std::env::current_dir().unwrap()],
         private: of_state(),
         grants: Grants { private: of_state(), ..Grants::default() },
@@ -75,8 +90,8 @@ fn a_program_without_a_folder_is_found_once_and_outside_of_the_working_folder() 
     // What is not there yet can be installed later, but not in the working folder.
     let later = launched(&path).unwrap();
     assert_eq!(
-        (&later.command[0], &later.env),
-        (&"coder".to_owned(), &vec![("PATH".to_owned(), outside)])
+        (&later.command[0], &later.env[0]),
+        (&"coder".to_owned(), &("PATH".to_owned(), outside))
     );
     std::fs::write(at("work/bin/coder"), "").unwrap();
     let refused = launched(&path).unwrap_err();
@@ -95,9 +110,15 @@ fn every_setting_arrives() {
         start_timeout = \"5s\"\nopen_timeout = \"6s\"\nmax_line = \"1 MiB\"\nfiles = \"write\"\n\
         terminals = true\nclient_tools = \"forward\"\nauth_method = \"key\"\nhold = true\n\
         on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\nclient_meta = \"drop\"\n\
-        citations = \"meta\"\n\
-        env = {{ KEY = \"value\" }}\n"
+        citations = \"meta\"\nsandbox = \"require:files\"\nread_paths = [\"/srv/models\", \"~/models\"]\n\
+        write_paths = \"/srv/cache\"\nnetwork = \"none\"\nwrap_with = [\"nice\", \"-n\", \"5\"]\n\
+        env = {{ HOME = \"/srv/home\", npm_config_cache = \"/srv/npm\" }}\n"
     );
+    // This test has no stage of a sandbox, so nothing can be required or closed.
+    assert!(launched(&settings).unwrap_err().message().contains("`agents.coder.sandbox`"));
+    let settings = settings.replace("require:files", "auto");
+    assert!(launched(&settings).unwrap_err().message().contains("`agents.coder.network`"));
+    let settings = settings.replace("network = \"none\"", "network = \"open\"");
     let launch = launched(&settings).unwrap();
     let thread = ThreadId::parse("t").unwrap();
     let tenant = TenantId::parse("default").unwrap();
@@ -107,7 +128,26 @@ fn every_setting_arrives() {
     assert!(folder.file_name().unwrap().to_str().unwrap().starts_with("t-"), "{folder:?}");
     let expected = Launch {
         folders: launch.folders.clone(),
-        env: vec![("KEY".to_owned(), "value".to_owned())],
+        env: [
+            ("HOME", "/srv/home"),
+            ("npm_config_cache", "/srv/npm"),
+            ("XDG_CACHE_HOME", "/srv/home/.cache/trilogue/agents/coder/"),
+            ("CARGO_HOME", "/srv/home/.cache/trilogue/agents/coder/cargo"),
+            ("GOMODCACHE", "/srv/home/.cache/trilogue/agents/coder/go"),
+            ("GRADLE_USER_HOME", "/srv/home/.cache/trilogue/agents/coder/gradle"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
+        sandbox: Sandbox {
+            mode: SandboxMode::Auto,
+            read: vec!["/srv/models".into(), "/srv/home/models".into()],
+            write: vec!["/srv/cache".into()],
+            programs: Vec::new(),
+            repository: Some(std::env::current_dir().unwrap().join("repo")),
+            state: vec!["/srv/home/.cache/trilogue/agents/coder".into()],
+            network: AgentNetwork::Open,
+            wrap_with: ["nice", "-n", "5"].map(str::to_owned).to_vec(),
+        },
         inherit: vec!["SSH_AUTH_SOCK".to_owned()],
         processes: backend::Processes::Shared,
         max_processes: 3,

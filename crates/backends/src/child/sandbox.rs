@@ -1,0 +1,445 @@
+//! The sandbox of a child: what it may use, and the layers that it gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trilogue_sandbox::{
+    Layers, Network, Policy, ResourceLimits, layers_of_machine, resolve_links, stage_variable,
+    stage_words, usual_paths,
+};
+use uuid::Uuid;
+
+use super::InvalidSetting;
+use crate::workspace::PrivatePaths;
+
+/// The name of the variable with a child's folder for temporary files.
+const TEMPORARY: &str = "TMPDIR";
+
+/// How a child is kept from what it does not need.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Sandbox {
+    pub mode: SandboxMode,
+    /// The files and folders that it may read and execute, beside its program and those of the system.
+    pub read: Vec<PathBuf>,
+    /// The files and folders that it may change, beside its working folders.
+    pub write: Vec<PathBuf>,
+    /// The folders that it may change and that are created when it starts.
+    pub state: Vec<PathBuf>,
+    pub network: AgentNetwork,
+    /// A program with arguments, outside of the sandbox, that starts the command in its own way. Empty: none.
+    pub wrap_with: Vec<String>,
+    /// Commands of other programs that it starts, which it may read as its own.
+    pub programs: Vec<Vec<String>>,
+    /// The git repository to which its worktrees belong.
+    pub repository: Option<PathBuf>,
+}
+
+/// Which layers of a sandbox a child gets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum SandboxMode {
+    /// None.
+    #[default]
+    #[serde(rename = "off")]
+    Off,
+    /// Those that the machine has.
+    #[serde(rename = "auto")]
+    Auto,
+    /// Those that the machine has, and at least the one for files.
+    #[serde(rename = "require:files")]
+    RequireFiles,
+    /// All.
+    #[serde(rename = "require:all")]
+    RequireAll,
+}
+
+/// What a child may reach over the network.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentNetwork {
+    /// Everything that the server's machine reaches.
+    #[default]
+    Open,
+    /// Nothing.
+    None,
+}
+
+/// What a child in a sandbox works with.
+#[derive(Clone, Copy, Debug)]
+pub struct Confinement<'a> {
+    pub sandbox: &'a Sandbox,
+    /// The folders in which it works.
+    pub folders: &'a [PathBuf],
+    /// The server's own files and folders.
+    pub private: &'a PrivatePaths,
+}
+
+/// What programs say, in small letters, when the system refuses something, or hides it.
+const REFUSALS: [&str; 14] = [
+    "permission denied",
+    "not permitted",
+    "read-only file system",
+    "no such file",
+    "nonexistent",
+    "cannot find module",
+    "device or resource busy",
+    "could not resolve host",
+    "network is unreachable",
+    "eacces",
+    "eperm",
+    "erofs",
+    "enoent",
+    "ebusy",
+];
+
+/// A hint for the user of an agent that may have failed because of its sandbox.
+const SANDBOX_HINT: &str = "the agent runs in a sandbox, in which files that it may not use are refused or missing; add what it needs to `read_paths` or `write_paths` of the agent";
+
+/// Returns a hint for the user of an agent with these layers, if its output names a refusal of the system.
+pub(crate) fn sandbox_hint(layers: Layers, output: &str) -> Option<&'static str> {
+    let lower = output.to_lowercase();
+    let is_refused = REFUSALS.iter().any(|word| lower.contains(word));
+    (layers.is_any() && is_refused).then_some(SANDBOX_HINT)
+}
+
+/// A policy that was saved for the stages of a child and of its commands, with the folder for the temporary files of the child. Dropping it removes both.
+#[derive(PartialEq, Eq, Debug)]
+pub struct SavedPolicy {
+    layers: Layers,
+    temporary: PathBuf,
+    /// The file of the policy, beside the folder.
+    file: PathBuf,
+}
+
+/// The words that start a program, and the variables of the first of them.
+#[derive(Debug)]
+pub(crate) struct ProgramStart {
+    pub(crate) words: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+/// The paths of a policy, without links.
+#[derive(Default)]
+struct PolicyPaths {
+    read: BTreeSet<PathBuf>,
+    write: BTreeSet<PathBuf>,
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+// === impl Sandbox ===
+
+impl Sandbox {
+    /// Returns the layers that a child gets on this machine.
+    #[must_use]
+    pub fn layers(&self) -> Layers {
+        match self.mode {
+            SandboxMode::Off => Layers::NONE,
+            _ => layers_of_machine(),
+        }
+    }
+
+    /// Checks that this machine has the required layers, and that no path is one of the server.
+    pub fn check(&self, private: &PrivatePaths) -> Result<(), InvalidSetting> {
+        let has = self.layers();
+        let required = match self.mode {
+            SandboxMode::Off | SandboxMode::Auto => Layers::NONE,
+            SandboxMode::RequireFiles => Layers { files: true, ..Layers::NONE },
+            SandboxMode::RequireAll => Layers::ALL,
+        };
+        if let Some((layer, hint)) = has.missing(required) {
+            let why = format!("this machine does not have the layer '{layer}'; it has: {has}");
+            return Err(InvalidSetting { key: "sandbox", why, hint: hint.to_owned() });
+        }
+        let is_closed = self.network == AgentNetwork::None;
+        if is_closed && !has.calls && !has.namespaces {
+            let (why, hint) = match self.mode {
+                SandboxMode::Off => {
+                    ("an agent without a sandbox uses the network", "set sandbox = \"auto\"")
+                }
+                _ => (
+                    "nothing on this machine keeps the agent from the network",
+                    "use a machine with the layer 'system calls', or remove the setting",
+                ),
+            };
+            return Err(InvalidSetting {
+                key: "network",
+                why: why.to_owned(),
+                hint: hint.to_owned(),
+            });
+        }
+        if let Some(first) = self.wrap_with.first()
+            && (first.is_empty()
+                || (first.contains(char::is_whitespace) && !Path::new(first).exists()))
+        {
+            let words: Vec<_> = first.split_whitespace().map(|word| format!("{word:?}")).collect();
+            let why = "it must name a program, with each argument by itself".to_owned();
+            let hint = format!("write wrap_with = [{}]", words.join(", "));
+            return Err(InvalidSetting { key: "wrap_with", why, hint });
+        }
+        for (key, paths) in [("read_paths", &self.read), ("write_paths", &self.write)] {
+            if let Some(path) = paths.iter().find(|path| path.parent().is_none()) {
+                let why = format!("'{}' is everything on this machine", path.display());
+                return Err(InvalidSetting { key, why, hint: "name the folders in it".to_owned() });
+            }
+            let private = private.resolve();
+            let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+            if let Some(path) = paths.iter().find(|path| private.contains(&real(path))) {
+                let why = format!("'{}' belongs to the server itself", path.display());
+                let hint = "no agent gets the server's own files: remove it".to_owned();
+                return Err(InvalidSetting { key, why, hint });
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Confinement ===
+
+impl Confinement<'static> {
+    /// Without a sandbox.
+    pub const NONE: Self = Self {
+        sandbox: &Sandbox {
+            mode: SandboxMode::Off,
+            read: Vec::new(),
+            write: Vec::new(),
+            state: Vec::new(),
+            network: AgentNetwork::Open,
+            wrap_with: Vec::new(),
+            programs: Vec::new(),
+            repository: None,
+        },
+        folders: &[],
+        private: &PrivatePaths::NONE,
+    };
+}
+
+impl Confinement<'_> {
+    /// Saves the policy of a program to this file, with a folder for its temporary files. `None` if it gets no layer. Blocks on the file system.
+    ///
+    /// Fails if a required layer could not keep it from the server's own files.
+    pub(super) fn save_policy(
+        &self,
+        (instance, file): (Uuid, Option<PathBuf>),
+        (command, env, start): (&[String], &[(String, String)], &Path),
+    ) -> io::Result<Option<SavedPolicy>> {
+        let layers = self.sandbox.layers();
+        if !layers.is_any() {
+            return Ok(None);
+        }
+        let is_strict = self.sandbox.mode != SandboxMode::Auto;
+        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if self.folders.iter().any(|folder| folder.parent().is_none()) {
+            let why = "an agent that works in '/' can have no sandbox; set `cwd` of the agent";
+            if is_strict {
+                return refuse(why.to_owned());
+            }
+            tracing::warn!("{why}");
+            return Ok(None);
+        }
+        for folder in &self.sandbox.state {
+            // Without it the agent says what it misses.
+            if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(folder) {
+                tracing::warn!(%error, folder = %folder.display(), "a folder of an agent could not be created");
+            }
+        }
+        let hidden = self.private.existing();
+        let paths = self.paths(command, env, start);
+        let is_written = |path: &&PathBuf| paths.write.iter().any(|it| path.starts_with(it));
+        if let Some(path) = hidden.iter().find(is_written) {
+            let why = format!(
+                "the server's own '{}' is in a folder that the agent may change; set `cwd` of the agent to another folder",
+                path.display()
+            );
+            if is_strict {
+                return refuse(why);
+            }
+            tracing::warn!("{why}");
+        }
+        let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+        let saved = SavedPolicy::create(instance, file, layers)?;
+        let policy = Policy {
+            layers,
+            read: paths.read.into_iter().collect(),
+            write: paths.write.into_iter().collect(),
+            links: paths.links.into_iter().collect(),
+            hidden: hidden.into_iter().chain(secrets_of_root()).collect(),
+            home: home.and_then(|home| home.canonicalize().ok()),
+            temporary: saved.temporary.canonicalize()?,
+            network: self.network(),
+            limits: ResourceLimits::default(),
+        };
+        policy.save(&saved.file)?;
+        Ok(Some(saved))
+    }
+
+    fn network(&self) -> Network {
+        match self.sandbox.network {
+            AgentNetwork::Open => Network::Open,
+            AgentNetwork::None => Network::None,
+        }
+    }
+
+    fn paths(&self, command: &[String], env: &[(String, String)], start: &Path) -> PolicyPaths {
+        let Sandbox { read, write, state, programs, repository, .. } = self.sandbox;
+        let mut paths = PolicyPaths::default();
+        let own = self.folders.iter().map(PathBuf::as_path);
+        // The folders of a session were checked when it was opened.
+        own.clone().for_each(|folder| paths.add_write(folder, &[]));
+        let named = own.clone().chain(write.iter().chain(state).map(PathBuf::as_path));
+        let written: Vec<_> = named.filter_map(|path| path.canonicalize().ok()).collect();
+        write.iter().chain(state).for_each(|path| paths.add_write(path, &written));
+        let of_git = repository.iter().flat_map(|repository| {
+            own.clone().flat_map(move |folder| git_paths(repository, folder))
+        });
+        for (path, is_written) in of_git {
+            if is_written {
+                paths.add_write(&path, &written);
+            } else {
+                paths.add_read(&path, &written);
+            }
+        }
+        let of_programs =
+            programs.iter().flat_map(|command| usual_paths(command, &[], Network::None, &written));
+        let usual = usual_paths(command, env, self.network(), &written);
+        let all = usual.iter().chain(read).cloned().chain(of_programs).chain([start.to_owned()]);
+        all.for_each(|path| paths.add_read(&path, &written));
+        paths
+    }
+}
+
+/// Returns what a worktree needs of its repository, and whether it changes that. It cannot change settings and hooks: the server runs git there, too.
+fn git_paths(repository: &Path, worktree: &Path) -> Vec<(PathBuf, bool)> {
+    let inside = repository.join(".git");
+    let common = if inside.is_dir() { inside } else { repository.to_owned() };
+    let Ok(common) = common.canonicalize() else { return Vec::new() };
+    let mut all = vec![(common.clone(), false)];
+    // A missing folder of logs could not be created.
+    for name in ["objects", "refs", "logs"] {
+        let folder = common.join(name);
+        // It is there in most repositories; git says what it misses.
+        drop(fs::create_dir(&folder));
+        all.push((folder, true));
+    }
+    let pointer = fs::read_to_string(worktree.join(".git")).unwrap_or_default();
+    let own = pointer.strip_prefix("gitdir:").map(|path| PathBuf::from(path.trim()));
+    // The agent may have written the file, so only a folder of this repository counts.
+    let name = own.as_deref().and_then(Path::file_name).map(PathBuf::from);
+    all.extend(name.map(|name| (common.join("worktrees").join(name), true)));
+    all
+}
+
+/// Files with secrets that an agent of root could read among the settings of the system.
+fn secrets_of_root() -> impl Iterator<Item = PathBuf> {
+    let all = ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers"];
+    let is_root = rustix::process::geteuid().is_root();
+    all.into_iter().map(PathBuf::from).filter(move |path| is_root && path.exists())
+}
+
+// === impl PolicyPaths ===
+
+impl PolicyPaths {
+    fn add_read(&mut self, path: &Path, written: &[PathBuf]) {
+        let path = self.resolve(path, written);
+        self.read.extend(path);
+    }
+
+    fn add_write(&mut self, path: &Path, written: &[PathBuf]) {
+        let path = self.resolve(path, written);
+        self.write.extend(path);
+    }
+
+    /// Resolves a path. `None` if it does not exist, or if a link on the way is in a folder that agents change: an agent chooses where it leads.
+    fn resolve(&mut self, path: &Path, written: &[PathBuf]) -> Option<PathBuf> {
+        let resolved = resolve_links(path)?;
+        let is_theirs =
+            |(link, _): &&(PathBuf, PathBuf)| written.iter().any(|it| link.starts_with(it));
+        if let Some((link, _)) = resolved.links.iter().find(is_theirs) {
+            tracing::debug!(path = %path.display(), link = %link.display(), "a link in a folder of an agent does not count for its sandbox");
+            return None;
+        }
+        self.links.extend(resolved.links);
+        Some(resolved.path)
+    }
+}
+
+// === impl SavedPolicy ===
+
+impl SavedPolicy {
+    /// Creates the folder of a child, for this user only.
+    fn create(instance: Uuid, file: Option<PathBuf>, layers: Layers) -> io::Result<Self> {
+        let temporary = temporary_folder(instance);
+        DirBuilder::new().mode(0o700).create(&temporary)?;
+        // Without a state folder this is the only place.
+        let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
+        Ok(Self { layers, temporary, file })
+    }
+
+    /// Removes both. Blocks on the file system.
+    pub(super) fn remove(&self) {
+        remove_folder(&self.temporary);
+        if let Err(error) = fs::remove_file(&self.file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, file = %self.file.display(), "the policy of an agent could not be removed");
+        }
+    }
+
+    pub(crate) fn layers(&self) -> Layers {
+        self.layers
+    }
+
+    /// Returns the words that come before the command of a program, and the variables that its stage gets.
+    pub(crate) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> Option<ProgramStart> {
+        let words = stage_words(&self.file)?.to_vec();
+        let of_program = env.iter().map(|(name, value)| (stage_variable(name), value.clone()));
+        // The processes are found by these.
+        let of_stage = env.iter().filter(|(name, _)| markers.contains(&&**name)).cloned();
+        Some(ProgramStart { words, variables: of_program.chain(of_stage).collect() })
+    }
+
+    /// Returns the variable that names the folder.
+    pub(super) fn variable(&self) -> (String, String) {
+        (TEMPORARY.to_owned(), self.temporary.display().to_string())
+    }
+}
+
+impl Drop for SavedPolicy {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Removes the temporary files that a previous server has left of a child.
+pub(super) fn remove_left(instance: Uuid) {
+    remove_folder(&temporary_folder(instance));
+}
+
+fn temporary_folder(instance: Uuid) -> PathBuf {
+    std::env::temp_dir().join(format!("trilogue-agent-{instance}"))
+}
+
+fn remove_folder(folder: &Path) {
+    let mut removed = fs::remove_dir_all(folder);
+    if removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        open_folders(folder);
+        removed = fs::remove_dir_all(folder);
+    }
+    if let Err(error) = removed
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, folder = %folder.display(), "an agent's temporary files could not be removed");
+    }
+}
+
+/// Lets this user remove what is in the folders of a program that has closed them.
+fn open_folders(folder: &Path) {
+    // A folder that is gone or of another user stays as it is.
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.for_each(|entry| open_folders(&entry.path()));
+}
