@@ -11,8 +11,10 @@ use crate::long_thread::{forget_peak, memory};
 
 const MIB: usize = 1024 * 1024;
 const BODY_BYTES: usize = 4 * MIB;
-/// The memory limit for a body, in multiples of its size.
-const MAX_FACTOR: usize = 8;
+/// The memory limit for a body, in multiples of its size. A text takes up to nine times its size: as a line, as an event, in the store's pages and its log, in the tail cache and in the response. JSON whose values are kept one by one takes more than twenty times.
+const MAX_FACTOR: usize = 10;
+/// How often an input is measured that took too much: the first times, the server may have had work left of an earlier one.
+const MAX_ATTEMPTS: usize = 3;
 /// The memory that the server may need at the same time for other work, in KiB.
 const SLACK: u64 = 16 * 1024;
 /// The memory that an input may need, in KiB.
@@ -67,8 +69,7 @@ impl MeasuredServer {
         Self { server, client, used, _folder: folder }
     }
 
-    /// Sends a request. Returns the response, and how much memory the server took for it, in KiB. A request that took more than `most` is sent again: the first time,
-    /// the server may have had work left of an earlier one.
+    /// Sends a request. Returns the response, and how much memory the server took for it, in KiB. A request that took more than `most` is sent again, up to [`MAX_ATTEMPTS`] times in all.
     async fn measured(
         &mut self,
         method: Method,
@@ -76,11 +77,14 @@ impl MeasuredServer {
         body: String,
         most: impl Fn(&Reply) -> u64,
     ) -> (Reply, u64) {
-        let (reply, more) = self.measured_once(method.clone(), path, body.clone()).await;
-        if more <= most(&reply) {
-            return (reply, more);
+        let mut attempts = 1;
+        loop {
+            let (reply, more) = self.measured_once(method.clone(), path, body.clone()).await;
+            if more <= most(&reply) || attempts == MAX_ATTEMPTS {
+                return (reply, more);
+            }
+            attempts += 1;
         }
-        self.measured_once(method, path, body).await
     }
 
     async fn measured_once(&mut self, method: Method, path: &str, body: String) -> (Reply, u64) {
@@ -91,6 +95,11 @@ impl MeasuredServer {
         let reply = self.client.send(method, path, &headers, body.into()).await.unwrap();
         (reply, memory(&self.server, "VmHWM").saturating_sub(before))
     }
+}
+
+/// Whether a shape is measured in a place, both by their numbers: each shape in every second place, and each place with every second shape. `TRILOGUE_ALL_SHAPES` measures all.
+fn is_measured(shape: usize, place: usize) -> bool {
+    (shape + place).is_multiple_of(2) || std::env::var_os("TRILOGUE_ALL_SHAPES").is_some()
 }
 
 /// JSON of about this size that repeats a piece, in a list or as members.
@@ -258,9 +267,10 @@ async fn lines_of_an_agent_of_every_shape_take_memory_in_proportion_to_their_siz
         .await
     };
     let mut failures = Vec::new();
-    for (shape, value) in shapes(BODY_BYTES) {
+    for (number, (shape, value)) in shapes(BODY_BYTES).into_iter().enumerate() {
         let mut server = start().await;
-        for (place, lines) in lines(&value) {
+        let places = lines(&value).into_iter().enumerate();
+        for (_, (place, lines)) in places.filter(|(place, _)| is_measured(number, *place)) {
             let what = format!("{shape}, {place}");
             std::fs::write(&file, &lines).unwrap();
             run_within(&mut server, "hosted", (&what, lines.len()), &mut failures).await;
@@ -274,7 +284,7 @@ async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to
     let far = PayloadServer::start().await.unwrap();
     let settings = bridge_settings("agent-communication", &far.url(), &["any"]);
     let mut failures = Vec::new();
-    for (shape, value) in shapes(BODY_BYTES) {
+    for (number, (shape, value)) in shapes(BODY_BYTES).into_iter().enumerate() {
         let mut server = MeasuredServer::start(&settings, async |client| {
             for (_, event) in far_events("\"hello\"") {
                 far.answer_with_event(&event);
@@ -283,7 +293,8 @@ async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to
             }
         })
         .await;
-        for (place, event) in far_events(&value) {
+        let places = far_events(&value).into_iter().enumerate();
+        for (_, (place, event)) in places.filter(|(place, _)| is_measured(number, *place)) {
             far.answer_with_event(&event);
             let what = format!("{shape}, {place}");
             run_within(&mut server, "far_any", (&what, event.len()), &mut failures).await;
@@ -302,7 +313,7 @@ async fn responses_of_another_server_of_every_shape_take_memory_in_proportion_to
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
     let mut failures = Vec::new();
-    for (shape, value) in shapes(BODY_BYTES) {
+    for (number, (shape, value)) in shapes(BODY_BYTES).into_iter().enumerate() {
         let mut server = MeasuredServer::start("", async |client| {
             let headers = [("content-type", "application/json")];
             for (path, body) in bodies("\"hello\"") {
@@ -310,7 +321,8 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
             }
         })
         .await;
-        for (path, body) in bodies(&value) {
+        let places = bodies(&value).into_iter().enumerate();
+        for (_, (path, body)) in places.filter(|(place, _)| is_measured(number, *place)) {
             let size = body.len();
             let (reply, more) = server.measured(Method::POST, path, body, most_with).await;
             eprintln!(
