@@ -7,6 +7,8 @@ use trilogue_testkit::foreign::{Conformance, ConformanceOptions, Foreign, Foreig
 use trilogue_testkit::official::Official;
 use trilogue_testkit::{Folder, Home};
 
+use crate::client_official::paths_of_tests;
+
 /// The names under which the agents are served: one in the server, one that it starts, and two behind third-party servers.
 const AGENTS: [&str; 4] = ["words", "hosted", "far_communication", "far_connect"];
 
@@ -32,6 +34,7 @@ impl Bridges {
 [agents.hosted]
 kind = "agent-client"
 command = {}
+{}
 
 [agents.far_communication]
 kind = "agent-communication"
@@ -44,6 +47,7 @@ url = "{}"
 agent = "org.example.words"
 "#,
             json!(hosted),
+            paths_of_tests(),
             communication.url(),
             connect.url(),
         )

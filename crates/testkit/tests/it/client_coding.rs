@@ -28,8 +28,9 @@ async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
     fs::create_dir_all(&path).unwrap();
     fs::write(path.join("opencode.json"), config.to_string()).unwrap();
     let mut settings = format!(
-        "[agents.opencode]\nkind = \"agent-client\"\ncommand = {}\n\n[agents.opencode.env]\n",
-        json!([opencode().unwrap(), "acp"])
+        "[agents.opencode]\nkind = \"agent-client\"\ncommand = {}\nsandbox = \"auto\"\nwrite_paths = {}\n\n[agents.opencode.env]\n",
+        json!([opencode().unwrap(), "acp"]),
+        json!([own.path()])
     );
     let folders = [
         ("HOME", ""),

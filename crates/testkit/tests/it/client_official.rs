@@ -20,12 +20,19 @@ pub(crate) fn hosted(agents: &[(&str, Vec<String>)]) -> String {
     for (name, command) in agents {
         write!(
             settings,
-            "[agents.{name}]\nkind = \"agent-client\"\ncommand = {}\nclient_tools = \"forward\"\n\n",
-            json!(command)
+            "[agents.{name}]\nkind = \"agent-client\"\ncommand = {}\nclient_tools = \"forward\"\n{}\n",
+            json!(command),
+            paths_of_tests()
         )
         .unwrap();
     }
     settings
+}
+
+/// The settings by which an agent in a sandbox reaches the programs of this repository and the folders of tests.
+pub(crate) fn paths_of_tests() -> String {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    format!("read_paths = [{repository:?}]\nwrite_paths = [{:?}]\n", std::env::temp_dir())
 }
 
 pub(crate) async fn scripted(store: &Path, further: &[&str]) -> Vec<String> {

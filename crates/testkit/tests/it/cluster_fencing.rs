@@ -40,8 +40,9 @@ async fn write_in_turn(fault: NodeFault) {
     // The agent writes into its folder until the folder is removed.
     let script =
         format!("(while echo \"$$ $(date +%s%N)\" >> marks; do sleep 0.01; done) & exec {agent}");
+    // In a sandbox, processes of two nodes can have the same number.
     let settings = format!(
-        "[agents.writer]\nkind = \"agent-client\"\ncommand = {}\ncwd = \"{}/{{thread}}\"\n\n",
+        "[agents.writer]\nkind = \"agent-client\"\nsandbox = \"off\"\ncommand = {}\ncwd = \"{}/{{thread}}\"\n\n",
         json!(["sh", "-c", script]),
         shared.path().display()
     );

@@ -56,6 +56,7 @@ mod power_cut;
 mod probe;
 mod process;
 mod remote_servers;
+mod sandbox;
 mod schema;
 mod soak;
 mod stream_resume;

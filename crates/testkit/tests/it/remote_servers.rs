@@ -30,9 +30,10 @@ async fn server_agent_settings(dir: &Path, agents: &[&str]) -> String {
         "communication=/comm",
     ]);
     let state = dir.join("far").canonicalize().unwrap();
+    // Tests kill it by its process number, which in a sandbox is not that of the machine.
     let agent = |name: &&str| {
         format!(
-            "[agents.far_{name}]\nkind = \"agent-communication\"\ncommand = {command}\nurl = \"http://127.0.0.1:{{port}}/comm\"\nname = \"{name}\"\nenv = {{ XDG_STATE_HOME = {state:?} }}\n\n"
+            "[agents.far_{name}]\nkind = \"agent-communication\"\nsandbox = \"off\"\ncommand = {command}\nurl = \"http://127.0.0.1:{{port}}/comm\"\nname = \"{name}\"\nenv = {{ XDG_STATE_HOME = {state:?} }}\n\n"
         )
     };
     agents.iter().map(agent).collect()
@@ -315,7 +316,8 @@ async fn all_agents_of_a_started_server_of_the_connect_protocol_are_served() {
         json!([program, "--no-auth", "--listen", "127.0.0.1:{port}", "--mount", "connect=/"]);
     let state = dir.path().canonicalize().unwrap().join("far");
     let settings = format!(
-        "[agents.far]\nkind = \"agent-connect\"\ncommand = {command}\nagents = \"*\"\nprefix = \"far-\"\nenv = {{ XDG_STATE_HOME = {state:?} }}\n"
+        "[agents.far]\nkind = \"agent-connect\"\ncommand = {command}\nagents = \"*\"\nprefix = \"far-\"\nenv = {{ XDG_STATE_HOME = {state:?} }}\nwrite_paths = [{:?}]\n",
+        dir.path()
     );
     let server = start_with(&dir, settings).await;
     let client = server.client();

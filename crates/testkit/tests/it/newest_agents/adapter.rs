@@ -82,7 +82,7 @@ impl Adapter {
         };
         // Neither adapter reports when its background work ends. The checks end it themselves.
         let mut settings = format!(
-            "[agents.{name}]\nkind = \"agent-client\"\ncommand = {}\ncwd = {}\n{start}\nbackground_quiet = \"1h\"\n",
+            "[agents.{name}]\nkind = \"agent-client\"\ncommand = {}\ncwd = {}\n{start}\nbackground_quiet = \"1h\"\nsandbox = \"auto\"\nwrite_paths = [{home:?}]\n",
             json!([self.program()?]),
             json!(cwd)
         );
