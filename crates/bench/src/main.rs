@@ -37,7 +37,7 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "start",
     "appends",
     "stream",
@@ -51,6 +51,7 @@ const NAMES: [&str; 15] = [
     "client",
     "network",
     "settle",
+    "sandbox",
     "hop",
     "cluster",
 ];
@@ -113,6 +114,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "search" => search::measure(&mut report).await?,
             "network" => client::measure_network(&mut report).await?,
             "settle" => client::measure_settle(&mut report).await?,
+            "sandbox" => client::measure_sandbox(&mut report).await?,
             "hop" => hop::measure(&mut report).await?,
             "cluster" => cluster::measure(&mut report).await?,
             _ => client::measure(&mut report).await?,

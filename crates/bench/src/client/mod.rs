@@ -6,12 +6,12 @@
 mod agent;
 mod allocations;
 mod editor;
+mod hosted;
 mod link;
 mod network;
 mod peers;
 mod rates;
 mod server_session;
-mod settle;
 
 use std::process::Command;
 use std::time::Duration;
@@ -27,9 +27,9 @@ use peers::Peer;
 use rates::{Ages, Rates, median_of};
 
 pub(crate) use agent::serve as serve_agent;
+pub(crate) use hosted::{measure_sandbox, measure_settle};
 pub(crate) use network::measure as measure_network;
 pub(crate) use server_session::ServerSession;
-pub(crate) use settle::measure as measure_settle;
 
 /// How many updates one turn of a measurement has.
 const UPDATES: u64 = 200_000;

@@ -1,0 +1,135 @@
+//! What settings of a hosted agent cost: the wait for late output, and the sandbox.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::task::block_in_place;
+use trilogue_domain::ThreadId;
+
+use super::rates::median_of;
+use super::server_session::ServerSession;
+use crate::echo::RUNS;
+use crate::report::{Report, millis, percentile};
+
+/// How many turns an editor takes in a row.
+const TURNS: u64 = 1_000;
+/// How many runs are timed, one after the other.
+const LATENCIES: usize = 50;
+/// How many threads get a process of the agent, in each round.
+const STARTS: usize = 8;
+/// The hidden command of the processes that are between the server and an agent in a sandbox.
+const STAGE: &[u8] = b"hold";
+
+/// The figures of one setting in one round.
+struct Round {
+    /// Turns of an editor in a row, a second: its response does not wait.
+    turns: f64,
+    /// From the request for a run to its end.
+    runs: Vec<Duration>,
+    /// The same for the first run of a thread, which starts a process.
+    starts: Vec<Duration>,
+}
+
+/// Measures `answer_settle` with its default and without it.
+pub(crate) async fn measure_settle(report: &mut Report) -> Result<()> {
+    let settings = ["150ms", "0s"].map(|settle| format!("answer_settle = \"{settle}\""));
+    measure(report, &settings).await
+}
+
+/// Measures a sandbox and none.
+pub(crate) async fn measure_sandbox(report: &mut Report) -> Result<()> {
+    let settings =
+        ["auto", "off"].map(|mode| format!("sandbox = \"{mode}\"\nanswer_settle = \"0s\""));
+    measure(report, &settings).await
+}
+
+/// Measures an editor's turns, and the latency of runs through `/api/v1`, with each of the settings in turn.
+async fn measure(report: &mut Report, settings: &[String]) -> Result<()> {
+    let mut servers = Vec::new();
+    for setting in settings {
+        servers.push(ServerSession::start_flood("memory:", setting).await?);
+    }
+    let mut rounds: Vec<Vec<Round>> = settings.iter().map(|_| Vec::new()).collect();
+    for _ in 0..report.runs {
+        for (server, rounds) in servers.iter_mut().zip(&mut rounds) {
+            let (turns, _) = block_in_place(|| server.turns(TURNS))?;
+            let (runs, starts) = (latencies(server).await?, starts(server).await?);
+            rounds.push(Round { turns, runs, starts });
+        }
+    }
+    let stages = private_memory_of_stages();
+    for server in servers {
+        server.stop().await?;
+    }
+    for (setting, rounds) in settings.iter().zip(&rounds) {
+        let setting = setting.lines().next().unwrap_or_default();
+        let turns = median_of(rounds, |round| round.turns);
+        report.line(&format!("{setting}, turns in a row a second"), &format!("{turns:.0}"));
+        for (what, times) in [
+            ("a run", rounds.iter().flat_map(|round| &round.runs).copied().collect::<Vec<_>>()),
+            (
+                "a run that starts the agent",
+                rounds.iter().flat_map(|it| &it.starts).copied().collect(),
+            ),
+        ] {
+            let times = [0.50, 0.99].map(|share| millis(percentile(&times, share)));
+            report.line(&format!("{setting}, {what}, p50 / p99"), &times.join(" / "));
+        }
+    }
+    if let Some(mean) = stages.iter().sum::<u64>().checked_div(stages.len() as u64) {
+        let count = stages.len();
+        report.line(
+            "private memory of a stage of the sandbox",
+            &format!("{mean} KiB (mean of {count})"),
+        );
+    }
+    Ok(())
+}
+
+/// The times of runs on one thread, one after the other: each has ended when the next begins.
+async fn latencies(session: &ServerSession) -> Result<Vec<Duration>> {
+    let thread = ThreadId::generate();
+    // The first run starts the agent's process.
+    run(session, &thread).await?;
+    let mut times = Vec::with_capacity(LATENCIES);
+    for _ in 0..LATENCIES {
+        times.push(run(session, &thread).await?);
+    }
+    Ok(times)
+}
+
+/// The times of the first runs of new threads.
+async fn starts(session: &ServerSession) -> Result<Vec<Duration>> {
+    let mut times = Vec::with_capacity(STARTS);
+    for _ in 0..STARTS {
+        times.push(run(session, &ThreadId::generate()).await?);
+    }
+    Ok(times)
+}
+
+async fn run(session: &ServerSession, thread: &ThreadId) -> Result<Duration> {
+    let body = json!({
+        "agent": "flood", "input": "flood 1", "mode": "wait", "thread_id": thread.as_str(),
+        "create_thread": true,
+    });
+    let begun = Instant::now();
+    let run = session.server.client().post(RUNS, &body).await?.ok()?;
+    ensure!(run["status"] == "completed", "{run}");
+    Ok(begun.elapsed())
+}
+
+/// The private memory of each stage of a sandbox on this machine, in KiB.
+fn private_memory_of_stages() -> Vec<u64> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_stage = |words: &[u8]| words.split(|byte| *byte == 0).nth(1) == Some(STAGE);
+    let stages =
+        processes.filter(|path| fs::read(path.join("cmdline")).is_ok_and(|it| is_stage(&it)));
+    let rollups = stages.filter_map(|path| fs::read_to_string(path.join("smaps_rollup")).ok());
+    let private = rollups.map(|rollup| {
+        let lines = rollup.lines().filter(|line| line.starts_with("Private_"));
+        lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    });
+    private.collect()
+}
