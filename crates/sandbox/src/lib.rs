@@ -18,7 +18,6 @@
 //! Other systems than Linux have no layer.
 
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,14 +50,15 @@ pub const STAGE_COMMAND: &str = "hold";
 /// The exit status of a stage that could not start its program.
 pub const NOT_STARTED: u8 = 126;
 
+/// The executable of this process, also if its path holds another one now.
+const SELF: &str = "/proc/self/exe";
+
 /// Whether this program runs the stage when it is started as one.
 static HAS_STAGE: AtomicBool = AtomicBool::new(false);
 
-/// Returns the executable with the stage: this program, also if its path holds another one now. `None` if [`run_stage`] was not called, or if this system has no sandbox.
-#[must_use]
-pub fn stage_of_program() -> Option<&'static Path> {
-    let has_stage = cfg!(target_os = "linux") && HAS_STAGE.load(Ordering::Acquire);
-    has_stage.then(|| Path::new("/proc/self/exe"))
+/// Whether this program can start itself as a stage: not if [`run_stage`] was not called, or if this system has no sandbox.
+fn has_stage() -> bool {
+    cfg!(target_os = "linux") && HAS_STAGE.load(Ordering::Acquire)
 }
 
 /// Runs the stage if this process was started as one, and returns the exit status: that of the program, or an error if it was not started. `None` if this process is no

@@ -1,4 +1,3 @@
-use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::Layers;
@@ -7,19 +6,19 @@ use crate::Layers;
 #[must_use]
 pub fn layers_of_machine() -> Layers {
     static LAYERS: OnceLock<Layers> = OnceLock::new();
-    *LAYERS.get_or_init(|| crate::stage_of_program().map_or(Layers::NONE, find))
+    *LAYERS.get_or_init(|| if crate::has_stage() { find() } else { Layers::NONE })
 }
 
 #[cfg(target_os = "linux")]
-fn find(stage: &Path) -> Layers {
+fn find() -> Layers {
     Layers {
         files: crate::files::is_available(),
         calls: crate::calls::is_available(),
-        namespaces: crate::namespaces::is_available(stage),
+        namespaces: crate::namespaces::is_available(),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn find(_stage: &Path) -> Layers {
+fn find() -> Layers {
     Layers::NONE
 }

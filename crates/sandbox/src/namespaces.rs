@@ -20,7 +20,7 @@ use rustix::mount::{
 use rustix::process::{geteuid, getgid, getuid};
 
 use crate::stage::PROBE;
-use crate::{Network, Policy, STAGE_COMMAND, links, resources};
+use crate::{Network, Policy, SELF, STAGE_COMMAND, links, resources};
 
 const TEMPORARY: &str = "/tmp";
 /// The folders of the kernel, which are mounted again, or only restricted.
@@ -42,9 +42,9 @@ enum View {
     Link(PathBuf),
 }
 
-/// Whether this machine lets this user have namespaces. Starts `stage` once.
-pub(crate) fn is_available(stage: &Path) -> bool {
-    let mut probe = Command::new(stage);
+/// Whether this machine lets this user have namespaces. Starts a stage.
+pub(crate) fn is_available() -> bool {
+    let mut probe = Command::new(SELF);
     probe.args([STAGE_COMMAND, PROBE]);
     probe.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     probe.status().is_ok_and(|status| status.success())

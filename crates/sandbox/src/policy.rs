@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -65,11 +66,10 @@ impl Policy {
     }
 }
 
-/// Returns the words that start a program under a saved policy: they come before its command. `None` if this program has no stage.
+/// Returns the words that start a program under a saved policy: they come before its command. Without a stage in this program, which then has no [layer](crate::layers_of_machine) either, the start fails.
 #[must_use]
-pub fn stage_words(policy: &Path) -> Option<[String; 3]> {
-    let stage = crate::stage_of_program()?.to_str()?.to_owned();
-    Some([stage, crate::STAGE_COMMAND.to_owned(), policy.to_str()?.to_owned()])
+pub fn stage_words(policy: &Path) -> [OsString; 3] {
+    [crate::SELF.into(), crate::STAGE_COMMAND.into(), policy.into()]
 }
 
 /// Returns the name under which a stage gets a variable of its program: what the loader of programs reads, such as `LD_PRELOAD`, must not change the stage, which is outside of the sandbox.

@@ -19,10 +19,8 @@ use rustix::process::{
 };
 
 use crate::policy::program_variable;
-use crate::{NOT_STARTED, Policy, STAGE_COMMAND, calls, files, namespaces, resources};
+use crate::{NOT_STARTED, Policy, SELF, STAGE_COMMAND, calls, files, namespaces, resources};
 
-/// The executable of this process, also if its path holds another one now.
-const SELF: &str = "/proc/self/exe";
 /// The argument of the inner stage.
 const INNER: &str = "--inner";
 /// The argument of the stage that only looks whether namespaces work here.

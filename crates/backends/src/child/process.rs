@@ -1,5 +1,6 @@
 //! A child process and the task that watches it.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -140,19 +141,20 @@ fn start_of(
     policy: Option<&SavedPolicy>,
 ) -> io::Result<ProgramStart> {
     let wrapper = &program.confinement.sandbox.wrap_with;
-    let staged = policy.and_then(|policy| policy.stage(env, &[MARKER]));
-    let Some(mut stage) = staged else {
-        let words = wrapper.iter().chain(program.command).cloned().collect();
+    let Some(policy) = policy else {
+        let words = wrapper.iter().chain(program.command).map(OsString::from).collect();
         return Ok(ProgramStart { words, variables: env.to_vec() });
     };
+    let mut stage = policy.stage(env, &[MARKER]);
     if let Some(executable) = stage.words.first_mut().filter(|_| !wrapper.is_empty()) {
         // The other name means the program that uses it.
-        *executable = std::env::current_exe()?.display().to_string();
+        *executable = std::env::current_exe()?.into_os_string();
         // The wrapper needs the variables by their names.
         stage.variables.extend(env.iter().cloned());
     }
-    let words = wrapper.iter().cloned().chain(stage.words).chain(program.command.iter().cloned());
-    Ok(ProgramStart { words: words.collect(), variables: stage.variables })
+    let command = program.command.iter().map(OsString::from);
+    let words = wrapper.iter().map(OsString::from).chain(stage.words).chain(command).collect();
+    Ok(ProgramStart { words, variables: stage.variables })
 }
 
 // === impl Child ===

@@ -1,6 +1,7 @@
 //! The sandbox of a child: what it may use, and the layers that it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -118,7 +119,7 @@ pub struct SavedPolicy {
 /// The words that start a program, and the variables of the first of them.
 #[derive(Debug)]
 pub(crate) struct ProgramStart {
-    pub(crate) words: Vec<String>,
+    pub(crate) words: Vec<OsString>,
     pub(crate) variables: Vec<(String, String)>,
 }
 
@@ -393,12 +394,12 @@ impl SavedPolicy {
     }
 
     /// Returns the words that come before the command of a program, and the variables that its stage gets.
-    pub(crate) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> Option<ProgramStart> {
-        let words = stage_words(&self.file)?.to_vec();
+    pub(crate) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
+        let words = stage_words(&self.file).to_vec();
         let of_program = env.iter().map(|(name, value)| (stage_variable(name), value.clone()));
         // The processes are found by these.
         let of_stage = env.iter().filter(|(name, _)| markers.contains(&&**name)).cloned();
-        Some(ProgramStart { words, variables: of_program.chain(of_stage).collect() })
+        ProgramStart { words, variables: of_program.chain(of_stage).collect() }
     }
 
     /// Returns the variable that names the folder.

@@ -1,6 +1,7 @@
 //! One command, from its start until every process that it started has exited.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -105,7 +106,7 @@ pub(super) fn start(
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(failed)?;
     let variables = variables_of(request, grants, &folder.path, &marker);
     let ProgramStart { words, variables } = start_of(request, grants, variables);
-    let mut command = Command::new(words.first().map_or("", String::as_str));
+    let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
     command
         .args(words.iter().skip(1))
         .env_clear()
@@ -182,17 +183,14 @@ fn start_of(
     variables: Vec<(String, String)>,
 ) -> ProgramStart {
     let is_line = request.args.is_empty() && request.command.contains(SHELL_CHARACTERS);
-    let shell = ["/bin/sh".to_owned(), "-c".to_owned()].into_iter().filter(|_| is_line);
-    let own = [request.command.clone()].into_iter().chain(request.args.iter().cloned());
-    let words = shell.chain(own);
-    let policy = grants.policy.as_ref();
-    match policy.and_then(|policy| policy.stage(&variables, &[MARKER, TERMINAL])) {
-        Some(stage) => ProgramStart {
-            words: stage.words.into_iter().chain(words).collect(),
-            variables: stage.variables,
-        },
-        None => ProgramStart { words: words.collect(), variables },
-    }
+    let shell = ["/bin/sh", "-c"].into_iter().filter(|_| is_line);
+    let own = [&request.command].into_iter().chain(&request.args).map(String::as_str);
+    let start = match &grants.policy {
+        Some(policy) => policy.stage(&variables, &[MARKER, TERMINAL]),
+        None => ProgramStart { words: Vec::new(), variables },
+    };
+    let words = start.words.into_iter().chain(shell.chain(own).map(OsString::from)).collect();
+    ProgramStart { words, ..start }
 }
 
 struct WorkingDir {
