@@ -19,15 +19,13 @@ const AGENTS: usize = 24;
 
 pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> StartedChild {
     let command: Vec<_> = command.iter().map(|&it| it.to_owned()).collect();
-    let program = Program {
-        name: "test",
-        command: &command,
-        cwd,
-        env: &[],
-        inherit: &[],
-        confinement: Confinement::NONE,
-    };
-    children.start(program).await.unwrap()
+    children.start(program(&command, cwd)).await.unwrap()
+}
+
+/// A program with no variables of its own, outside of a sandbox.
+pub(crate) fn program<'a>(command: &'a [String], cwd: &'a Path) -> Program<'a> {
+    let confinement = Confinement::NONE;
+    Program { name: "test", command, cwd, env: &[], inherit: &[], confinement }
 }
 
 pub(crate) fn is_running(pid: u32) -> bool {
@@ -164,15 +162,7 @@ async fn a_child_knows_no_variable_but_those_that_it_may() {
     let path = search_folders(&expected["PATH"]).collect::<Vec<_>>();
     expected.insert("PATH".to_owned(), join_folders(&path).unwrap());
     for (env, inherit) in [(&[][..], &[][..]), (&[given.clone()][..], &inherit[..])] {
-        let cwd = Path::new("/");
-        let program = Program {
-            name: "test",
-            command: &command,
-            cwd,
-            env,
-            inherit,
-            confinement: Confinement::NONE,
-        };
+        let program = Program { env, inherit, ..program(&command, Path::new("/")) };
         let mut started = children.start(program).await.unwrap();
         let mut said = String::new();
         started.output.read_to_string(&mut said).await.unwrap();
@@ -203,14 +193,8 @@ async fn a_child_finds_no_program_by_a_relative_search_path() {
     let children = Children::open(None).await.unwrap();
     let path = std::env::var("PATH").unwrap();
     let command = ["sh".to_owned(), "-c".to_owned(), "pwd; echo \"$PWD\"; env".to_owned()];
-    let program = Program {
-        name: "agent",
-        command: &command,
-        cwd: folder.path(),
-        env: &[("PATH".to_owned(), format!(".::{path}")), ("PWD".to_owned(), "/".to_owned())],
-        inherit: &[],
-        confinement: Confinement::NONE,
-    };
+    let env = [("PATH".to_owned(), format!(".::{path}")), ("PWD".to_owned(), "/".to_owned())];
+    let program = Program { env: &env, ..program(&command, folder.path()) };
     let mut started = children.start(program).await.unwrap();
     let mut said = String::new();
     started.output.read_to_string(&mut said).await.unwrap();

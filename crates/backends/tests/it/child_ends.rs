@@ -4,9 +4,9 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use trilogue_backends::child::{Children, Confinement, Leader, Program};
+use trilogue_backends::child::{Children, Leader, Program};
 
-use super::child::{is_running, pid_in, start, until};
+use super::child::{is_running, pid_in, program, start, until};
 
 #[tokio::test]
 async fn what_was_started_without_the_marker_goes_too() {
@@ -66,29 +66,13 @@ async fn nothing_is_started_behind_a_close() {
         assert!(!is_running(pid));
     }
     let command = ["sleep".to_owned(), "1000".to_owned()];
-    let program = Program {
-        name: "test",
-        command: &command,
-        cwd: folder.path(),
-        env: &[],
-        inherit: &[],
-        confinement: Confinement::NONE,
-    };
-    let refused = children.start(program).await.unwrap_err();
+    let refused = children.start(program(&command, folder.path())).await.unwrap_err();
     assert_eq!(refused.code().as_str(), "shutting_down");
 }
 
 async fn start_or_not(children: &Children, cwd: &Path) -> Option<u32> {
     let command = ["sleep".to_owned(), "1000".to_owned()];
-    let program = Program {
-        name: "test",
-        command: &command,
-        cwd,
-        env: &[],
-        inherit: &[],
-        confinement: Confinement::NONE,
-    };
-    let started = children.start(program).await.ok()?;
+    let started = children.start(program(&command, cwd)).await.ok()?;
     started.child.pid()
 }
 
@@ -131,14 +115,7 @@ async fn no_secret_is_shown_whatever_its_name_is_and_whenever_it_was_learnt() {
     let command = ["sh".to_owned(), "-c".to_owned(), script.to_owned()];
     let env = [("DATABASE_URL", "postgres://u:pw@host/db"), ("PGPASS", "correct horse")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let program = Program {
-        name: "test",
-        command: &command,
-        cwd: Path::new("/"),
-        env: &env,
-        inherit: &[],
-        confinement: Confinement::NONE,
-    };
+    let program = Program { env: &env, ..program(&command, Path::new("/")) };
     let mut started = children.start(program).await.unwrap();
     started.child.hide(["token-of-a-client", "short"]);
     let written = tokio::io::AsyncWriteExt::write_all(&mut started.input, b"token-of-a-client\n");
