@@ -62,9 +62,9 @@ pub use process::{Child, ChildExit};
 pub(crate) use program::check_program;
 pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
-pub use sandbox::{AgentNetwork, Confinement, Sandbox, SandboxMode};
+pub use sandbox::{Confinement, Sandbox, SandboxMode};
 pub use search_path::{find_program, join_folders, search_folders};
-pub use trilogue_sandbox::Layers;
+pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
 
 pub(crate) use identity::Identity;

@@ -31,7 +31,7 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// The folders that it may change and that are created when it starts.
     pub state: Vec<PathBuf>,
-    pub network: AgentNetwork,
+    pub network: Network,
     /// A program with arguments, outside of the sandbox, that starts the command in its own way. Empty: none.
     pub wrap_with: Vec<String>,
     /// Commands of other programs that it starts, which it may read as its own.
@@ -56,17 +56,6 @@ pub enum SandboxMode {
     /// All.
     #[serde(rename = "require:all")]
     RequireAll,
-}
-
-/// What a child may reach over the network.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AgentNetwork {
-    /// Everything that the server's machine reaches.
-    #[default]
-    Open,
-    /// Nothing.
-    None,
 }
 
 /// What a child in a sandbox works with.
@@ -155,7 +144,7 @@ impl Sandbox {
             let why = format!("this machine does not have the layer '{layer}'; it has: {has}");
             return Err(InvalidSetting { key: "sandbox", why, hint: hint.to_owned() });
         }
-        let is_closed = self.network == AgentNetwork::None;
+        let is_closed = self.network == Network::None;
         if is_closed && !has.calls && !has.namespaces {
             let (why, hint) = match self.mode {
                 SandboxMode::Off => {
@@ -208,7 +197,7 @@ impl Confinement<'static> {
             read: Vec::new(),
             write: Vec::new(),
             state: Vec::new(),
-            network: AgentNetwork::Open,
+            network: Network::Open,
             wrap_with: Vec::new(),
             programs: Vec::new(),
             repository: None,
@@ -270,22 +259,15 @@ impl Confinement<'_> {
             hidden: hidden.into_iter().chain(secrets_of_root()).collect(),
             home: home.and_then(|home| home.canonicalize().ok()),
             temporary: saved.temporary.canonicalize()?,
-            network: self.network(),
+            network: self.sandbox.network,
             limits: ResourceLimits::default(),
         };
         policy.save(&saved.file)?;
         Ok(Some(saved))
     }
 
-    fn network(&self) -> Network {
-        match self.sandbox.network {
-            AgentNetwork::Open => Network::Open,
-            AgentNetwork::None => Network::None,
-        }
-    }
-
     fn paths(&self, command: &[String], env: &[(String, String)], start: &Path) -> PolicyPaths {
-        let Sandbox { read, write, state, programs, repository, .. } = self.sandbox;
+        let Sandbox { read, write, state, network, programs, repository, .. } = self.sandbox;
         let mut paths = PolicyPaths::default();
         let own = self.folders.iter().map(PathBuf::as_path);
         // The folders of a session were checked when it was opened.
@@ -305,7 +287,7 @@ impl Confinement<'_> {
         }
         let of_programs =
             programs.iter().flat_map(|command| usual_paths(command, &[], Network::None, &written));
-        let usual = usual_paths(command, env, self.network(), &written);
+        let usual = usual_paths(command, env, *network, &written);
         let all = usual.iter().chain(read).cloned().chain(of_programs).chain([start.to_owned()]);
         all.for_each(|path| paths.add_read(&path, &written));
         paths

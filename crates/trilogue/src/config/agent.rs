@@ -11,7 +11,7 @@ use serde_json::Value;
 use trilogue_backends::agent_client::{
     ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations,
 };
-use trilogue_backends::child::{AgentNetwork, SandboxMode};
+use trilogue_backends::child::{Network, SandboxMode};
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
@@ -106,7 +106,7 @@ pub struct Agent {
     pub write_paths: List<String>,
     /// What the agent in its sandbox may reach over the network: `open` is everything that the server's machine reaches, `none` is nothing.
     #[serde(default)]
-    pub network: AgentNetwork,
+    pub network: Network,
     /// A program with arguments that starts the agent in its own way, outside of the sandbox, such as `["systemd-run", "--user", "--scope", "-p", "MemoryMax=4G"]`. The agent's command follows as further arguments.
     #[serde(default)]
     pub wrap_with: List<String>,

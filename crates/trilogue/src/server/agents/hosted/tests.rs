@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trilogue_backends::agent_client as backend;
-use trilogue_backends::child::AgentNetwork;
+use trilogue_backends::child::Network;
 use trilogue_backends::permission::{Subject, Verdict};
 use trilogue_backends::workspace;
 use trilogue_domain::{TenantId, ThreadId, ThreadKey};
@@ -145,7 +145,7 @@ fn every_setting_arrives() {
             programs: Vec::new(),
             repository: Some(std::env::current_dir().unwrap().join("repo")),
             state: vec!["/srv/home/.cache/trilogue/agents/coder".into()],
-            network: AgentNetwork::Open,
+            network: Network::Open,
             wrap_with: ["nice", "-n", "5"].map(str::to_owned).to_vec(),
         },
         inherit: vec!["SSH_AUTH_SOCK".to_owned()],
