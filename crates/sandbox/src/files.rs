@@ -68,9 +68,8 @@ fn add(
 ) -> Result<RulesetCreated, RulesetError> {
     for path in paths {
         let Ok(opened) = links::open(&path) else { continue };
-        let is_folder = rustix::fs::fstat(&opened)
-            .is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir());
-        let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
+        let of_file = access & AccessFs::from_file(NEWEST);
+        let access = if links::is_folder(&opened) { access } else { of_file };
         ruleset = ruleset.add_rule(PathBeneath::new(opened, access))?;
     }
     Ok(ruleset)

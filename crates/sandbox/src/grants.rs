@@ -154,8 +154,7 @@ fn with_project(file: &Path, home: Option<&Path>, written: &[PathBuf]) -> Vec<Pa
         return Vec::new();
     }
     let mut granted = Vec::new();
-    let is_theirs = |(link, _): &(PathBuf, PathBuf)| written.iter().any(|it| link.starts_with(it));
-    let real = resolve_links(file).filter(|real| !real.links.iter().any(is_theirs));
+    let real = resolve_links(file).filter(|real| real.link_in(written).is_none());
     for file in [Some(file.to_owned()), real.map(|real| real.path)].into_iter().flatten() {
         let Some(folder) = file.parent() else { continue };
         let whole = if is_bin(folder) { folder.parent().unwrap_or(folder) } else { folder };

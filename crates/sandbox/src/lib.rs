@@ -9,6 +9,7 @@
 //! | `layers.rs`, `machine.rs` | the layers, and which this machine has |
 //! | `grants.rs` | the paths that programs may usually read |
 //! | `links.rs` | links on the way to a path |
+//! | `git.rs` | repositories of git |
 //! | `stage.rs` | the stage: applies the layers and starts the program |
 //! | `files.rs` | files by Landlock |
 //! | `calls.rs` | system calls by seccomp |
@@ -21,6 +22,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod git;
 mod grants;
 mod layers;
 mod links;
@@ -38,6 +40,7 @@ mod resources;
 #[cfg(target_os = "linux")]
 mod stage;
 
+pub use git::is_git_repository;
 pub use grants::usual_paths;
 pub use layers::Layers;
 pub use links::{ResolvedPath, resolve_links};

@@ -47,12 +47,27 @@ pub fn resolve_links(path: &Path) -> Option<ResolvedPath> {
         .then_some(ResolvedPath { path: real, links })
 }
 
+impl ResolvedPath {
+    /// Returns a link on the way that lies in one of these folders, where an agent chooses where it leads.
+    #[must_use]
+    pub fn link_in(&self, folders: &[PathBuf]) -> Option<&Path> {
+        let mut links = self.links.iter().map(|(link, _)| link.as_path());
+        links.find(|link| folders.iter().any(|folder| link.starts_with(folder)))
+    }
+}
+
 /// Opens a path that has no link on the way, without reading it: a link that has replaced a part of it leads elsewhere.
 #[cfg(target_os = "linux")]
 pub(crate) fn open(path: &Path) -> io::Result<std::os::fd::OwnedFd> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn is_folder(opened: &std::os::fd::OwnedFd) -> bool {
+    let found = rustix::fs::fstat(opened);
+    found.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir())
 }
 
 #[cfg(test)]

@@ -9,9 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{
-    CWD, FileType, Mode, OFlags, StatVfsMountFlags, fstat, mkdirat, openat, symlinkat,
-};
+use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
@@ -20,7 +18,7 @@ use rustix::mount::{
 use rustix::process::{geteuid, getgid, getuid};
 
 use crate::stage::PROBE;
-use crate::{Network, Policy, SELF, STAGE_COMMAND, links, resources};
+use crate::{Network, Policy, SELF, STAGE_COMMAND, is_git_repository, links, resources};
 
 const TEMPORARY: &str = "/tmp";
 /// The folders of the kernel, which are mounted again, or only restricted.
@@ -170,7 +168,7 @@ fn empty_name() -> String {
 /// Mounts a path where it was, below a covered folder.
 fn mount_again(path: &Path, opened: &OwnedFd) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let place = if is_folder(opened) {
+    let place = if links::is_folder(opened) {
         make_folder(path)?
     } else {
         let folder = make_folder(folder)?;
@@ -219,10 +217,6 @@ fn protect(path: &Path) -> io::Result<()> {
     mount_itself(path)?;
     // The mount, and no longer what is below it.
     remount_read_only(&name_of(&links::open(path)?))
-}
-
-fn is_folder(opened: &OwnedFd) -> bool {
-    fstat(opened).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir())
 }
 
 fn name_of(opened: &OwnedFd) -> PathBuf {
@@ -292,10 +286,9 @@ fn protect_git(folder: &Path, writable: &[PathBuf]) -> io::Result<()> {
     if inside.is_file() && !inside.is_symlink() {
         return protect(&inside);
     }
-    // Every repository has these two. A link leads to a repository elsewhere.
-    let is_repository = |path: &Path| path.join("HEAD").is_file() && path.join("objects").is_dir();
-    let repository = if is_repository(folder) { folder.to_owned() } else { inside };
-    if repository.is_symlink() || !is_repository(&repository) {
+    let repository = if is_git_repository(folder) { folder.to_owned() } else { inside };
+    // A link leads to a repository elsewhere.
+    if repository.is_symlink() || !is_git_repository(&repository) {
         return Ok(());
     }
     // A missing folder of hooks could be created.

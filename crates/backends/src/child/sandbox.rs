@@ -16,7 +16,7 @@ use trilogue_sandbox::{
 use uuid::Uuid;
 
 use super::InvalidSetting;
-use crate::workspace::PrivatePaths;
+use crate::workspace::{PrivatePaths, paths_of_worktree};
 
 /// The name of the variable with a child's folder for temporary files.
 const TEMPORARY: &str = "TMPDIR";
@@ -276,7 +276,7 @@ impl Confinement<'_> {
         let written: Vec<_> = named.filter_map(|path| path.canonicalize().ok()).collect();
         write.iter().chain(state).for_each(|path| paths.add_write(path, &written));
         let of_git = repository.iter().flat_map(|repository| {
-            own.clone().flat_map(move |folder| git_paths(repository, folder))
+            own.clone().flat_map(move |folder| paths_of_worktree(repository, folder))
         });
         for (path, is_written) in of_git {
             if is_written {
@@ -292,27 +292,6 @@ impl Confinement<'_> {
         all.for_each(|path| paths.add_read(&path, &written));
         paths
     }
-}
-
-/// Returns what a worktree needs of its repository, and whether it changes that. It cannot change settings and hooks: the server runs git there, too.
-fn git_paths(repository: &Path, worktree: &Path) -> Vec<(PathBuf, bool)> {
-    let inside = repository.join(".git");
-    let common = if inside.is_dir() { inside } else { repository.to_owned() };
-    let Ok(common) = common.canonicalize() else { return Vec::new() };
-    let mut all = vec![(common.clone(), false)];
-    // A missing folder of logs could not be created.
-    for name in ["objects", "refs", "logs"] {
-        let folder = common.join(name);
-        // It is there in most repositories; git says what it misses.
-        drop(fs::create_dir(&folder));
-        all.push((folder, true));
-    }
-    let pointer = fs::read_to_string(worktree.join(".git")).unwrap_or_default();
-    let own = pointer.strip_prefix("gitdir:").map(|path| PathBuf::from(path.trim()));
-    // The agent may have written the file, so only a folder of this repository counts.
-    let name = own.as_deref().and_then(Path::file_name).map(PathBuf::from);
-    all.extend(name.map(|name| (common.join("worktrees").join(name), true)));
-    all
 }
 
 /// Files with secrets that an agent of root could read among the settings of the system.
@@ -338,9 +317,7 @@ impl PolicyPaths {
     /// Resolves a path. `None` if it does not exist, or if a link on the way is in a folder that agents change: an agent chooses where it leads.
     fn resolve(&mut self, path: &Path, written: &[PathBuf]) -> Option<PathBuf> {
         let resolved = resolve_links(path)?;
-        let is_theirs =
-            |(link, _): &&(PathBuf, PathBuf)| written.iter().any(|it| link.starts_with(it));
-        if let Some((link, _)) = resolved.links.iter().find(is_theirs) {
+        if let Some(link) = resolved.link_in(written) {
             tracing::debug!(path = %path.display(), link = %link.display(), "a link in a folder of an agent does not count for its sandbox");
             return None;
         }

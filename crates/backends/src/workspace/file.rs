@@ -11,6 +11,7 @@ use cap_std::fs::{
 use rustix::fs::{OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
+use trilogue_sandbox::is_git_repository;
 use trilogue_wire::agent_client::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
@@ -80,8 +81,7 @@ pub(super) async fn write(
 fn check_outside_git(root: &Root, path: &Path) -> io::Result<()> {
     let target = real_target(&root.real.join(path))?;
     let mut folders = target.ancestors().skip(1).take_while(|it| it.starts_with(&root.real));
-    let is_repository = |it: &Path| it.join("HEAD").is_file() && it.join("objects").is_dir();
-    if target.iter().any(|part| part == ".git") || folders.any(is_repository) {
+    if target.iter().any(|part| part == ".git") || folders.any(is_git_repository) {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "the server writes nothing into a repository of git for an agent in a sandbox",

@@ -16,6 +16,7 @@ mod private_paths;
 mod refusal;
 mod terminal;
 mod worktree;
+mod worktree_paths;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ use crate::child::SavedPolicy;
 pub use folder::{CwdTemplate, Folders, Removal};
 pub use limits::Limits;
 pub use private_paths::PrivatePaths;
+pub(crate) use worktree_paths::paths_of_worktree;
 
 use terminal::Terminals;
 

@@ -12,6 +12,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, safe};
 
 use super::Removal;
+use super::worktree_paths::common_folder;
 use crate::child::Leader;
 use crate::child::tree::Tree;
 
@@ -123,16 +124,10 @@ impl Repository {
         Ok(here.status.success() && there.status.success() && here.out == there.out)
     }
 
-    /// The folder with the settings, references and objects of the repository.
-    fn common(&self) -> PathBuf {
-        let inside = self.path.join(".git");
-        if inside.is_dir() { inside } else { self.path.clone() }
-    }
-
     /// Refuses a repository whose references lead elsewhere: agents change them, and git would follow.
     fn check_references(&self) -> Result<()> {
         for kind in ["refs", "logs/refs"] {
-            let heads = self.common().join(kind).join("heads/trilogue");
+            let heads = common_folder(&self.path).join(kind).join("heads/trilogue");
             let folders = [heads.join(&self.agent), heads.clone()];
             let parents = heads.ancestors().skip(1).take(3).map(Path::to_owned);
             if let Some(link) = folders.into_iter().chain(parents).find(|it| it.is_symlink()) {
@@ -190,7 +185,7 @@ impl Repository {
         let all: Vec<_> = safe.chain(settings.iter().cloned()).collect();
         // Otherwise a file of the worktree, which its agent can write, says where the settings are. One question is just about that.
         if !arguments.contains(&"--git-common-dir") {
-            command.env("GIT_COMMON_DIR", self.common());
+            command.env("GIT_COMMON_DIR", common_folder(&self.path));
         }
         // Passed as variables, because a name may contain a `=`.
         command.env("GIT_CONFIG_COUNT", all.len().to_string());
