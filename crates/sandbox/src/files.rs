@@ -8,7 +8,7 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
-use crate::Policy;
+use crate::SandboxPolicy;
 use crate::grants::around;
 use crate::links;
 
@@ -39,7 +39,7 @@ pub(crate) fn is_available() -> bool {
 ///
 /// Landlock only allows: a folder of `read` in which a hidden path lies is granted by its entries. With namespaces, mounts cover the hidden paths instead.
 /// Errors: the kernel cannot.
-pub(crate) fn restrict(policy: &Policy) -> io::Result<()> {
+pub(crate) fn restrict(policy: &SandboxPolicy) -> io::Result<()> {
     let (read, all) = (AccessFs::from_read(NEWEST), AccessFs::from_all(NEWEST));
     let readable = match policy.layers.namespaces {
         true => policy.read.clone(),

@@ -1,6 +1,6 @@
 //! The sandbox of a program: what it may read, write and ask of the system.
 //!
-//! A server starts a program through a *stage*: its own executable with the hidden command [`STAGE_COMMAND`] and a [`Policy`]. The stage restricts itself, and then becomes the
+//! A server starts a program through a *stage*: its own executable with the hidden command [`STAGE_COMMAND`] and a [`SandboxPolicy`]. The stage restricts itself, and then becomes the
 //! program or its parent. No code runs between a fork and an exec, so nothing here is `unsafe`.
 //!
 //! | file | what it does |
@@ -45,7 +45,7 @@ pub use grants::usual_paths;
 pub use layers::Layers;
 pub use links::{ResolvedPath, resolve_links};
 pub use machine::layers_of_machine;
-pub use policy::{Network, Policy, ResourceLimits, stage_variable, stage_words};
+pub use policy::{Network, ResourceLimits, SandboxPolicy, stage_variable, stage_words};
 
 /// The hidden command of a program that has a stage.
 pub const STAGE_COMMAND: &str = "hold";

@@ -18,7 +18,7 @@ use rustix::mount::{
 use rustix::process::{geteuid, getgid, getuid};
 
 use crate::stage::PROBE;
-use crate::{Network, Policy, SELF, STAGE_COMMAND, is_git_repository, links, resources};
+use crate::{Network, SELF, STAGE_COMMAND, SandboxPolicy, is_git_repository, links, resources};
 
 const TEMPORARY: &str = "/tmp";
 /// The folders of the kernel, which are mounted again, or only restricted.
@@ -31,7 +31,7 @@ const GIT_PROGRAMS: [&str; 3] = ["hooks", "config", "config.worktree"];
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 /// What happens to a path in the view of the program.
-enum View {
+enum PathView {
     /// An empty folder or file covers it.
     Covered,
     /// It is there, also below a covered one. It was opened before anything was mounted.
@@ -86,7 +86,7 @@ fn write_once(path: &str, text: &str) -> io::Result<()> {
 }
 
 /// Builds the view of the file system of the inner stage.
-pub(crate) fn build(policy: &Policy) -> io::Result<()> {
+pub(crate) fn build(policy: &SandboxPolicy) -> io::Result<()> {
     let start = std::env::current_dir();
     let temporary = policy.temporary.canonicalize()?;
     let empty_path = temporary.join(empty_name());
@@ -96,18 +96,18 @@ pub(crate) fn build(policy: &Policy) -> io::Result<()> {
     for (path, view) in &views {
         // A path is as its nearest parent with a view, if it has no own one.
         let parent = path.ancestors().skip(1).find_map(|parent| views.get(parent));
-        let is_covered = matches!(parent, Some(View::Covered));
+        let is_covered = matches!(parent, Some(PathView::Covered));
         match view {
-            View::Covered if is_covered => {}
-            View::Covered if path == Path::new(TEMPORARY) => mount_bind(&temporary, path)?,
-            View::Covered if path.is_dir() => mount_tmpfs(path)?,
-            View::Covered => {
+            PathView::Covered if is_covered => {}
+            PathView::Covered if path == Path::new(TEMPORARY) => mount_bind(&temporary, path)?,
+            PathView::Covered if path.is_dir() => mount_tmpfs(path)?,
+            PathView::Covered => {
                 mount_bind(name_of(&empty), path)?;
                 remount_read_only(path)?;
             }
-            View::Kept(opened) if is_covered => mount_again(path, opened)?,
-            View::Link(target) if is_covered => link_again(path, target)?,
-            View::Kept(_) | View::Link(_) => {}
+            PathView::Kept(opened) if is_covered => mount_again(path, opened)?,
+            PathView::Link(target) if is_covered => link_again(path, target)?,
+            PathView::Kept(_) | PathView::Link(_) => {}
         }
     }
     // What it covers keeps it without its name.
@@ -131,13 +131,13 @@ pub(crate) fn build(policy: &Policy) -> io::Result<()> {
 }
 
 /// Returns the views of paths, a folder before what lies in it. Covered are all folders of the root, the home folder, and what the policy hides, except for what is granted.
-fn views(policy: &Policy, temporary: &Path) -> io::Result<BTreeMap<PathBuf, View>> {
+fn views(policy: &SandboxPolicy, temporary: &Path) -> io::Result<BTreeMap<PathBuf, PathView>> {
     let mut views = BTreeMap::new();
     for entry in fs::read_dir("/")? {
         let path = entry?.path();
         if !path.is_symlink() && path.is_dir() && !OF_KERNEL.iter().any(|it| path == Path::new(it))
         {
-            views.insert(path, View::Covered);
+            views.insert(path, PathView::Covered);
         }
     }
     let real = |path: &PathBuf| path.canonicalize().ok();
@@ -145,15 +145,15 @@ fn views(policy: &Policy, temporary: &Path) -> io::Result<BTreeMap<PathBuf, View
     let home = policy.home.iter().filter_map(real);
     // A mount over `/` would hide everything.
     let named = home.chain(hidden.iter().cloned()).filter(|path| path.parent().is_some());
-    views.extend(named.map(|path| (path, View::Covered)));
+    views.extend(named.map(|path| (path, PathView::Covered)));
     views.extend(
-        policy.links.iter().map(|(link, target)| (link.clone(), View::Link(target.clone()))),
+        policy.links.iter().map(|(link, target)| (link.clone(), PathView::Link(target.clone()))),
     );
     for path in policy.read.iter().chain(&policy.write).map(PathBuf::as_path).chain([temporary]) {
         // A granted folder counts, also if it is the home folder; a hidden path itself does not.
         if let Some(opened) = links::open(path).ok().filter(|_| !hidden.iter().any(|it| it == path))
         {
-            views.insert(path.to_owned(), View::Kept(opened));
+            views.insert(path.to_owned(), PathView::Kept(opened));
         }
     }
     Ok(views)

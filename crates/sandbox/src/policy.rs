@@ -15,7 +15,7 @@ const VARIABLE_PREFIX: &str = "TRILOGUE_STAGE_";
 /// What a program in a sandbox may do. The server decides it alone: neither the program's words nor its variables add anything.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Policy {
+pub struct SandboxPolicy {
     /// The layers that are applied. The stage fails if one cannot be.
     pub layers: Layers,
     /// The files and folders that it may read and execute, without links. Missing ones are left out, and those that have become links.
@@ -57,9 +57,9 @@ pub struct ResourceLimits {
     pub max_file_bytes: u64,
 }
 
-// === impl Policy ===
+// === impl SandboxPolicy ===
 
-impl Policy {
+impl SandboxPolicy {
     /// Writes the policy to a new file, for this user only. The stage reads it from there: everyone can see the words of a process.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;

@@ -1,4 +1,4 @@
-//! ResourceLimits of resources, and the capabilities of root.
+//! Limits of resources, and the capabilities of root.
 
 use std::fs;
 use std::io;

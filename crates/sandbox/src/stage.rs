@@ -19,7 +19,7 @@ use rustix::process::{
 };
 
 use crate::policy::program_variable;
-use crate::{NOT_STARTED, Policy, SELF, STAGE_COMMAND, calls, files, namespaces, resources};
+use crate::{NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, namespaces, resources};
 
 /// The argument of the inner stage.
 const INNER: &str = "--inner";
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
 }
 
 /// Starts the inner stage, and waits until it and all processes of the program are gone.
-fn hold(policy: &Policy, arguments: &[OsString]) -> io::Result<ExitCode> {
+fn hold(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> {
     // Signals for the whole group reach the program itself. A new process starts without this mask.
     signals_of_stop().thread_block()?;
     set_child_subreaper(Some(getpid()))?;
@@ -66,7 +66,7 @@ fn inner(arguments: &[OsString]) -> Command {
 }
 
 /// Restricts this process, and becomes the program or its parent.
-fn start(policy: &Policy, command: &[OsString]) -> io::Result<ExitCode> {
+fn start(policy: &SandboxPolicy, command: &[OsString]) -> io::Result<ExitCode> {
     // Without the outer stage, this process would be out of sight.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // In a session of its own, the program does not reach the terminal of the server.
@@ -92,14 +92,14 @@ fn start(policy: &Policy, command: &[OsString]) -> io::Result<ExitCode> {
     Err(failed(command.exec()))
 }
 
-fn read(policy: &OsString) -> io::Result<Policy> {
+fn read(policy: &OsString) -> io::Result<SandboxPolicy> {
     let invalid = |error: io::Error| io::Error::other(format!("invalid policy: {error}"));
     let text = fs::read(policy).map_err(invalid)?;
     serde_json::from_slice(&text).map_err(|error| invalid(error.into()))
 }
 
 /// Restricts this process, and what it starts. The order matters: each layer refuses what the ones before it need.
-fn restrict(policy: &Policy) -> io::Result<()> {
+fn restrict(policy: &SandboxPolicy) -> io::Result<()> {
     resources::limit(&policy.limits)?;
     resources::drop_rights()?;
     if policy.layers.files {

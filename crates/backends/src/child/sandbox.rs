@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_sandbox::{
-    Layers, Network, Policy, ResourceLimits, layers_of_machine, resolve_links, stage_variable,
-    stage_words, usual_paths,
+    Layers, Network, ResourceLimits, SandboxPolicy, layers_of_machine, resolve_links,
+    stage_variable, stage_words, usual_paths,
 };
 use uuid::Uuid;
 
@@ -251,7 +251,7 @@ impl Confinement<'_> {
         }
         let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
         let saved = SavedPolicy::create(instance, file, layers)?;
-        let policy = Policy {
+        let policy = SandboxPolicy {
             layers,
             read: paths.read.into_iter().collect(),
             write: paths.write.into_iter().collect(),
