@@ -13,8 +13,8 @@ use crate::bridge::{LIMIT, bridge_settings, communicate, message, start_with, st
 use crate::kill_rounds::stop;
 use crate::{echo, events, run_of};
 
-/// The settings of agents of one server, which is started with them. It writes its process id into `server.pid`.
-async fn server_agent_settings(dir: &Path, agents: &[&str]) -> String {
+/// The settings of agents of one server, which is started with them. It writes its process id into `server.pid`. With the sandbox that agents usually have, that is not the id on this machine.
+async fn server_agent_settings(dir: &Path, sandbox: &str, agents: &[&str]) -> String {
     let program = conformance_agents().await.unwrap();
     let script = "echo $$ >> server.pid; exec \"$@\"";
     let command = json!([
@@ -30,18 +30,21 @@ async fn server_agent_settings(dir: &Path, agents: &[&str]) -> String {
         "communication=/comm",
     ]);
     let state = dir.join("far").canonicalize().unwrap();
-    // Tests kill it by its process number, which in a sandbox is not that of the machine.
     let agent = |name: &&str| {
         format!(
-            "[agents.far_{name}]\nkind = \"agent-communication\"\nsandbox = \"off\"\ncommand = {command}\nurl = \"http://127.0.0.1:{{port}}/comm\"\nname = \"{name}\"\nenv = {{ XDG_STATE_HOME = {state:?} }}\n\n"
+            "[agents.far_{name}]\nkind = \"agent-communication\"\nsandbox = \"{sandbox}\"\nwrite_paths = [{dir:?}]\ncommand = {command}\nurl = \"http://127.0.0.1:{{port}}/comm\"\nname = \"{name}\"\nenv = {{ XDG_STATE_HOME = {state:?} }}\n\n"
         )
     };
     agents.iter().map(agent).collect()
 }
 
 async fn server_with(dir: &Folder, agents: &[&str]) -> Server {
+    server_in(dir, "off", agents).await
+}
+
+async fn server_in(dir: &Folder, sandbox: &str, agents: &[&str]) -> Server {
     fs::create_dir(dir.path().join("far")).unwrap();
-    let settings = server_agent_settings(dir.path(), agents).await;
+    let settings = server_agent_settings(dir.path(), sandbox, agents).await;
     start_with(dir, settings).await
 }
 
@@ -89,6 +92,20 @@ async fn agents_of_one_command_share_a_server_that_stops_with_this_one() {
     assert_eq!(says(&server.client(), "far_echo", "Again").await, ["Again"]);
     stop(server).await;
     assert!(!is_running(next));
+}
+
+/// An agent in a sandbox has caches under its name, but the server of several is still one process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_of_one_command_share_a_server_in_a_sandbox() {
+    let dir = Folder::new().unwrap();
+    let server = server_in(&dir, "auto", &["echo", "mime_types"]).await;
+    let client = server.client();
+    assert_eq!(says(&client, "far_echo", "Howdy!").await, ["Howdy!"]);
+    assert!(!says(&client, "far_mime_types", "x").await.is_empty());
+    let status = client.get("/api/v1/status").await.unwrap().ok().unwrap();
+    assert_eq!(status["agents"]["processes"], 1, "{status}");
+    assert_eq!(pids(&dir).len(), 1);
+    stop(server).await;
 }
 
 /// The agents' server is killed while an agent works in it: the run is lost, the server restarts, and the thread continues.
@@ -333,7 +350,7 @@ async fn a_run_that_another_server_makes_too_long_fails_for_good() {
     for (limit, text) in [("max_remote_events = 2", "a"), ("max_remote_output = \"16KiB\"", "a")] {
         let dir = Folder::new().unwrap();
         fs::create_dir(dir.path().join("far")).unwrap();
-        let settings = server_agent_settings(dir.path(), &["echo"]).await;
+        let settings = server_agent_settings(dir.path(), "off", &["echo"]).await;
         let server = start_with(&dir, format!("{settings}\n[runtime]\n{limit}\n")).await;
         let client = server.client();
         let input = text.repeat(32 * 1024);

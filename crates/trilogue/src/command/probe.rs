@@ -163,12 +163,7 @@ pub(crate) fn listeners(options: &Options) -> Vec<ProbeFinding> {
 
 /// The paths of its sandbox that are not there.
 fn missing_paths(name: &str, agent: &Agent) -> Vec<ProbeFinding> {
-    let home = agent.env.get("HOME").map(|home| home.0.clone());
-    let home = home.or_else(|| std::env::var("HOME").ok()).unwrap_or_default();
-    let is_missing = |path: &&String| match path.strip_prefix("~/") {
-        Some(below) => !Path::new(&home).join(below).exists(),
-        None => !Path::new(path).exists(),
-    };
+    let is_missing = |path: &&String| !agent.whole_path(path).exists();
     let all = [("read_paths", &agent.read_paths), ("write_paths", &agent.write_paths)];
     let missing = all.iter().flat_map(|(key, paths)| {
         let missing = paths.0.iter().filter(is_missing);

@@ -1,6 +1,7 @@
 //! The agents that the configuration names.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -302,6 +303,21 @@ impl Agent {
             [("kind", kind.as_str())].into_iter(),
         ))
         .expect("every other setting has a default")
+    }
+
+    /// Its home folder: that of its own variables, or else of the server.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        let own = self.env.get("HOME").map(|home| PathBuf::from(&home.0));
+        own.or_else(|| std::env::var_os("HOME").map(PathBuf::from))
+    }
+
+    /// Returns a path of its settings as a whole: `~/` is in its home folder, and a relative path starts at the server's working directory.
+    #[must_use]
+    pub fn whole_path(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix("~/"), self.home()) {
+            (Some(below), Some(home)) => home.join(below),
+            _ => std::env::current_dir().unwrap_or_default().join(path),
+        }
     }
 
     /// How long its processes are kept without work.

@@ -13,7 +13,7 @@ use trilogue_backends::workspace::PrivatePaths;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error};
 
-use super::hosted::sandbox;
+use super::hosted::{add_caches, sandbox};
 use crate::config::{self, AgentKind};
 use crate::local::private_paths::private_paths;
 
@@ -41,11 +41,12 @@ impl AgentServers {
         let private = private_paths(options);
         for (name, agent) in &options.agents {
             let Some(probe) = probe(agent.kind) else { continue };
-            let key = ServerKey::of(&AgentName::parse(name)?, agent, &private)?;
+            let named = (&AgentName::parse(name)?, agent);
+            let key = ServerKey::of(named, &private)?;
             let server = match servers.get(&(key.clone(), probe)) {
                 Some(server) => Arc::clone(server),
                 None => {
-                    let server = key.server(name, children, probe)?;
+                    let server = key.server(named, children, probe)?;
                     servers.insert((key, probe), Arc::clone(&server));
                     server
                 }
@@ -89,7 +90,7 @@ fn probe(kind: AgentKind) -> Option<Probe> {
 // === impl ServerKey ===
 
 impl ServerKey {
-    fn of(name: &AgentName, agent: &config::Agent, private: &PrivatePaths) -> Result<Self> {
+    fn of((name, agent): (&AgentName, &config::Agent), private: &PrivatePaths) -> Result<Self> {
         if !agent.command.0.is_empty() {
             return launch(name, agent, private).map(|launch| Self::Command(Box::new(launch)));
         }
@@ -106,14 +107,17 @@ impl ServerKey {
 
     fn server(
         &self,
-        name: &str,
+        (name, agent): (&AgentName, &config::Agent),
         children: &Arc<Children>,
         probe: Probe,
     ) -> Result<Arc<AgentServer>> {
         match self {
             Self::Url(url) => AgentServer::at(url, probe),
             Self::Command(launch) => {
-                Ok(AgentServer::of_command(name, (**launch).clone(), Arc::clone(children), probe))
+                let mut launch = (**launch).clone();
+                // Named for the first agent, these are not part of the key.
+                add_caches((name, agent), &mut launch.sandbox, &mut launch.env);
+                Ok(AgentServer::of_command(name.as_str(), launch, Arc::clone(children), probe))
             }
         }
     }
@@ -126,17 +130,15 @@ fn launch(name: &AgentName, agent: &config::Agent, private: &PrivatePaths) -> Re
         return Err(wrong(name, "cwd", why).hint("name a folder without {thread}"));
     }
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
-    let mut env: Vec<_> = env.collect();
-    let sandbox = sandbox(name, agent, None, &mut env);
     let launch = ServerLaunch {
         command: agent.command.0.clone(),
         cwd: PathBuf::from(cwd),
-        env,
+        env: env.collect(),
         inherit: agent.inherit.0.clone(),
         url: agent.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()),
         start_timeout: agent.start_timeout.0,
         private: private.clone(),
-        sandbox,
+        sandbox: sandbox(agent, None),
     };
     let checked = launch.check();
     checked.map_err(|InvalidSetting { key, why, hint }| wrong(name, key, &why).hint(hint))?;

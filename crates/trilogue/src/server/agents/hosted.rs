@@ -119,7 +119,8 @@ fn launch(
         _ => StartIn::Session,
     });
     let remote = remote_agent(name, agent)?;
-    let sandbox = sandbox(name, agent, known, &mut env);
+    let mut sandbox = sandbox(agent, known);
+    add_caches((name, agent), &mut sandbox, &mut env);
     let start_dir = match start_in {
         _ if remote.is_some() => None,
         StartIn::Empty => {
@@ -229,42 +230,42 @@ fn roots(agent: &config::Agent) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the sandbox that the settings say, with the folders in which a known agent keeps its state. Adds the variables that name caches of the agent's own: what it could change in those of its user would run outside of the sandbox.
-pub(super) fn sandbox(
-    name: &AgentName,
-    agent: &config::Agent,
-    known: Option<&KnownAgent>,
-    env: &mut Vec<(String, String)>,
-) -> Sandbox {
+/// Returns the sandbox that the settings say, with the folders in which a known agent keeps its state.
+pub(super) fn sandbox(agent: &config::Agent, known: Option<&KnownAgent>) -> Sandbox {
     let wrap_with = agent.wrap_with.0.clone();
     if agent.sandbox == SandboxMode::Off {
         return Sandbox { wrap_with, network: agent.network, ..Sandbox::default() };
     }
     let here = std::env::current_dir().unwrap_or_default();
-    let own = env.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
-    let home = own.or_else(|| std::env::var_os("HOME").map(PathBuf::from));
-    let whole = |path: &String| match (path.strip_prefix("~/"), &home) {
-        (Some(below), Some(home)) => home.join(below),
-        _ => here.join(path),
-    };
-    let cache = home.as_ref().map(|home| home.join(AGENT_CACHES).join(name.as_str()));
-    for (variable, folder) in CACHE_VARIABLES {
-        let is_set = env.iter().any(|(set, _)| set == variable);
-        let path = cache.as_ref().map(|cache| cache.join(folder).display().to_string());
-        env.extend(path.filter(|_| !is_set).map(|path| (variable.to_owned(), path)));
-    }
+    let whole = |path: &String| agent.whole_path(path);
     let (folders, files): (Vec<_>, Vec<_>) =
         known.into_iter().flat_map(|known| &known.state).partition(|path| path.ends_with('/'));
     Sandbox {
         mode: agent.sandbox,
         read: agent.read_paths.0.iter().map(whole).collect(),
         write: agent.write_paths.0.iter().chain(files).map(whole).collect(),
-        state: folders.into_iter().map(whole).chain(cache).collect(),
+        state: folders.into_iter().map(whole).collect(),
         network: agent.network,
         wrap_with,
         programs: agent.mcp_servers.values().map(McpServer::words).collect(),
         repository: agent.worktree.as_ref().map(|path| here.join(path)),
     }
+}
+
+/// Adds the folder and the variables of caches of the agent's own: what it could change in those of its user would run outside of the sandbox.
+pub(super) fn add_caches(
+    (name, agent): (&AgentName, &config::Agent),
+    sandbox: &mut Sandbox,
+    env: &mut Vec<(String, String)>,
+) {
+    let Some(home) = agent.home().filter(|_| sandbox.mode != SandboxMode::Off) else { return };
+    let cache = home.join(AGENT_CACHES).join(name.as_str());
+    for (variable, folder) in CACHE_VARIABLES {
+        if !env.iter().any(|(set, _)| set == variable) {
+            env.push((variable.to_owned(), cache.join(folder).display().to_string()));
+        }
+    }
+    sandbox.state.push(cache);
 }
 
 /// Returns the agent behind a server that the settings name.
