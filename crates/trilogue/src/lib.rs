@@ -30,5 +30,5 @@ pub use server::serve::ServeOptions;
 pub use trilogue_backends::builtin::NAMES as BUILTIN_AGENTS;
 pub use trilogue_backends::child::find_program;
 pub use trilogue_domain::Error;
-pub use trilogue_sandbox::{NOT_STARTED as STAGE_FAILED, run_stage};
+pub use trilogue_sandbox::{NOT_STARTED as STAGE_FAILED, STAGE_COMMAND, run_stage};
 pub use trilogue_sdk as sdk;

@@ -3,15 +3,16 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tokio::task::block_in_place;
+use trilogue::STAGE_COMMAND;
 use trilogue_domain::ThreadId;
 
 use super::rates::median_of;
 use super::server_session::ServerSession;
 use crate::echo::RUNS;
-use crate::report::{Report, millis, percentile};
+use crate::report::{Report, millis, percentile, spread};
 
 /// How many turns an editor takes in a row.
 const TURNS: u64 = 1_000;
@@ -19,8 +20,12 @@ const TURNS: u64 = 1_000;
 const LATENCIES: usize = 50;
 /// How many threads get a process of the agent, in each round.
 const STARTS: usize = 8;
-/// The hidden command of the processes that are between the server and an agent in a sandbox.
-const STAGE: &[u8] = b"hold";
+/// How much longer the start of an agent may take in a sandbox.
+const MORE_START: Duration = Duration::from_millis(15);
+/// The least share of the turns without a sandbox that remains with it.
+const TURN_SHARE: f64 = 0.98;
+/// How much private memory a stage of a sandbox may have, in KiB.
+const STAGE_KIB: u64 = 4 * 1024;
 
 /// The figures of one setting in one round.
 struct Round {
@@ -35,23 +40,37 @@ struct Round {
 /// Measures `answer_settle` with its default and without it.
 pub(crate) async fn measure_settle(report: &mut Report) -> Result<()> {
     let settings = ["150ms", "0s"].map(|settle| format!("answer_settle = \"{settle}\""));
-    measure(report, &settings).await
+    measure(report, &settings).await.map(drop)
 }
 
 /// Measures a sandbox and none.
 pub(crate) async fn measure_sandbox(report: &mut Report) -> Result<()> {
     let settings =
         ["auto", "off"].map(|mode| format!("sandbox = \"{mode}\"\nanswer_settle = \"0s\""));
-    measure(report, &settings).await
+    let ([with, without], stages) = measure(report, &settings).await?;
+    let start = |rounds: &[Round]| percentile(&all(rounds, |round| &round.starts), 0.50);
+    let more = start(&with).saturating_sub(start(&without));
+    report.target("more for a start, p50", &millis(more), more <= MORE_START, "<= 15 ms");
+    let pairs: Vec<_> = with.iter().zip(&without).collect();
+    let share = median_of(&pairs, |(with, without)| with.turns / without.turns);
+    report.target("share of turns", &format!("{share:.2}"), share >= TURN_SHARE, ">= 0.98");
+    let mean = stages.iter().sum::<u64>().checked_div(stages.len() as u64);
+    let mean = mean.context("nothing ran in a sandbox on this machine")?;
+    let what = format!("private memory of a stage, mean of {}", stages.len());
+    report.target(&what, &format!("{mean} KiB"), mean < STAGE_KIB, "< 4 MiB");
+    Ok(())
 }
 
-/// Measures an editor's turns, and the latency of runs through `/api/v1`, with each of the settings in turn.
-async fn measure(report: &mut Report, settings: &[String]) -> Result<()> {
+/// Measures an editor's turns, and the latency of runs through `/api/v1`, with each of the settings in turn. Returns the rounds of each, and the private memory of the stages of sandboxes.
+async fn measure(
+    report: &mut Report,
+    settings: &[String; 2],
+) -> Result<([Vec<Round>; 2], Vec<u64>)> {
     let mut servers = Vec::new();
     for setting in settings {
         servers.push(ServerSession::start_flood("memory:", setting).await?);
     }
-    let mut rounds: Vec<Vec<Round>> = settings.iter().map(|_| Vec::new()).collect();
+    let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..report.runs {
         for (server, rounds) in servers.iter_mut().zip(&mut rounds) {
             let (turns, _) = block_in_place(|| server.turns(TURNS))?;
@@ -68,24 +87,18 @@ async fn measure(report: &mut Report, settings: &[String]) -> Result<()> {
         let turns = median_of(rounds, |round| round.turns);
         report.line(&format!("{setting}, turns in a row a second"), &format!("{turns:.0}"));
         for (what, times) in [
-            ("a run", rounds.iter().flat_map(|round| &round.runs).copied().collect::<Vec<_>>()),
-            (
-                "a run that starts the agent",
-                rounds.iter().flat_map(|it| &it.starts).copied().collect(),
-            ),
+            ("a run", all(rounds, |round| &round.runs)),
+            ("a run that starts the agent", all(rounds, |round| &round.starts)),
         ] {
-            let times = [0.50, 0.99].map(|share| millis(percentile(&times, share)));
-            report.line(&format!("{setting}, {what}, p50 / p99"), &times.join(" / "));
+            report.line(&format!("{setting}, {what}, p50 / p99"), &spread(&times));
         }
     }
-    if let Some(mean) = stages.iter().sum::<u64>().checked_div(stages.len() as u64) {
-        let count = stages.len();
-        report.line(
-            "private memory of a stage of the sandbox",
-            &format!("{mean} KiB (mean of {count})"),
-        );
-    }
-    Ok(())
+    Ok((rounds, stages))
+}
+
+/// The times of all rounds.
+fn all(rounds: &[Round], times: impl Fn(&Round) -> &[Duration]) -> Vec<Duration> {
+    rounds.iter().flat_map(times).copied().collect()
 }
 
 /// The times of runs on one thread, one after the other: each has ended when the next begins.
@@ -123,7 +136,8 @@ async fn run(session: &ServerSession, thread: &ThreadId) -> Result<Duration> {
 /// The private memory of each stage of a sandbox on this machine, in KiB.
 fn private_memory_of_stages() -> Vec<u64> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_stage = |words: &[u8]| words.split(|byte| *byte == 0).nth(1) == Some(STAGE);
+    let is_stage =
+        |words: &[u8]| words.split(|byte| *byte == 0).nth(1) == Some(STAGE_COMMAND.as_bytes());
     let stages =
         processes.filter(|path| fs::read(path.join("cmdline")).is_ok_and(|it| is_stage(&it)));
     let rollups = stages.filter_map(|path| fs::read_to_string(path.join("smaps_rollup")).ok());
