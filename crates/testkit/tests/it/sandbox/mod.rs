@@ -33,7 +33,7 @@ const FEWEST_BLOCKED: usize = 60;
 /// The most attempts that succeed with namespaces: on memory, the disk, and the settings of a repository that the agent may change.
 const MAX_ESCAPES: usize = 3;
 /// The system calls of the attempts that have no function in Python.
-const CALLS: [(&str, i64); 15] = [
+const CALLS: [(&str, i64); 14] = [
     ("ptrace", libc::SYS_ptrace),
     ("process_vm_readv", libc::SYS_process_vm_readv),
     ("pidfd_open", libc::SYS_pidfd_open),
@@ -48,7 +48,6 @@ const CALLS: [(&str, i64); 15] = [
     ("bpf", libc::SYS_bpf),
     ("perf_event_open", libc::SYS_perf_event_open),
     ("open_by_handle_at", libc::SYS_open_by_handle_at),
-    ("mount", libc::SYS_mount),
 ];
 
 /// Where the agent runs.
