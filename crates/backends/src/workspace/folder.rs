@@ -123,8 +123,7 @@ impl Folders {
             return Err(Error::new(Code::InvalidRequest, message)
                 .hint("set cwd to a path with {thread}, such as \"work/{thread}\""));
         }
-        let base = std::path::absolute(base)
-            .map_err(|error| folder_error(base, "cannot be found", &error))?;
+        let base = whole_folder(base)?;
         let repository = repository.map(|path| Repository::new(&base.join(path), agent));
         Ok(Self { base, template, repository })
     }
@@ -146,11 +145,11 @@ impl Folders {
         match &self.repository {
             Some(repository) => {
                 if let Some(parent) = path.parent() {
-                    make(parent.to_owned(), false).await?;
+                    make_folder(parent.to_owned(), false).await?;
                 }
                 repository.add(&path, &name(tenant, thread, key)).await?;
             }
-            None => make(path.clone(), own.is_some()).await?,
+            None => make_folder(path.clone(), own.is_some()).await?,
         }
         Ok(path)
     }
@@ -183,8 +182,13 @@ impl Folders {
     }
 }
 
+/// Returns the whole path of a folder. A relative one starts at the server's working directory.
+pub(crate) fn whole_folder(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| folder_error(path, "cannot be found", &error))
+}
+
 /// Creates a folder with its parents. A thread's own folder must not be a link.
-async fn make(path: PathBuf, is_own: bool) -> Result<()> {
+pub(crate) async fn make_folder(path: PathBuf, is_own: bool) -> Result<()> {
     let made = path.clone();
     let made = spawn_blocking(move || {
         DirBuilder::new().recursive(true).mode(MODE).create(&made)?;

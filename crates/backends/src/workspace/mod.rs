@@ -31,6 +31,7 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 use crate::child::SavedPolicy;
 pub use folder::{CwdTemplate, Folders, Removal};
+pub(crate) use folder::{make_folder, whole_folder};
 pub use limits::Limits;
 pub use private_paths::PrivatePaths;
 pub(crate) use worktree_paths::paths_of_worktree;

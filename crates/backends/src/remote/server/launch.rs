@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_sdk::client::HttpTransport;
 
 use crate::child::{InvalidSetting, Sandbox, check_program};
-use crate::workspace::PrivatePaths;
+use crate::workspace::{PrivatePaths, make_folder, whole_folder};
 
 /// The placeholder for the port in arguments, variables and the address.
 pub const PORT_PLACEHOLDER: &str = "{port}";
@@ -61,13 +61,8 @@ impl ServerLaunch {
 
     /// Creates the working folder if it is missing, for this user only, and returns its whole path.
     pub(super) async fn working_folder(&self) -> Result<PathBuf> {
-        let failed = |error: io::Error| {
-            let message = format!("the folder '{}' cannot be used: {error}", self.cwd.display());
-            Error::new(Code::AgentFailed, message).hint("check `cwd` of the agent")
-        };
-        let folder = std::path::absolute(&self.cwd).map_err(failed)?;
-        let mut builder = tokio::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
+        let folder = whole_folder(&self.cwd)?;
+        make_folder(folder.clone(), false).await?;
         Ok(folder)
     }
 
