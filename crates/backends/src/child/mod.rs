@@ -62,7 +62,7 @@ pub use process::{Child, ChildExit};
 pub(crate) use program::check_program;
 pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
-pub use sandbox::{Confinement, Sandbox, SandboxMode};
+pub use sandbox::{Confinement, Sandbox, SandboxMode, SavedPolicy};
 pub use search_path::{find_program, join_folders, search_folders};
 pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
@@ -72,9 +72,7 @@ use platform::SEES_PROCESSES;
 pub(crate) use platform::machine;
 use process::SpawnedChild;
 use record::Records;
-pub(crate) use sandbox::ProgramStart;
-pub use sandbox::SavedPolicy;
-pub(crate) use sandbox::sandbox_hint;
+pub(crate) use sandbox::{ProgramStart, sandbox_hint};
 pub(crate) use strays::kill as kill_stray;
 
 /// Counts the processes that were started, by agent.

@@ -42,11 +42,9 @@ pub(crate) fn check_program(
             "set command to the program and its arguments, such as [\"some-agent\", \"acp\"]";
         return invalid("command", "it must name a program", hint.to_owned());
     };
-    // No shell splits the text, and program names rarely contain white space, so this is probably a whole command line.
-    if command.len() == 1 && program.contains(char::is_whitespace) && !Path::new(program).exists() {
-        let words: Vec<_> = program.split_whitespace().map(|word| format!("{word:?}")).collect();
-        let hint = format!("write command = [{}]", words.join(", "));
-        return invalid("command", "the program and its arguments are in one text", hint);
+    if command.len() == 1 && is_command_line(program) {
+        let why = "the program and its arguments are in one text";
+        return invalid("command", why, words_hint("command", program));
     }
     if command.iter().any(|text| text.contains('\0')) {
         let hint = "remove the zero byte".to_owned();
@@ -67,4 +65,15 @@ pub(crate) fn check_program(
         return invalid("env", &why, "remove the zero byte".to_owned());
     }
     Ok(())
+}
+
+/// Whether the name of a program is probably a whole command line: no shell splits it, and such names rarely contain white space.
+pub(super) fn is_command_line(program: &str) -> bool {
+    program.contains(char::is_whitespace) && !Path::new(program).exists()
+}
+
+/// Returns how to write a command line as a setting.
+pub(super) fn words_hint(key: &str, line: &str) -> String {
+    let words: Vec<_> = line.split_whitespace().map(|word| format!("{word:?}")).collect();
+    format!("write {key} = [{}]", words.join(", "))
 }

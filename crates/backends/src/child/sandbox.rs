@@ -16,6 +16,7 @@ use trilogue_sandbox::{
 use uuid::Uuid;
 
 use super::InvalidSetting;
+use super::program::{is_command_line, words_hint};
 use crate::workspace::{PrivatePaths, paths_of_worktree};
 
 /// The name of the variable with a child's folder for temporary files.
@@ -161,21 +162,18 @@ impl Sandbox {
                 hint: hint.to_owned(),
             });
         }
-        if let Some(first) = self.wrap_with.first()
-            && (first.is_empty()
-                || (first.contains(char::is_whitespace) && !Path::new(first).exists()))
-        {
-            let words: Vec<_> = first.split_whitespace().map(|word| format!("{word:?}")).collect();
+        let is_wrong = |first: &&String| first.is_empty() || is_command_line(first);
+        if let Some(first) = self.wrap_with.first().filter(is_wrong) {
+            let key = "wrap_with";
             let why = "it must name a program, with each argument by itself".to_owned();
-            let hint = format!("write wrap_with = [{}]", words.join(", "));
-            return Err(InvalidSetting { key: "wrap_with", why, hint });
+            return Err(InvalidSetting { key, why, hint: words_hint(key, first) });
         }
+        let private = private.resolve();
         for (key, paths) in [("read_paths", &self.read), ("write_paths", &self.write)] {
             if let Some(path) = paths.iter().find(|path| path.parent().is_none()) {
                 let why = format!("'{}' is everything on this machine", path.display());
                 return Err(InvalidSetting { key, why, hint: "name the folders in it".to_owned() });
             }
-            let private = private.resolve();
             let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
             if let Some(path) = paths.iter().find(|path| private.contains(&real(path))) {
                 let why = format!("'{}' belongs to the server itself", path.display());
