@@ -1,8 +1,10 @@
 //! Processes on Linux: `/proc` lists them, and a descriptor pins the process that gets a signal.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -14,6 +16,17 @@ use super::tcp_sockets::{self, TcpSocket};
 /// Whether all processes can be listed. Without this, only the existence of a group can be checked.
 pub(super) const SEES_PROCESSES: bool = true;
 
+/// The flag of the kernel's threads in `/proc/PID/stat`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+/// How often the variables of a process are read while it becomes another program, with a pause after each time.
+const MAX_ENVIRONMENT_READS: usize = 500;
+/// How often the room for the variables must be found empty before they are known to be none.
+const MIN_EMPTY_LOOKS: usize = 5;
+/// The size of the first buffer for the variables of a process, and of the last one, in bytes. The kernel's own limit is 6 MiB.
+const FIRST_READ_BYTES: usize = 16 * 1024;
+const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
+const ENVIRONMENT_PAUSE: Duration = Duration::from_millis(1);
+
 pub(super) fn pids() -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -21,10 +34,9 @@ pub(super) fn pids() -> Vec<u32> {
 
 pub(super) fn status(pid: u32) -> Option<ProcessStatus> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name is in parentheses and may hold anything.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let fields = stat_fields(&text)?;
     Some(ProcessStatus {
-        is_dead: matches!(fields.first().copied()?, "Z" | "X" | "x"),
+        is_dead: is_dead(&fields),
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
@@ -41,8 +53,71 @@ pub(super) fn resident_bytes(pid: u32) -> Option<u64> {
 }
 
 /// Returns the variables of a process, separated by zero bytes. `None` if they cannot be read, such as for another user's process.
+///
+/// A process that becomes another program has no variables for a moment. It must not be taken for one without any, so this waits for the new program.
 pub(super) fn environment(pid: u32) -> Option<Vec<u8>> {
-    fs::read(format!("/proc/{pid}/environ")).ok()
+    let mut empty_looks = 0;
+    for _ in 0..MAX_ENVIRONMENT_READS {
+        let variables = read_at_once(&format!("/proc/{pid}/environ")).ok()?;
+        if !variables.is_empty() {
+            return Some(variables);
+        }
+        match variables_room(pid)? {
+            VariablesRoom::NoProgram => return Some(variables),
+            VariablesRoom::Empty => empty_looks += 1,
+            VariablesRoom::Unknown => {}
+        }
+        if empty_looks == MIN_EMPTY_LOOKS {
+            return Some(variables);
+        }
+        std::thread::sleep(ENVIRONMENT_PAUSE);
+    }
+    None
+}
+
+/// Reads a file by one call: the rest of a process's variables is gone when it becomes another program between two calls.
+fn read_at_once(path: &str) -> io::Result<Vec<u8>> {
+    let mut size = FIRST_READ_BYTES;
+    loop {
+        let mut text = vec![0; size];
+        let count = File::open(path)?.read(&mut text)?;
+        if count < size || size >= MAX_READ_BYTES {
+            text.truncate(count);
+            return Ok(text);
+        }
+        size *= 4;
+    }
+}
+
+/// The part of a process's memory for its variables.
+enum VariablesRoom {
+    /// The process is a thread of the kernel, or has ended.
+    NoProgram,
+    /// It has no byte. A new program's room begins so too, before its size is known.
+    Empty,
+    /// It has variables, or the program is not complete.
+    Unknown,
+}
+
+fn variables_room(pid: u32) -> Option<VariablesRoom> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields = stat_fields(&text)?;
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let (start, end) = (number(47)?, number(48)?);
+    if is_dead(&fields) || number(6)? & KERNEL_THREAD != 0 {
+        return Some(VariablesRoom::NoProgram);
+    }
+    let is_empty = end != 0 && start == end;
+    Some(if is_empty { VariablesRoom::Empty } else { VariablesRoom::Unknown })
+}
+
+/// Returns the fields of `/proc/PID/stat` after the program's name, which is in parentheses and may hold anything. The first one is the state.
+fn stat_fields(text: &str) -> Option<Vec<&str>> {
+    Some(text.rsplit_once(')')?.1.split_ascii_whitespace().collect())
+}
+
+fn is_dead(fields: &[&str]) -> bool {
+    matches!(fields.first(), Some(&("Z" | "X" | "x")))
 }
 
 /// Returns the identity of a process that runs, or has exited but is not reaped.

@@ -91,6 +91,26 @@ async fn a_process_of_a_child_is_known_by_its_parents_and_by_its_marker() {
     children.close().await;
 }
 
+/// The kernel shows no variables of a process while it becomes another program.
+#[tokio::test]
+async fn a_process_that_becomes_other_programs_all_the_time_keeps_its_marker() {
+    let folder = TempDir::new().unwrap();
+    let children = Children::open(None).await.unwrap();
+    let (script, file) = (folder.path().join("again"), folder.path().join("pid"));
+    std::fs::write(&script, format!("echo $$ > {}; exec sh \"$0\"", file.display())).unwrap();
+    let line = format!("(setsid sh {} &); exec sleep 1000", script.display());
+    let started = start(&children, &["sh", "-c", &line], folder.path()).await;
+    until("it runs", || pid_in(&file).is_some()).await;
+    let pid = pid_in(&file).unwrap();
+    // Another server of this machine knows it by its marker alone.
+    let others = Children::open(None).await.unwrap();
+    for round in 0..3_000 {
+        assert!(others.has_process(pid), "round {round}");
+    }
+    drop(started);
+    children.close().await;
+}
+
 #[tokio::test]
 async fn a_child_ends_by_itself_when_its_input_does_and_its_record_goes() {
     let folder = TempDir::new().unwrap();
