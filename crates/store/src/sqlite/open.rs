@@ -57,10 +57,11 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         );
         return Err(Error::new(Code::InvalidRequest, message).hint(hint));
     }
-    if backup::finish_restore(&path)? {
+    let is_restored = backup::finish_restore(&path)?;
+    let had_leftovers = backup::remove_leftovers(&path)?;
+    if is_restored {
         tracing::warn!(store = %path.display(), "finished a restore that had been interrupted");
-    }
-    if backup::remove_leftovers(&path)? {
+    } else if had_leftovers {
         tracing::warn!(
             store = %path.display(),
             "a restore was interrupted and changed nothing: run `trilogue restore` again if the backup is needed"

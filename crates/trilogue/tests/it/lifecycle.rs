@@ -219,17 +219,24 @@ fn a_killed_restore_leaves_the_old_store_or_the_backup_and_nothing_beside_it() {
         let is_begun = fs::read_dir(home.work()).unwrap().any(|entry| {
             entry.unwrap().file_name().to_string_lossy().starts_with(&format!("{name}.restoring"))
         });
-        if is_new && !store.exists() && is_begun {
+        // The next start finishes a restore whose copy is complete.
+        let is_complete = home.work().join(format!("{name}.restored")).exists();
+        if is_new && !store.exists() && is_begun && !is_complete {
             let serve = ["demo", "--listen", "127.0.0.1:0", "--store", &format!("sqlite:{name}")];
             let refused = home.run(&serve);
             assert_ne!(refused.code, 0, "{what}: {refused:?}");
             assert!(refused.err.contains("`trilogue restore` again"), "{what}: {refused:?}");
             finish(restore(&name), "").expect(0);
         }
-        if is_new && !store.exists() {
+        if is_new && !store.exists() && !is_complete {
             continue;
         }
         let server = demo(&name);
+        if is_complete {
+            let log = home.log();
+            let message = "finished a restore that had been interrupted";
+            assert!(log.contains(message) && !log.contains("changed nothing"), "{what}: {log}");
+        }
         let threads = server.run(&["threads", "-q"]).expect(0).out;
         let is_old = threads.contains("newer");
         assert_eq!(threads.lines().count(), if is_old { 3 } else { 2 }, "{what}: {threads}");
