@@ -64,10 +64,7 @@ impl AgentSource {
             return Ok(Self::Server);
         }
         let known = known_agents::find(name).map_or(Self::Unknown, Self::Known);
-        // A running server refuses an unknown name itself.
-        if globals.has_server() && matches!(known, Self::Unknown) {
-            return Ok(Self::Unknown);
-        }
+        // A server that was just killed may still listen, so only its answer counts.
         if is_served(name, globals).await? {
             return Ok(Self::Server);
         }

@@ -1,4 +1,4 @@
-//! ProbeFinding a user's server, or starting one.
+//! Finds a user's server, or starts one.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io;

@@ -1,11 +1,13 @@
 //! Agents whose processes are replaced, cannot be started, or cannot accept their input, as an editor and a user see them.
 
-use rustix::process::Signal;
+use std::os::unix::net::UnixListener;
+
+use rustix::process::{Signal, test_kill_process};
 use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};
-use crate::harness::Home;
+use crate::harness::{Home, until};
 
 /// The configuration of the scripted agent as `coder`, with these flags. The agent records its input.
 fn coder(home: &Home, flags: &[&str]) -> String {
@@ -119,6 +121,22 @@ fn the_instructions_of_an_editor_are_those_of_its_session_when_the_server_was_ki
         let _demand = OnDemand::of(&home, &coder(&home, &flags[..3]));
         assert_eq!(run_again(), (3, Value::Null), "{how}");
     }
+}
+
+/// The system closes the sockets of a killed program a moment after it was killed.
+#[test]
+fn an_agent_of_the_configuration_runs_although_a_killed_server_still_listens() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, &coder(&home, &[]));
+    home.run(&["run", "coder", "say:hi"]).expect(0);
+    let killed = demand.signal(Signal::KILL);
+    until(|| test_kill_process(killed).is_err().then_some(()));
+    let socket = demand.record().unwrap()["socket"].as_str().unwrap().to_owned();
+    std::fs::remove_file(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let closing = std::thread::spawn(move || listener.incoming().take(5).for_each(drop));
+    assert_eq!(home.run(&["run", "coder", "say:again"]).expect(0).out, "again\n");
+    closing.join().unwrap();
 }
 
 #[test]
