@@ -64,7 +64,11 @@ impl AgentSource {
             return Ok(Self::Server);
         }
         let known = known_agents::find(name).map_or(Self::Unknown, Self::Known);
-        // A server that was just killed may still listen, so only its answer counts.
+        // A named server refuses an unknown name itself.
+        if globals.names_server() && matches!(known, Self::Unknown) {
+            return Ok(Self::Unknown);
+        }
+        // This user's server may still listen after it was killed, so only its answer counts.
         if is_served(name, globals).await? {
             return Ok(Self::Server);
         }

@@ -41,6 +41,11 @@ impl Globals {
         self.url.as_deref().filter(|url| !url.is_empty())
     }
 
+    /// Whether an option or a variable names a server.
+    pub(crate) fn names_server(&self) -> bool {
+        self.explicit_url().is_some()
+    }
+
     /// Returns the server to talk to: the named one, otherwise this user's, otherwise the default address.
     pub(crate) fn server(&self) -> String {
         let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
@@ -53,7 +58,7 @@ impl Globals {
     /// Whether a server is named, or this user's runs.
     pub(crate) fn has_server(&self) -> bool {
         let is_running = || Some(start::running(&UserServerDir::of_user().ok()?)?.pid);
-        self.explicit_url().is_some() || is_running().is_some()
+        self.names_server() || is_running().is_some()
     }
 
     /// Whether this user's server runs on this machine, and is the one that is meant.
