@@ -15,6 +15,7 @@
 //! | `calls.rs` | system calls by seccomp |
 //! | `namespaces.rs` | the program's own view of processes, mounts and the network |
 //! | `resources.rs` | limits of resources, and capabilities |
+//! | `holder/` | keeps a program alive while no server is attached |
 //!
 //! Other systems than Linux have no layer.
 
@@ -28,6 +29,8 @@ mod layers;
 mod links;
 mod machine;
 mod policy;
+
+pub mod holder;
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -45,7 +48,9 @@ pub use grants::usual_paths;
 pub use layers::Layers;
 pub use links::{ResolvedPath, resolve_links};
 pub use machine::layers_of_machine;
-pub use policy::{Network, ResourceLimits, SandboxPolicy, stage_variable, stage_words};
+pub use policy::{
+    HoldSettings, Network, ResourceLimits, SandboxPolicy, stage_variable, stage_words,
+};
 
 /// The hidden command of a program that has a stage.
 pub const STAGE_COMMAND: &str = "hold";

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -32,6 +33,9 @@ pub struct SandboxPolicy {
     pub temporary: PathBuf,
     pub network: Network,
     pub limits: ResourceLimits,
+    /// How the outer stage holds the program while no server is attached. `None`: the program has the pipes of the server, and ends with it.
+    #[serde(default)]
+    pub hold: Option<HoldSettings>,
 }
 
 /// What a program may reach over the network.
@@ -55,6 +59,18 @@ pub struct ResourceLimits {
     pub max_open_files: u64,
     /// The size of a file, in bytes.
     pub max_file_bytes: u64,
+}
+
+/// How an outer stage holds its program. Its standard input is then a socket that listens for servers.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HoldSettings {
+    /// What a server proves itself by: 64 hexadecimal digits.
+    pub secret: String,
+    /// The output that it keeps at most, in bytes.
+    pub buffer_bytes: u64,
+    /// How long the program works without a server, in milliseconds.
+    pub orphan_ms: u64,
 }
 
 // === impl SandboxPolicy ===
@@ -85,6 +101,17 @@ pub(crate) fn program_variable(name: &std::ffi::OsStr) -> Option<&std::ffi::OsSt
     use std::os::unix::ffi::OsStrExt as _;
     let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
     Some(std::ffi::OsStr::from_bytes(name))
+}
+
+// === impl HoldSettings ===
+
+impl fmt::Debug for HoldSettings {
+    /// Leaves out the secret, which must not get into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut settings = f.debug_struct("HoldSettings");
+        settings.field("buffer_bytes", &self.buffer_bytes).field("orphan_ms", &self.orphan_ms);
+        settings.finish_non_exhaustive()
+    }
 }
 
 // === impl ResourceLimits ===

@@ -259,6 +259,7 @@ impl Confinement<'_> {
             temporary: saved.temporary.canonicalize()?,
             network: self.sandbox.network,
             limits: ResourceLimits::default(),
+            hold: None,
         };
         policy.save(&saved.file)?;
         Ok(Some(saved))
