@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
 
 /// Starts the inner stage, and waits until it and all processes of the program are gone.
 fn hold(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> {
-    // Signals for the whole group reach the program itself. A new process starts without this mask.
+    // Signals for the whole group reach the program itself, which starts without this mask.
     signals_of_stop().thread_block()?;
     set_child_subreaper(Some(getpid()))?;
     if policy.layers.namespaces {
@@ -71,6 +71,8 @@ fn start(policy: &SandboxPolicy, command: &[OsString]) -> io::Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // In a session of its own, the program does not reach the terminal of the server.
     setsid()?;
+    // A new process starts with the mask of its parent: the outer stage has blocked what ends a program.
+    SigSet::empty().thread_set_mask()?;
     let (program, arguments) =
         command.split_first().ok_or_else(|| io::Error::other("the program is missing"))?;
     let variables: Vec<_> = std::env::vars_os()
