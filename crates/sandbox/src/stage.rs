@@ -2,6 +2,8 @@
 //!
 //! The outer stage stays outside of the sandbox as the parent of every process that loses its own, so that none gets lost. With namespaces, the inner stage stays too, as the first process of the
 //! namespace of processes, which ends everything in it when it exits.
+//!
+//! The outer stage leaves the pipes of the server to the program, or [holds](holder) the program with pipes of its own, if the policy asks for it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +21,9 @@ use rustix::process::{
 };
 
 use crate::policy::program_variable;
-use crate::{NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, namespaces, resources};
+use crate::{
+    NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder, namespaces, resources,
+};
 
 /// The argument of the inner stage.
 const INNER: &str = "--inner";
@@ -30,6 +34,14 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The exit status of a stage whose program a signal has ended, less the number of the signal.
 const SIGNAL_BASE: u8 = 128;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What one look at the processes has reaped.
+pub(crate) enum Reaped {
+    Child(ExitStatus),
+    /// A process that has lost its parent.
+    Orphan,
+    Nothing,
+}
 
 /// Runs the stage with the arguments after its command. Returns only if the program was not started, or has exited.
 pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
@@ -54,7 +66,15 @@ fn hold(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> 
     if policy.layers.namespaces {
         namespaces::enter(policy.network)?;
     }
-    let exit = reap(inner(arguments).spawn()?.id())?;
+    let mut inner = inner(arguments);
+    let exit = match &policy.hold {
+        None => reap(inner.spawn()?.id())?,
+        Some(settings) => match holder::hold(inner, settings)? {
+            Some(exit) => exit,
+            // Without a server, the status has no reader.
+            None => return Ok(ExitCode::FAILURE),
+        },
+    };
     end_children()?;
     Ok(exit_as(exit, policy.layers.namespaces))
 }
@@ -116,18 +136,29 @@ fn restrict(policy: &SandboxPolicy) -> io::Result<()> {
 /// Waits until a child exits. Reaps the processes that have lost their parent meanwhile.
 fn reap(child: u32) -> io::Result<ExitStatus> {
     loop {
-        match wait(WaitOptions::empty()) {
+        if let Reaped::Child(status) = reap_next(child, WaitOptions::empty())? {
+            return Ok(status);
+        }
+    }
+}
+
+/// Reaps one process. Fails with `ECHILD` if this process has no children.
+pub(crate) fn reap_next(child: u32, options: WaitOptions) -> Result<Reaped, Errno> {
+    loop {
+        match wait(options) {
             Ok(Some((pid, status))) if number(pid) == child => {
-                return Ok(ExitStatus::from_raw(status.as_raw()));
+                return Ok(Reaped::Child(ExitStatus::from_raw(status.as_raw())));
             }
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Ok(Some(_)) => return Ok(Reaped::Orphan),
+            Ok(None) => return Ok(Reaped::Nothing),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
         }
     }
 }
 
 /// Ends the processes that the program has left. Each one that exits leaves its children to this process.
-fn end_children() -> io::Result<()> {
+pub(crate) fn end_children() -> io::Result<()> {
     let (mut signal, mut until) = (Signal::TERM, Instant::now() + GRACE);
     let mut known = Vec::new();
     loop {

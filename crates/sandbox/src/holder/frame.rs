@@ -34,7 +34,7 @@ const EXIT: u8 = 133;
 /// A frame from a server to a holder.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ServerFrame {
-    /// Proves that the server may use the holder. The first frame of a connection.
+    /// Proves that the server may use the holder. The first frame of a connection. A holder of another version answers with its own in an empty state, and closes the connection.
     Attach { version: u16, secret: String },
     /// Writes bytes to the agent's standard input, and adds a label to those that the holder keeps. An empty label is not kept.
     Input { label: String, bytes: Vec<u8> },

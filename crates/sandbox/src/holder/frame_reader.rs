@@ -1,3 +1,7 @@
+//! Splits the bytes of a connection into frames.
+
+use std::fmt;
+
 use super::frame::{
     Decode, HEADER_BYTES, HolderFrame, InvalidFrame, MAX_PAYLOAD_BYTES, ServerFrame,
 };
@@ -6,7 +10,6 @@ use super::frame::{
 const KEPT_CAPACITY_BYTES: usize = 64 * 1024;
 
 /// Splits the bytes of a connection into frames.
-#[derive(Debug)]
 pub struct FrameReader {
     bytes: Vec<u8>,
     /// Where the next frame begins in `bytes`.
@@ -120,5 +123,12 @@ impl FrameReader {
 impl Default for FrameReader {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl fmt::Debug for FrameReader {
+    /// Leaves out the bytes, which can contain a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameReader").field("failure", &self.failure).finish_non_exhaustive()
     }
 }

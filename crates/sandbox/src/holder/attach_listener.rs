@@ -1,0 +1,149 @@
+//! Connections that have not proved yet that they come from a server of this agent.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::getuid;
+use subtle::ConstantTimeEq as _;
+
+use super::frame::{HOLDER_VERSION, HolderFrame, MAX_SECRET_BYTES, ServerFrame};
+use super::frame_reader::FrameReader;
+use super::nonblocking::{self, Transfer, set_nonblocking};
+
+/// How long a connection may take to prove itself.
+const PROOF_TIME: Duration = Duration::from_secs(5);
+/// The connections that wait at most. The oldest makes room for a new one, so that they cannot keep a server out.
+const MAX_UNPROVED: usize = 4;
+/// The largest payload of a first frame, in bytes: a version and a secret.
+const MAX_FIRST_PAYLOAD_BYTES: usize = 2 + MAX_SECRET_BYTES;
+/// How long no connection is accepted after the system has refused one, such as without free descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The socket that listens for servers, and the connections without a proof.
+pub(super) struct AttachListener {
+    listener: UnixListener,
+    secret: String,
+    unproved: Vec<Unproved>,
+    paused_until: Option<Instant>,
+}
+
+struct Unproved {
+    stream: UnixStream,
+    reader: FrameReader,
+    until: Instant,
+}
+
+/// What the first bytes of a connection prove.
+enum Proof {
+    Incomplete,
+    Refused,
+    Accepted,
+}
+
+// === impl AttachListener ===
+
+impl AttachListener {
+    pub(super) fn new(listener: UnixListener, secret: &str) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let secret = secret.to_owned();
+        Ok(Self { listener, secret, unproved: Vec::new(), paused_until: None })
+    }
+
+    /// Returns what becomes readable when [`Self::admit`] has something to do.
+    pub(super) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let listener = self.paused_until.is_none().then(|| self.listener.as_fd());
+        listener.into_iter().chain(self.unproved.iter().map(|unproved| unproved.stream.as_fd()))
+    }
+
+    /// Returns when [`Self::admit`] has something to do at the latest.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.unproved.iter().map(|unproved| unproved.until).chain(self.paused_until).min()
+    }
+
+    /// Accepts connections. Returns the newest one that proves itself, with the bytes that follow its proof.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        scratch: &mut [u8],
+    ) -> Option<(UnixStream, FrameReader)> {
+        self.paused_until = self.paused_until.filter(|until| now < *until);
+        if self.paused_until.is_none() {
+            self.accept(now);
+        }
+        let mut admitted = None;
+        for mut unproved in std::mem::take(&mut self.unproved) {
+            match unproved.check(&self.secret, scratch) {
+                Proof::Accepted => {
+                    unproved.reader.lift_limit();
+                    admitted = Some((unproved.stream, unproved.reader));
+                }
+                Proof::Incomplete if now < unproved.until => self.unproved.push(unproved),
+                Proof::Incomplete | Proof::Refused => {}
+            }
+        }
+        admitted
+    }
+
+    /// Accepts at most as many connections as may wait, so that a flood of them does not stop the loop.
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..MAX_UNPROVED {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.add(stream, now + PROOF_TIME),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) => {}
+                Err(_) => {
+                    self.paused_until = Some(now + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, stream: UnixStream, until: Instant) {
+        let is_own = socket_peercred(&stream).is_ok_and(|peer| peer.uid == getuid());
+        if !is_own || set_nonblocking(&stream).is_err() {
+            return;
+        }
+        if self.unproved.len() == MAX_UNPROVED {
+            self.unproved.remove(0);
+        }
+        let reader = FrameReader::with_limit(MAX_FIRST_PAYLOAD_BYTES);
+        self.unproved.push(Unproved { stream, reader, until });
+    }
+}
+
+// === impl Unproved ===
+
+impl Unproved {
+    fn check(&mut self, expected: &str, scratch: &mut [u8]) -> Proof {
+        match nonblocking::read(&self.stream, scratch) {
+            Transfer::Bytes(bytes) => self.reader.push(scratch.get(..bytes).unwrap_or_default()),
+            Transfer::Blocked => return Proof::Incomplete,
+            Transfer::Closed => return Proof::Refused,
+        }
+        let (version, secret) = match self.reader.next_server_frame() {
+            Ok(Some(ServerFrame::Attach { version, secret })) => (version, secret),
+            Ok(None) => return Proof::Incomplete,
+            Ok(Some(_)) | Err(_) => return Proof::Refused,
+        };
+        // The time of the comparison does not depend on the first difference.
+        if !bool::from(secret.as_bytes().ct_eq(expected.as_bytes())) {
+            return Proof::Refused;
+        }
+        if version == HOLDER_VERSION {
+            return Proof::Accepted;
+        }
+        // The other version learns only this one. The few bytes fit into a new socket.
+        let (labels, note) = (Vec::new(), Vec::new());
+        let state = HolderFrame::State { version: HOLDER_VERSION, kept_from: 0, labels, note };
+        let _ = nonblocking::write(&self.stream, &state.encode());
+        Proof::Refused
+    }
+}
