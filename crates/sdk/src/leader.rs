@@ -31,7 +31,7 @@ impl Leader {
     /// Spawns a command as the leader of a new group.
     /// Fails if the command cannot be spawned.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
-        let spawned = command.process_group(0).kill_on_drop(true).spawn()?;
+        let spawned = command.process_group(0).spawn()?;
         let pid = spawned.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| io::Error::other("the process has been reaped already"))?;
         Ok(Self { spawned, pid, is_reaped: false })
@@ -71,6 +71,11 @@ impl Leader {
                 Err(_) => return None,
             }
         }
+    }
+
+    /// Leaves the process to itself: it is not killed when this is dropped.
+    pub fn leave(mut self) {
+        self.is_reaped = true;
     }
 
     /// Sends a signal to the process group, which may be empty.

@@ -18,6 +18,11 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
     /// Called with a notification.
     fn on_notification(&self, notification: Notification) -> Backpressure;
 
+    /// Called before the message of a line, with the number of bytes that the other side has sent up to the end of that line.
+    fn on_line_end(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Called when a response arrives, in message order. The caller gets the response after this returns.
     fn on_response(&self) -> Backpressure {
         Backpressure::Ready

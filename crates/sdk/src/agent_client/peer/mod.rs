@@ -69,6 +69,10 @@ pub struct Options {
     pub answers_nameless: bool,
     /// Whether dropping a call before its response arrives asks the other side to cancel the request.
     pub cancels_dropped: bool,
+    /// The id of the first call. An earlier connection to the same program has used the smaller ones.
+    pub first_call: u64,
+    /// The number of bytes that the other side has sent over earlier connections.
+    pub first_byte: u64,
 }
 
 /// A connection. Cheap to clone; it stays open until one side closes it.
@@ -132,7 +136,7 @@ impl Peer {
     {
         let shared = Arc::new(PeerShared {
             outbox: Outbox::new(options.max_outgoing_bytes, Box::new(write)),
-            last_id: AtomicU64::new(0),
+            last_id: AtomicU64::new(options.first_call),
             calls: Mutex::new(Some(HashMap::new())),
             requests: Mutex::default(),
             tally: Mutex::default(),
@@ -167,8 +171,18 @@ impl Peer {
     {
         self.0.outbox.room().await?;
         let id = self.0.last_id.fetch_add(1, Ordering::Relaxed);
+        // The call is registered before it is sent, so that its response finds a receiver. If the push fails, dropping the call removes its registration.
+        let call = self.await_response(id)?;
+        self.0.outbox.push_at_once(|lines| lines.request(&Id::number(id), method, params))?;
+        Ok(call)
+    }
+
+    /// Waits for the response to a request that an earlier connection to the same program has sent.
+    ///
+    /// # Errors
+    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] if too many calls wait.
+    pub fn await_response(&self, id: u64) -> Result<Call, CallFailure> {
         let (sender, answer) = oneshot::channel();
-        // The call is registered before it is sent, so that its response finds a receiver.
         match &mut *lock(&self.0.calls) {
             None => return Err(CallFailure::Closed),
             Some(calls) if calls.len() >= self.0.options.max_calls => {
@@ -176,10 +190,7 @@ impl Peer {
             }
             Some(calls) => calls.insert(id, sender),
         };
-        // Made before the push: if the push fails, dropping the call removes its registration.
-        let call = Call::new(self.clone(), id, answer);
-        self.0.outbox.push_at_once(|lines| lines.request(&Id::number(id), method, params))?;
-        Ok(call)
+        Ok(Call::new(self.clone(), id, answer))
     }
 
     /// Sends a notification, when there is room.
@@ -372,6 +383,8 @@ impl Options {
             max_outgoing_bytes: 16 * 1024 * 1024,
             answers_nameless: false,
             cancels_dropped: false,
+            first_call: 0,
+            first_byte: 0,
         }
     }
 }

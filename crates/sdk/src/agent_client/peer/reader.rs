@@ -37,10 +37,13 @@ where
 
 async fn lines<R: AsyncRead + Unpin>(peer: &Peer, from: &mut R, handler: &dyn Handler) {
     let mut decoder = Decoder::new(peer.0.options.max_line_bytes);
+    let mut received = peer.0.options.first_byte;
     loop {
         let read = from.read_buf(decoder.buffer_for(READ_BYTES)).await;
         let is_over = !matches!(read, Ok(1..));
+        received += read.map_or(0, |count| count as u64);
         while let Some(frame) = decoder.next() {
+            handler.on_line_end(received - decoder.held_bytes() as u64);
             take(peer, frame, handler).await;
         }
         if is_over {
