@@ -69,7 +69,7 @@ impl LoggedPosition {
     }
 
     /// Whether a body that is read again comes after this position. Text across the position loses the part before it.
-    pub(crate) fn passes(&mut self, body: &mut Body) -> bool {
+    pub fn passes(&mut self, body: &mut Body) -> bool {
         match body {
             Body::Run(RunEvent::Result(_)) => return !std::mem::take(&mut self.has_result),
             Body::State(StateEvent::Output(output)) => {
