@@ -368,6 +368,12 @@ impl RunContext {
         self.0.title(title);
     }
 
+    /// Whether the server stops: the run of an agent that is active elsewhere is then left as it is.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.services.draining.load(std::sync::atomic::Ordering::Acquire)
+    }
+
     /// Keeps what the agent needs to find this run again, where it is active, after a restart of the server: then it gets [`crate::Turn::Rejoin`]. Stored soon; a run whose agent kept nothing ends as lost.
     pub fn keep(&self, saved: Json) {
         self.0.keep(saved);

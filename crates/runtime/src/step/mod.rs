@@ -40,7 +40,8 @@ use trilogue_domain::Input;
 
 pub(crate) use answer::not_pending_error;
 pub(crate) use output::{Section, Sections};
-pub(crate) use recover::{is_over, lost};
+pub(crate) use recover::is_over;
+pub use recover::lost;
 pub(crate) use run::resume_turn;
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Recovery after a crash: no action is silently repeated, and no run stays active without a task.
 
 use trilogue_domain::event::MessageEvent;
+use trilogue_domain::run::Transition;
 use trilogue_domain::{
     Body, CheckpointId, CheckpointKey, Code, Failure, Outcome, Role, RunKey, RunStatus, Survives,
 };
@@ -21,6 +22,8 @@ enum RecoveryDecision {
     FallDue,
     /// Its agent is active elsewhere, and finds it again.
     Rejoin,
+    /// As [`Self::Rejoin`]. The agent asks its open questions again.
+    RejoinAsking,
     /// It keeps waiting: for an answer, or for its time.
     Keep,
     /// Its agent had answered.
@@ -56,6 +59,11 @@ impl StepOutput<'_> {
         for (run, fate) in fates {
             match fate {
                 RecoveryDecision::Queue | RecoveryDecision::Rejoin => queue.push(run),
+                RecoveryDecision::RejoinAsking => {
+                    self.withdraw_pending(run, Code::AgentLost);
+                    self.transit(run, Transition::Resume);
+                    queue.push(run);
+                }
                 RecoveryDecision::FallDue => self.schedule(run),
                 RecoveryDecision::Keep if restarted => self.keep(run),
                 RecoveryDecision::Keep => {}
@@ -107,7 +115,8 @@ impl StepOutput<'_> {
 }
 
 /// Returns the failure of a run whose task ended with the server.
-pub(crate) fn lost() -> Failure {
+#[must_use]
+pub fn lost() -> Failure {
     Failure::of(
         Code::AgentLost,
         "the server stopped while the agent was at work; what it did last is not known",
@@ -134,11 +143,13 @@ fn recovery_decision(run: &RunState, due: bool) -> RecoveryDecision {
                 pending if pending.iter().all(|row| survives(row.interrupt.survives)) => {
                     RecoveryDecision::Keep
                 }
+                // A suspended run has questions that survive. This one's agent asks while it is at work elsewhere.
+                _ if run.row.saved.is_some() => RecoveryDecision::RejoinAsking,
                 _ => RecoveryDecision::Lost,
             }
         }
-        RunStatus::Running if run.row.saved.is_some() => RecoveryDecision::Rejoin,
         RunStatus::Running if run.is_answered => RecoveryDecision::Answered,
+        RunStatus::Running if run.row.saved.is_some() => RecoveryDecision::Rejoin,
         RunStatus::Running
         | RunStatus::Completed
         | RunStatus::Failed
