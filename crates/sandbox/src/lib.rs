@@ -49,7 +49,8 @@ pub use layers::Layers;
 pub use links::{ResolvedPath, resolve_links};
 pub use machine::layers_of_machine;
 pub use policy::{
-    HoldSettings, Network, ResourceLimits, SandboxPolicy, stage_variable, stage_words,
+    HoldSettings, Network, ResourceLimits, SandboxPolicy, held_stage_words, stage_variable,
+    stage_words,
 };
 
 /// The hidden command of a program that has a stage.

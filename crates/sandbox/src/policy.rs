@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Layers;
 
+/// The argument of an outer stage that holds its program.
+pub(crate) const HELD: &str = "--held";
 /// The prefix of the variables by which a stage gets those of its program.
 const VARIABLE_PREFIX: &str = "TRILOGUE_STAGE_";
 
@@ -33,7 +35,7 @@ pub struct SandboxPolicy {
     pub temporary: PathBuf,
     pub network: Network,
     pub limits: ResourceLimits,
-    /// How the outer stage holds the program while no server is attached. `None`: the program has the pipes of the server, and ends with it.
+    /// How the stage of [`held_stage_words`] holds the program while no server is attached. Other stages give a program the pipes of the server, with which it ends.
     #[serde(default)]
     pub hold: Option<HoldSettings>,
 }
@@ -87,6 +89,12 @@ impl SandboxPolicy {
 #[must_use]
 pub fn stage_words(policy: &Path) -> [OsString; 3] {
     [crate::SELF.into(), crate::STAGE_COMMAND.into(), policy.into()]
+}
+
+/// Returns the words that start a program as [`stage_words`] do, and hold it. The standard input of the stage is a socket that listens for servers.
+#[must_use]
+pub fn held_stage_words(policy: &Path) -> [OsString; 4] {
+    [crate::SELF.into(), crate::STAGE_COMMAND.into(), HELD.into(), policy.into()]
 }
 
 /// Returns the name under which a stage gets a variable of its program: what the loader of programs reads, such as `LD_PRELOAD`, must not change the stage, which is outside of the sandbox.

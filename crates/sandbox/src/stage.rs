@@ -20,9 +20,10 @@ use rustix::process::{
     set_parent_process_death_signal, setsid, wait,
 };
 
-use crate::policy::program_variable;
+use crate::policy::{HELD, program_variable};
 use crate::{
-    NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder, namespaces, resources,
+    HoldSettings, NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder,
+    namespaces, resources,
 };
 
 /// The argument of the inner stage.
@@ -53,13 +54,25 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
             Ok(exit_as(inner(arguments).status()?, false))
         }
         [inner, policy, command @ ..] if is(inner, INNER) => start(&read(policy)?, command),
-        [policy, ..] => hold(&read(policy)?, arguments),
+        [held, policy, ..] if is(held, HELD) => hold_attachable(&read(policy)?, arguments),
+        [policy, ..] => hold(&read(policy)?, arguments, None),
         [] => Err(io::Error::other("the policy is missing")),
     }
 }
 
+/// Starts the inner stage as the policy says that a program is held. The first argument is [`HELD`].
+fn hold_attachable(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> {
+    let missing = || io::Error::other("invalid policy: it does not say how to hold the program");
+    let settings = policy.hold.as_ref().ok_or_else(missing)?;
+    hold(policy, arguments.get(1..).unwrap_or_default(), Some(settings))
+}
+
 /// Starts the inner stage, and waits until it and all processes of the program are gone.
-fn hold(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> {
+fn hold(
+    policy: &SandboxPolicy,
+    arguments: &[OsString],
+    settings: Option<&HoldSettings>,
+) -> io::Result<ExitCode> {
     // Signals for the whole group reach the program itself, which starts without this mask.
     signals_of_stop().thread_block()?;
     set_child_subreaper(Some(getpid()))?;
@@ -67,7 +80,7 @@ fn hold(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> 
         namespaces::enter(policy.network)?;
     }
     let mut inner = inner(arguments);
-    let exit = match &policy.hold {
+    let exit = match settings {
         None => reap(inner.spawn()?.id())?,
         Some(settings) => match holder::hold(inner, settings)? {
             Some(exit) => exit,

@@ -142,7 +142,9 @@ impl Unproved {
         }
         // The other version learns only this one. The few bytes fit into a new socket.
         let (labels, note) = (Vec::new(), Vec::new());
-        let state = HolderFrame::State { version: HOLDER_VERSION, kept_from: 0, labels, note };
+        let (kept_from, seen_to) = (0, 0);
+        let state =
+            HolderFrame::State { version: HOLDER_VERSION, kept_from, seen_to, labels, note };
         let _ = nonblocking::write(&self.stream, &state.encode());
         Proof::Refused
     }

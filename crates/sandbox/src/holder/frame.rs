@@ -49,8 +49,8 @@ pub enum ServerFrame {
 /// A frame from a holder to a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HolderFrame {
-    /// What the holder keeps: the answer to [`ServerFrame::Attach`]. The output follows from `kept_from`.
-    State { version: u16, kept_from: u64, labels: Vec<String>, note: Vec<u8> },
+    /// What the holder keeps: the answer to [`ServerFrame::Attach`]. The output follows from `kept_from`. Earlier servers may have got the output before `seen_to`.
+    State { version: u16, kept_from: u64, seen_to: u64, labels: Vec<String>, note: Vec<u8> },
     /// A part of the agent's standard output. The offset counts from its first byte.
     Output { offset: u64, bytes: Vec<u8> },
     /// A part of the agent's standard error.
@@ -153,14 +153,15 @@ impl HolderFrame {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::State { version, kept_from, labels, note } => {
+            Self::State { version, kept_from, seen_to, labels, note } => {
                 let mut list = Vec::new();
                 for label in labels {
                     list.extend(length(label.len()));
                     list.extend(label.as_bytes());
                 }
-                let (version, kept_from) = (version.to_le_bytes(), kept_from.to_le_bytes());
-                frame(STATE, &[&version, &kept_from, &length(labels.len()), &list, note])
+                let version = version.to_le_bytes();
+                let [kept_from, seen_to] = [kept_from, seen_to].map(|offset| offset.to_le_bytes());
+                frame(STATE, &[&version, &kept_from, &seen_to, &length(labels.len()), &list, note])
             }
             Self::Output { offset, bytes } => frame(OUTPUT, &[&offset.to_le_bytes(), bytes]),
             Self::Errors(bytes) => frame(ERRORS, &[bytes]),
@@ -179,9 +180,11 @@ impl Decode for HolderFrame {
             STATE => {
                 let version = u16::from_le_bytes(fields.array()?);
                 let kept_from = u64::from_le_bytes(fields.array()?);
+                let seen_to = u64::from_le_bytes(fields.array()?);
                 let count = fields.length(MAX_LABELS)?;
                 let labels = (0..count).map(|_| fields.label()).collect::<Option<_>>()?;
-                Self::State { version, kept_from, labels, note: fields.rest(MAX_NOTE_BYTES)? }
+                let note = fields.rest(MAX_NOTE_BYTES)?;
+                Self::State { version, kept_from, seen_to, labels, note }
             }
             OUTPUT => {
                 let offset = u64::from_le_bytes(fields.array()?);

@@ -246,7 +246,9 @@ impl<T: AgentTree> Holder<'_, T> {
 
     /// Drops the connection of the server. The time without a server begins.
     fn detach(&mut self) {
-        self.server = None;
+        if let Some(server) = self.server.take() {
+            self.state.record_seen(server.framed_offset());
+        }
         self.state.errors.truncate(MAX_KEPT_ERRORS);
         self.orphan_until = Instant::now().checked_add(self.orphan_time);
     }

@@ -13,6 +13,8 @@ pub(super) struct TurnState {
     /// The labels of the inputs that were taken since the last mark, the oldest first.
     labels: VecDeque<String>,
     note: Vec<u8>,
+    /// Servers may have got the output before this offset.
+    seen_to: u64,
 }
 
 // === impl TurnState ===
@@ -24,6 +26,7 @@ impl TurnState {
             errors: ErrorTail::default(),
             labels: VecDeque::new(),
             note: Vec::new(),
+            seen_to: 0,
         }
     }
 
@@ -36,6 +39,11 @@ impl TurnState {
             self.labels.pop_front();
         }
         self.labels.push_back(label);
+    }
+
+    /// Notes that a server may have got the output before this offset.
+    pub(super) fn record_seen(&mut self, offset: u64) {
+        self.seen_to = self.seen_to.max(offset);
     }
 
     pub(super) fn set_note(&mut self, note: Vec<u8>) {
@@ -52,6 +60,7 @@ impl TurnState {
         HolderFrame::State {
             version: HOLDER_VERSION,
             kept_from: self.output.kept_from(),
+            seen_to: self.seen_to,
             labels: self.labels.iter().cloned().collect(),
             note: self.note.clone(),
         }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use trilogue_sandbox::holder::{FrameReader, HOLDER_VERSION, HolderFrame, ServerFrame};
 use trilogue_sandbox::{
-    HoldSettings, Layers, Network, ResourceLimits, SandboxPolicy, layers_of_machine, stage_words,
+    HoldSettings, Layers, Network, ResourceLimits, SandboxPolicy, held_stage_words,
+    layers_of_machine, stage_words,
 };
 
 /// How long a test waits for anything. Only a failing test takes so long.
@@ -225,7 +226,11 @@ fn policy(folder: &Path, layers: Layers, orphan_ms: u64) -> SandboxPolicy {
 fn command(folder: &Path, policy: &SandboxPolicy, words: &[&str]) -> Command {
     let file = folder.join(format!("policy-{}", policy.hold.is_some()));
     policy.save(&file).unwrap();
-    let [program, arguments @ ..] = stage_words(&file);
+    let stage = match policy.hold {
+        Some(_) => held_stage_words(&file).to_vec(),
+        None => stage_words(&file).to_vec(),
+    };
+    let (program, arguments) = stage.split_first().unwrap();
     let mut command = Command::new(program);
     let path = trilogue_sandbox::stage_variable("PATH");
     command.args(arguments).args(words).current_dir(folder).env(path, "/usr/bin:/bin");

@@ -22,8 +22,20 @@ fn server_frames() -> Vec<ServerFrame> {
 fn holder_frames() -> Vec<HolderFrame> {
     let labels = vec!["a".to_owned(), String::new(), "ü".repeat(MAX_LABEL_BYTES / 2)];
     vec![
-        HolderFrame::State { version: 1, kept_from: 1 << 40, labels, note: b"note".to_vec() },
-        HolderFrame::State { version: 0, kept_from: 0, labels: Vec::new(), note: Vec::new() },
+        HolderFrame::State {
+            version: 1,
+            kept_from: 1 << 40,
+            seen_to: 1 << 41,
+            labels,
+            note: b"note".to_vec(),
+        },
+        HolderFrame::State {
+            version: 0,
+            kept_from: 0,
+            seen_to: 0,
+            labels: Vec::new(),
+            note: Vec::new(),
+        },
         HolderFrame::Output { offset: 3, bytes: vec![1; 70_000] },
         HolderFrame::Output { offset: 3, bytes: Vec::new() },
         HolderFrame::Errors(b"failed".to_vec()),
@@ -128,7 +140,8 @@ fn what_is_no_frame_stays_an_error() {
 fn a_state_has_at_most_the_labels_that_a_holder_keeps() {
     let state = |count| {
         let labels = vec!["l".repeat(MAX_LABEL_BYTES); count];
-        let state = HolderFrame::State { version: 1, kept_from: 0, labels, note: Vec::new() };
+        let state =
+            HolderFrame::State { version: 1, kept_from: 0, seen_to: 0, labels, note: Vec::new() };
         let mut reader = FrameReader::new();
         reader.push(&state.encode());
         reader.next_holder_frame()

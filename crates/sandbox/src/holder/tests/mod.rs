@@ -49,6 +49,7 @@ struct TestServer {
     /// The output so far, from `output_from`.
     output: Vec<u8>,
     output_from: u64,
+    seen_to: u64,
     errors: Vec<u8>,
     labels: Vec<String>,
     note: Vec<u8>,
@@ -101,23 +102,26 @@ impl RunningHolder {
         stream.write_all(&attach.encode()).unwrap();
         let (output, errors, labels, note) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let reader = FrameReader::new();
-        let (output_from, output_end, exit) = (0, None, None);
+        let (output_from, seen_to, output_end, exit) = (0, 0, None, None);
         let mut server = TestServer {
             stream,
             reader,
             output,
             output_from,
+            seen_to,
             errors,
             labels,
             note,
             output_end,
             exit,
         };
-        let Some(HolderFrame::State { version, kept_from, labels, note }) = server.next() else {
+        let Some(HolderFrame::State { version, kept_from, seen_to, labels, note }) = server.next()
+        else {
             panic!("the first frame is not the state");
         };
         assert_eq!(version, HOLDER_VERSION);
-        (server.output_from, server.labels, server.note) = (kept_from, labels, note);
+        (server.output_from, server.seen_to) = (kept_from, seen_to);
+        (server.labels, server.note) = (labels, note);
         server
     }
 

@@ -30,7 +30,8 @@ fn output_without_a_server_is_there_for_the_next_one() {
     drop(server);
     holder.wait_for_file("written");
     let mut server = holder.attach();
-    assert_eq!((server.output_from, &*server.note), (2, &b"two"[..]));
+    assert_eq!((server.output_from, server.seen_to), (2, 4));
+    assert_eq!(server.note, b"two");
     assert_eq!(server.labels, ["second"]);
     server.take_output("a\n2 b\n");
     server.input("third", "c\n");
