@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::io::DuplexStream;
-use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error};
 use trilogue_sdk::agent_client::network::{
@@ -15,8 +14,8 @@ use trilogue_sdk::agent_client::peer::{self, Handler, Peer};
 use super::failure::{AgentFailure, NOT_AN_AGENT_HINT};
 use super::launch::Launch;
 use crate::child::{
-    CapturedOutput, Child, Children, Confinement, EXIT_GRACE, Layers, Program, STEP, how_it_exited,
-    output_tail, sandbox_hint,
+    CapturedOutput, Child, ChildInput, ChildOutput, Children, Confinement, EXIT_GRACE, Layers,
+    Program, STEP, StartedChild, how_it_exited, output_tail, sandbox_hint,
 };
 
 const NO_AGENT_THERE_HINT: &str =
@@ -50,7 +49,7 @@ pub(super) struct StartedHost {
 }
 
 enum HostStreams {
-    Child(ChildStdout, ChildStdin),
+    Child(ChildOutput, ChildInput),
     Remote(DuplexStream, DuplexStream),
 }
 
@@ -78,10 +77,15 @@ impl StartedHost {
                 folders,
                 private: &launch.private,
             },
+            can_outlive: launch.outlive,
         };
-        let started = children.start(program).await?;
+        Ok(Self::adopt(children.start(program).await?))
+    }
+
+    /// A program of a previous server.
+    pub(super) fn adopt(started: StartedChild) -> Self {
         let streams = HostStreams::Child(started.output, started.input);
-        Ok(Self { host: AgentHost::Child(started.child), streams })
+        Self { host: AgentHost::Child(started.child), streams }
     }
 
     /// Starts the exchange of messages.

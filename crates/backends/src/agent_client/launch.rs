@@ -75,6 +75,8 @@ pub struct Launch {
     /// The folders of the server itself, in which no session works, and its files.
     pub private: PrivatePaths,
     pub sandbox: Sandbox,
+    /// Whether its process works on in a turn when the server is gone, so that the next server continues the turn.
+    pub outlive: bool,
     /// Additional modes and values of options with which the agent asks less.
     pub unattended: Vec<String>,
     /// The servers of the Model Context Protocol that its sessions get in addition to those of their clients, in the form of that protocol.
@@ -191,6 +193,7 @@ impl Launch {
             roots: Vec::new(),
             private: PrivatePaths::default(),
             sandbox: Sandbox::default(),
+            outlive: false,
             unattended: Vec::new(),
             mcp_servers: Vec::new(),
         }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use super::PeerSocket;
-use super::identity::{Identity, ProcessStatus};
-use super::tcp_sockets::{self, TcpSocket};
+use crate::child::PeerSocket;
+use crate::child::identity::{Identity, ProcessStatus};
+use crate::child::tcp_sockets::{self, TcpSocket};
 
 /// Whether all processes can be listed. Without this, only the existence of a group can be checked.
-pub(super) const SEES_PROCESSES: bool = true;
+pub(in crate::child) const SEES_PROCESSES: bool = true;
 
 /// The flag of the kernel's threads in `/proc/PID/stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -27,12 +27,12 @@ const FIRST_READ_BYTES: usize = 16 * 1024;
 const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 const ENVIRONMENT_PAUSE: Duration = Duration::from_millis(1);
 
-pub(super) fn pids() -> Vec<u32> {
+pub(in crate::child) fn pids() -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-pub(super) fn status(pid: u32) -> Option<ProcessStatus> {
+pub(in crate::child) fn status(pid: u32) -> Option<ProcessStatus> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields = stat_fields(&text)?;
     Some(ProcessStatus {
@@ -45,7 +45,7 @@ pub(super) fn status(pid: u32) -> Option<ProcessStatus> {
 }
 
 /// Returns the resident memory of a process, in bytes.
-pub(super) fn resident_bytes(pid: u32) -> Option<u64> {
+pub(in crate::child) fn resident_bytes(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
@@ -55,7 +55,7 @@ pub(super) fn resident_bytes(pid: u32) -> Option<u64> {
 /// Returns the variables of a process, separated by zero bytes. `None` if they cannot be read, such as for another user's process.
 ///
 /// A process that becomes another program has no variables for a moment. It must not be taken for one without any, so this waits for the new program.
-pub(super) fn environment(pid: u32) -> Option<Vec<u8>> {
+pub(in crate::child) fn environment(pid: u32) -> Option<Vec<u8>> {
     let mut empty_looks = 0;
     for _ in 0..MAX_ENVIRONMENT_READS {
         let variables = read_at_once(&format!("/proc/{pid}/environ")).ok()?;
@@ -121,7 +121,7 @@ fn is_dead(fields: &[&str]) -> bool {
 }
 
 /// Returns the identity of a process that runs, or has exited but is not reaped.
-pub(super) fn identity(pid: u32) -> Option<Identity> {
+pub(in crate::child) fn identity(pid: u32) -> Option<Identity> {
     status(pid).map(|status| Identity { pid, start: status.start })
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn machine() -> (String, String) {
 }
 
 /// Finds the processes that hold the peer's end of a connection to this server.
-pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
+pub(in crate::child) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
     let found = tcp_sockets::find(peer, server);
     let own = rustix::process::geteuid();
     let inode = match found {
@@ -171,7 +171,7 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
 }
 
 /// Returns whether a process that can be read has a socket with descriptors in its queue, which no process holds until it takes them.
-pub(super) fn has_descriptors_in_flight() -> bool {
+pub(in crate::child) fn has_descriptors_in_flight() -> bool {
     let is_queued = |text: &str| {
         let count = text.lines().find_map(|line| line.strip_prefix("scm_fds:"));
         count.is_some_and(|count| count.trim() != "0")
@@ -184,7 +184,7 @@ pub(super) fn has_descriptors_in_flight() -> bool {
 }
 
 /// Returns whether a process runs as another user than this one.
-pub(super) fn is_of_other_user(pid: u32) -> bool {
+pub(in crate::child) fn is_of_other_user(pid: u32) -> bool {
     status(pid).is_some() && !is_of_user(pid, rustix::process::geteuid().as_raw())
 }
 
@@ -220,7 +220,7 @@ fn descriptor_folders(pid: u32, name: &str, of_threads: bool) -> Vec<PathBuf> {
 }
 
 /// Sends a signal to this process, and never to another process with the same id. Does nothing if the process is gone.
-pub(super) fn send(process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
+pub(in crate::child) fn send(process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
     // Open the descriptor first: it pins the process. Then check the identity, so that the id cannot be reused in between.
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(descriptor) if process.is_alive() => pidfd_send_signal(descriptor, signal),

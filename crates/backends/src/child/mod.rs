@@ -11,15 +11,15 @@
 //! - A child gets only the variables of [`INHERITED`], those that its owner names, and its marker. Values of variables that not every
 //!   child has are redacted in its output.
 
+mod adoption;
 mod ancestry;
 mod breaker;
 mod budget;
 mod captured_output;
 mod environment;
 mod exit;
+mod holder;
 mod identity;
-#[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod platform;
 mod process;
 mod program;
@@ -44,9 +44,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use metrics::counter;
+use serde_json::Value;
+use tokio::io::DuplexStream;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
+use tokio_util::either::Either;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::port::PeerFinding;
@@ -64,13 +67,18 @@ pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
 pub use sandbox::{Confinement, Sandbox, SandboxMode, SavedPolicy};
 pub use search_path::{find_program, join_folders, search_folders};
+use trilogue_sandbox::HoldSettings;
 pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
 
+pub(crate) use adoption::AdoptedChild;
+use adoption::{HeldChildren, HoldPlan};
+pub(crate) use holder::BeginOutput;
+pub use holder::HolderInput;
 pub(crate) use identity::Identity;
 use platform::SEES_PROCESSES;
 pub(crate) use platform::machine;
-use process::SpawnedChild;
+use process::{PreparedProgram, SpawnedChild};
 use record::Records;
 pub(crate) use sandbox::{ProgramStart, sandbox_hint};
 pub(crate) use strays::kill as kill_stray;
@@ -96,7 +104,14 @@ pub struct Children {
     node: OnceLock<String>,
     /// What a close releases when no child is left.
     leases: Mutex<Vec<Weak<dyn ChildLease>>>,
+    /// The children of previous servers that can be continued with.
+    held: HeldChildren,
 }
+
+/// The standard input of a child.
+pub type ChildInput = Either<ChildStdin, HolderInput>;
+/// The standard output of a child.
+pub type ChildOutput = Either<ChildStdout, DuplexStream>;
 
 /// A lease under which children work.
 pub(crate) trait ChildLease: Send + Sync + fmt::Debug {
@@ -132,8 +147,8 @@ struct StartingChild<'a>(&'a watch::Sender<Running>);
 #[derive(Debug)]
 pub struct StartedChild {
     pub child: Child,
-    pub input: ChildStdin,
-    pub output: ChildStdout,
+    pub input: ChildInput,
+    pub output: ChildOutput,
 }
 
 /// Kills a child on drop, unless it was handed to the caller: a start can fail or be cancelled after the spawn.
@@ -153,7 +168,7 @@ impl Children {
     /// children. Without a state folder no child is recorded or found.
     /// Errors: `internal` if the folder cannot be created or read.
     pub async fn open(state: Option<PathBuf>) -> Result<Arc<Self>> {
-        let (mut records, mut strays) = (None, 0);
+        let (mut records, mut strays, held) = (None, 0, HeldChildren::default());
         if let Some(state) = state {
             let folder = state.join("children");
             let opened = tokio::task::spawn_blocking(move || Records::open(&folder)).await;
@@ -161,13 +176,53 @@ impl Children {
             let (opened, previous) = opened.map_err(|error| {
                 broken(format!("the records of children cannot be read: {error}"))
             })?;
-            strays = strays::stop(previous).await;
-            records = Some(Arc::new(opened));
+            let opened = Arc::new(opened);
+            for server in &previous {
+                held.adopt(server, &opened).await;
+            }
+            strays = strays::stop(previous, |instance| held.has(instance)).await;
+            records = Some(opened);
         }
         if strays > 0 {
             tracing::warn!(strays, "stopped processes that a previous server has left");
         }
-        Ok(Arc::new(Self { records, strays, ..Self::default() }))
+        Ok(Arc::new(Self { records, strays, held, ..Self::default() }))
+    }
+
+    /// Gives the runs of previous servers a moment to continue with their children, in a task. Then ends the children with which none does. Call it when all runs are recovered: before
+    /// that, and if this server is closed first, the children stay for the next one.
+    pub fn end_unclaimed(self: &Arc<Self>) {
+        let (Some(closed), Some(records)) = (self.wait_for_close(), self.records.clone()) else {
+            return;
+        };
+        let children = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(adoption::CLAIM_TIME) => {}
+                () = closed => return,
+            }
+            if let Some(children) = children.upgrade() {
+                children.held.end(|_| true, &records).await;
+            }
+        });
+    }
+
+    /// Ends the children of previous servers of which this is true, by what their owners have kept.
+    pub(crate) async fn end_held(&self, is_it: impl Fn(&Value) -> bool + Send) {
+        if let Some(records) = &self.records {
+            self.held.end(|note| is_it(&note.owner), records).await;
+        }
+    }
+
+    /// Continues with a child of a previous server, whose output begins at this offset. `None` if it is gone.
+    pub(crate) fn adopt(&self, instance: Uuid, agent: &str, from: u64) -> Option<AdoptedChild> {
+        let held = self.held.take(instance)?;
+        // Its holder may have lost a part of the turn.
+        if held.attached.state.kept_from > from || held.note.name != agent {
+            self.held.put_back(instance, held);
+            return None;
+        }
+        Some(process::adopt(instance, held, from, self.records.clone(), &self.running))
     }
 
     /// Returns how many processes of previous servers [`Self::open`] found and stopped.
@@ -291,17 +346,19 @@ impl Children {
         let instance = Uuid::new_v4();
         // Record the marker before the spawn: if this server is killed in between, the next one still finds the child.
         if let Some(records) = &self.records {
-            record(records, instance, None, None).await?;
+            record(records, instance, None, (None, None)).await?;
         }
         let env = environment::of(program, instance);
         let file = self.records.as_ref().map(|records| records.policy_path(instance));
-        let spawned = match confine(program, &env, (instance, file)).await {
-            Ok(policy) => process::spawn(
-                instance,
-                (program, env, policy),
-                self.records.clone(),
-                &self.running,
-            ),
+        let plan = self.hold_plan(program, instance);
+        let hold = plan.as_ref().map(HoldPlan::settings);
+        let secret = plan.as_ref().map(|plan| plan.secret.clone());
+        let spawned = match confine(program, &env, (instance, file, hold)).await {
+            Ok(policy) => {
+                let plan = plan.filter(|_| policy.is_some());
+                let prepared = PreparedProgram { program, env, policy, plan };
+                process::spawn(instance, prepared, self.records.clone(), &self.running).await
+            }
             Err(error) => Err(error),
         };
         let SpawnedChild { started, leader, recording } = match spawned {
@@ -316,9 +373,22 @@ impl Children {
         counter!(STARTS, "agent" => program.name.to_owned()).increment(1);
         let mut guard = KillOnDrop(Some(started));
         if let Some(records) = &self.records {
-            record(records, instance, leader, Some(recording)).await?;
+            record(records, instance, leader, (secret, Some(recording))).await?;
         }
         guard.0.take().ok_or_else(|| broken("a child was not started"))
+    }
+
+    /// How a program is held, if it can outlive this server.
+    fn hold_plan(&self, program: Program<'_>, instance: Uuid) -> Option<HoldPlan> {
+        let sandbox = program.confinement.sandbox;
+        // Another node can take over the thread of an agent without a server, and work in the same folder.
+        let is_alone = self.node().is_none();
+        let is_held = program.can_outlive
+            && is_alone
+            && sandbox.layers().is_any()
+            && sandbox.wrap_with.is_empty();
+        let records = self.records.as_ref().filter(|_| is_held)?;
+        Some(HoldPlan::new(records.socket(instance)))
     }
 
     /// Stops all children and refuses further starts. Returns when all have ended. Leaves processes that cannot be killed to the next server.
@@ -330,7 +400,8 @@ impl Children {
             tracing::warn!("a child is still being started during the shutdown");
         }
         let all: Vec<_> = self.running.borrow().children.values().cloned().collect();
-        futures_util::future::join_all(all.iter().map(Child::stop)).await;
+        let stopped = all.iter().filter(|child| !child.detach());
+        futures_util::future::join_all(stopped.map(Child::stop)).await;
         // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(running.wait_for(|running| running.children.is_empty()).await);
         let leases = std::mem::take(&mut *lock(&self.leases));
@@ -392,11 +463,11 @@ async fn record(
     records: &Arc<Records>,
     instance: Uuid,
     leader: Option<Identity>,
-    recording: Option<oneshot::Sender<()>>,
+    (secret, recording): (Option<String>, Option<oneshot::Sender<()>>),
 ) -> Result<()> {
     let records = Arc::clone(records);
     let written = tokio::task::spawn_blocking(move || {
-        let written = records.write(instance, leader);
+        let written = records.write(instance, leader, secret.as_deref());
         // The watcher waits for this before it removes the record. Otherwise this write could restore it.
         drop(recording);
         written
@@ -414,7 +485,7 @@ async fn record(
 async fn confine(
     program: Program<'_>,
     env: &[(String, String)],
-    (instance, file): (Uuid, Option<PathBuf>),
+    (instance, file, hold): (Uuid, Option<PathBuf>, Option<HoldSettings>),
 ) -> io::Result<Option<SavedPolicy>> {
     let confinement = program.confinement;
     let (sandbox, private) = (confinement.sandbox.clone(), confinement.private.clone());
@@ -430,7 +501,7 @@ async fn confine(
             }
             *named = found.to_string_lossy().into_owned();
         }
-        confinement.save_policy((instance, file), (&command, &env, &start))
+        confinement.save_policy((instance, file, hold), (&command, &env, &start))
     });
     saved.await.map_err(io::Error::other)?
 }

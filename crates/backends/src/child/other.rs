@@ -5,30 +5,30 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::PeerSocket;
-use super::identity::{Identity, ProcessStatus};
+use crate::child::PeerSocket;
+use crate::child::identity::{Identity, ProcessStatus};
 
 /// Whether all processes can be listed. Without this, only the existence of a group can be checked.
-pub(super) const SEES_PROCESSES: bool = false;
+pub(in crate::child) const SEES_PROCESSES: bool = false;
 
-pub(super) fn pids() -> Vec<u32> {
+pub(in crate::child) fn pids() -> Vec<u32> {
     Vec::new()
 }
 
-pub(super) fn status(_pid: u32) -> Option<ProcessStatus> {
+pub(in crate::child) fn status(_pid: u32) -> Option<ProcessStatus> {
     None
 }
 
-pub(super) fn resident_bytes(_pid: u32) -> Option<u64> {
+pub(in crate::child) fn resident_bytes(_pid: u32) -> Option<u64> {
     None
 }
 
-pub(super) fn environment(_pid: u32) -> Option<Vec<u8>> {
+pub(in crate::child) fn environment(_pid: u32) -> Option<Vec<u8>> {
     None
 }
 
 /// Returns the identity of a process that runs, or has exited but is not reaped. Its start time is unknown and set to 0.
-pub(super) fn identity(pid: u32) -> Option<Identity> {
+pub(in crate::child) fn identity(pid: u32) -> Option<Identity> {
     Some(Identity { pid, start: 0 })
 }
 
@@ -37,18 +37,18 @@ pub(crate) fn machine() -> (String, String) {
     (String::new(), String::new())
 }
 
-pub(super) fn peer_of(_peer: SocketAddr, _server: SocketAddr) -> PeerSocket {
+pub(in crate::child) fn peer_of(_peer: SocketAddr, _server: SocketAddr) -> PeerSocket {
     PeerSocket::Elsewhere
 }
 
-pub(super) fn has_descriptors_in_flight() -> bool {
+pub(in crate::child) fn has_descriptors_in_flight() -> bool {
     false
 }
 
-pub(super) fn is_of_other_user(_pid: u32) -> bool {
+pub(in crate::child) fn is_of_other_user(_pid: u32) -> bool {
     false
 }
 
-pub(super) fn send(_process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
+pub(in crate::child) fn send(_process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
     kill_process(pid, signal)
 }

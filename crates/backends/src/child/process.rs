@@ -3,24 +3,33 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::process::{ChildStdout, Command};
+use serde_json::Value;
+use tokio::io::{AsyncRead, DuplexStream};
+use tokio::process::Command;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
 use uuid::Uuid;
 
+use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan};
+use super::holder::{AdoptedLeader, HeldStreams, HolderLink};
 use super::identity::Identity;
 use super::record::Records;
 use super::sandbox::{ProgramStart, SavedPolicy};
 use super::tree::{self, Tree};
 use super::{
-    CapturedOutput, Layers, Leader, MARKER, Program, Running, STEP, StartedChild, environment,
+    CapturedOutput, ChildOutput, Layers, Leader, MARKER, Program, Running, STEP, StartedChild,
+    environment,
 };
 
 /// How long to wait for the end of a child's standard error after its exit: its descendants may hold the stream open.
@@ -48,6 +57,24 @@ struct ChildState {
     /// Stops the child, but first gives it time to exit by itself.
     stop: CancellationToken,
     kill: CancellationToken,
+    /// The holder of a child that can outlive this server.
+    hold: Option<Hold>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    link: HolderLink,
+    note: Mutex<HeldNote>,
+    /// Whether it works on when this server exits.
+    outlives: AtomicBool,
+    /// Cancelled when this server leaves it alone.
+    detached: CancellationToken,
+}
+
+/// The process of a child, as this server waits for it.
+enum ChildLeader {
+    Spawned(Leader),
+    Adopted(AdoptedLeader),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,18 +95,28 @@ pub(super) struct SpawnedChild {
     pub(super) recording: oneshot::Sender<()>,
 }
 
+/// A program with what it starts with.
+pub(super) struct PreparedProgram<'a> {
+    pub(super) program: Program<'a>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) policy: Option<SavedPolicy>,
+    pub(super) plan: Option<HoldPlan>,
+}
+
 /// Spawns a program and the task that watches it.
-pub(super) fn spawn(
+pub(super) async fn spawn(
     instance: Uuid,
-    (program, mut env, policy): (Program<'_>, Vec<(String, String)>, Option<SavedPolicy>),
+    prepared: PreparedProgram<'_>,
     records: Option<Arc<Records>>,
     running: &Arc<watch::Sender<Running>>,
 ) -> io::Result<SpawnedChild> {
+    let PreparedProgram { program, mut env, policy, plan } = prepared;
     if let Some((name, folder)) = policy.as_ref().map(SavedPolicy::variable) {
         env.retain(|(known, _)| *known != name);
         env.push((name, folder));
     }
-    let ProgramStart { words, variables } = start_of(program, &env, policy.as_ref())?;
+    let ProgramStart { words, variables } =
+        start_of(program, &env, policy.as_ref().map(|policy| (policy, plan.is_some())))?;
     let [named, arguments @ ..] = &words[..] else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
     };
@@ -89,63 +126,90 @@ pub(super) fn spawn(
         .current_dir(program.cwd)
         .env_clear()
         .envs(variables)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    match &plan {
+        Some(plan) => {
+            command.stdin(OwnedFd::from(plan.socket.bind()?)).stdout(Stdio::null());
+        }
+        None => drop(command.stdin(Stdio::piped()).stdout(Stdio::piped())),
+    }
     let mut leader = Leader::spawn(&mut command)?;
     let missing = || io::Error::other("a stream of the child is missing");
-    let input = leader.take_stdin().ok_or_else(missing)?;
-    let output = leader.take_stdout().ok_or_else(missing)?;
     let errors = leader.take_stderr().ok_or_else(missing)?;
-    let pid = leader.pid();
-    // The identity is certain: no other process gets the id before the child is reaped.
-    let identity = Identity::of(pid);
-    let child = Child(Arc::new(ChildState {
-        instance,
+    let note = HeldNote {
         name: program.name.to_owned(),
-        pid,
-        stderr: CapturedOutput::new("standard error", environment::secrets(&env)),
-        stdout: CapturedOutput::new("standard output", environment::secrets(&env)),
-        env,
-        policy: policy.map(Arc::new),
-        stage: watch::Sender::new(Stage::Running),
-        stop: CancellationToken::new(),
-        kill: CancellationToken::new(),
-    }));
-    running.send_modify(|running| drop(running.children.insert(instance, child.clone())));
-    let (name, reads) = (program.name.to_owned(), child.clone());
-    let stderr = tokio::spawn(async move { reads.0.stderr.read(&name, errors).await });
-    let (watched, running) = (child.clone(), Arc::clone(running));
-    let (recording, recorded) = oneshot::channel();
-    tokio::spawn(async move {
-        let is_clear = watched.watch(leader, stderr).await;
-        // Remove the record only after its last write, or that write would restore it. Keep it if a process could not be killed: the next
-        // server tries again.
-        drop(recorded.await);
-        // Before the record is removed: the next server removes what this one has left. Other clones of the child can live longer.
-        if let Some(policy) = watched.0.policy.clone().filter(|_| is_clear) {
-            drop(tokio::task::spawn_blocking(move || policy.remove()).await);
+        env: env.clone(),
+        layers: policy.as_ref().map_or(Layers::NONE, SavedPolicy::layers),
+        owner: Value::Null,
+    };
+    let held = match &plan {
+        Some(plan) => Some(HeldStreams::connect(&plan.socket, &plan.secret).await),
+        None => None,
+    };
+    let (input, output, held_errors, hold) = match held {
+        Some(streams) => {
+            let hold = Hold::new(streams.link, note);
+            hold.save().await;
+            (
+                Either::Right(streams.input),
+                Either::Right(streams.output),
+                Some(streams.errors),
+                Some(hold),
+            )
         }
-        if let Some(records) = records.filter(|_| is_clear) {
-            records.remove(instance);
+        None => {
+            let input = leader.take_stdin().ok_or_else(missing)?;
+            let output = leader.take_stdout().ok_or_else(missing)?;
+            (Either::Left(input), Either::Left(output), None, None)
         }
-        running.send_modify(|running| drop(running.children.remove(&instance)));
-    });
+    };
+    // The identity is certain: no other process gets the id before the child is reaped.
+    let identity = Identity::of(leader.pid());
+    let (name, pid) = (program.name.to_owned(), leader.pid());
+    let child = Child::new((instance, pid), name, env, policy, hold);
+    let stderr = child.capture_errors(errors, held_errors);
+    let recording = child.spawn_watch(ChildLeader::Spawned(leader), stderr, records, running);
     Ok(SpawnedChild { started: StartedChild { child, input, output }, leader: identity, recording })
+}
+
+/// Continues with a child of a previous server. Its output begins at this offset.
+pub(super) fn adopt(
+    instance: Uuid,
+    held: HeldChild,
+    from: u64,
+    records: Option<Arc<Records>>,
+    running: &Arc<watch::Sender<Running>>,
+) -> AdoptedChild {
+    let HeldChild { leader, attached, note, policy } = held;
+    let last_call = attached.state.sent.last_call();
+    let streams = attached.start(from);
+    let (owner, name, env) = (note.owner.clone(), note.name.clone(), note.env.clone());
+    let hold = Hold::new(streams.link, note);
+    let child = Child::new((instance, leader.pid), name, env, Some(policy), Some(hold));
+    let stderr = child.capture_errors(tokio::io::empty(), Some(streams.errors));
+    let leader = AdoptedLeader { identity: leader, exit: streams.exit };
+    // Its record was written before.
+    drop(child.spawn_watch(ChildLeader::Adopted(leader), stderr, records, running));
+    let (input, output) = (Either::Right(streams.input), Either::Right(streams.output));
+    let started = StartedChild { child, input, output };
+    AdoptedChild { started, owner, last_call, begin: streams.begin }
 }
 
 /// Returns how a program starts: what wraps it, the stage of its sandbox, and its command.
 fn start_of(
     program: Program<'_>,
     env: &[(String, String)],
-    policy: Option<&SavedPolicy>,
+    policy: Option<(&SavedPolicy, bool)>,
 ) -> io::Result<ProgramStart> {
     let wrapper = &program.confinement.sandbox.wrap_with;
-    let Some(policy) = policy else {
+    let Some((policy, is_held)) = policy else {
         let words = wrapper.iter().chain(program.command).map(OsString::from).collect();
         return Ok(ProgramStart { words, variables: env.to_vec() });
     };
-    let mut stage = policy.stage(env, &[MARKER]);
+    let mut stage = match is_held {
+        true => policy.held_stage(env, &[MARKER]),
+        false => policy.stage(env, &[MARKER]),
+    };
     if let Some(executable) = stage.words.first_mut().filter(|_| !wrapper.is_empty()) {
         // The other name means the program that uses it.
         *executable = std::env::current_exe()?.into_os_string();
@@ -157,9 +221,159 @@ fn start_of(
     Ok(ProgramStart { words, variables: stage.variables })
 }
 
+// === impl Hold ===
+
+impl Hold {
+    fn new(link: HolderLink, note: HeldNote) -> Self {
+        let (outlives, detached) = (AtomicBool::new(false), CancellationToken::new());
+        Self { link, note: Mutex::new(note), outlives, detached }
+    }
+
+    async fn save(&self) {
+        let note = serde_json::to_vec(&*lock(&self.note)).unwrap_or_default();
+        self.link.note(note).await;
+    }
+}
+
+// === impl ChildLeader ===
+
+impl ChildLeader {
+    async fn wait_for_exit(&self) -> Option<ExitStatus> {
+        match self {
+            Self::Spawned(leader) => leader.wait_for_exit().await,
+            Self::Adopted(leader) => leader.wait_for_exit().await,
+        }
+    }
+
+    async fn reap(self) -> bool {
+        match self {
+            Self::Spawned(leader) => leader.reap().await,
+            Self::Adopted(leader) => leader.reap().await,
+        }
+    }
+
+    /// Leaves the process to itself.
+    fn leave(self) {
+        if let Self::Spawned(leader) = self {
+            leader.leave();
+        }
+    }
+}
+
 // === impl Child ===
 
 impl Child {
+    fn new(
+        (instance, pid): (Uuid, u32),
+        name: String,
+        env: Vec<(String, String)>,
+        policy: Option<SavedPolicy>,
+        hold: Option<Hold>,
+    ) -> Self {
+        Self(Arc::new(ChildState {
+            instance,
+            name,
+            pid,
+            stderr: CapturedOutput::new("standard error", environment::secrets(&env)),
+            stdout: CapturedOutput::new("standard output", environment::secrets(&env)),
+            env,
+            policy: policy.map(Arc::new),
+            stage: watch::Sender::new(Stage::Running),
+            stop: CancellationToken::new(),
+            kill: CancellationToken::new(),
+            hold,
+        }))
+    }
+
+    /// Captures its standard error, in the task that this returns: that of its stage, and its own if it is held.
+    fn capture_errors(
+        &self,
+        own: impl AsyncRead + Send + Unpin + 'static,
+        held: Option<DuplexStream>,
+    ) -> JoinHandle<()> {
+        let child = self.clone();
+        tokio::spawn(async move {
+            let read_own = child.0.stderr.read(&child.0.name, own);
+            match held {
+                Some(held) => {
+                    tokio::join!(read_own, child.0.stderr.read(&child.0.name, held));
+                }
+                None => read_own.await,
+            }
+        })
+    }
+
+    fn spawn_watch(
+        &self,
+        leader: ChildLeader,
+        stderr: JoinHandle<()>,
+        records: Option<Arc<Records>>,
+        running: &Arc<watch::Sender<Running>>,
+    ) -> oneshot::Sender<()> {
+        let (instance, watched, running) = (self.0.instance, self.clone(), Arc::clone(running));
+        running.send_modify(|running| drop(running.children.insert(instance, watched.clone())));
+        let (recording, recorded) = oneshot::channel();
+        tokio::spawn(async move {
+            let Some(is_clear) = watched.watch(leader, stderr).await else {
+                running.send_modify(|running| drop(running.children.remove(&instance)));
+                return;
+            };
+            // Remove the record only after its last write, or that write would restore it. Keep it if a process could not be killed: the next
+            // server tries again.
+            drop(recorded.await);
+            // Before the record is removed: the next server removes what this one has left. Other clones of the child can live longer.
+            if let Some(policy) = watched.0.policy.clone().filter(|_| is_clear) {
+                drop(tokio::task::spawn_blocking(move || policy.remove()).await);
+            }
+            if let Some(records) = records.filter(|_| is_clear) {
+                records.socket(instance).remove();
+                records.remove(instance);
+            }
+            running.send_modify(|running| drop(running.children.remove(&instance)));
+        });
+        recording
+    }
+
+    /// Whether it can outlive this server.
+    pub(crate) fn can_outlive(&self) -> bool {
+        self.0.hold.is_some()
+    }
+
+    /// Whether it works on when this server exits.
+    pub(crate) fn outlives(&self) -> bool {
+        self.0.hold.as_ref().is_some_and(|hold| hold.outlives.load(Ordering::Acquire))
+    }
+
+    /// Says whether it works on when this server exits.
+    pub(crate) fn set_outlives(&self, outlives: bool) {
+        if let Some(hold) = &self.0.hold {
+            hold.outlives.store(outlives, Ordering::Release);
+        }
+    }
+
+    /// Keeps what its owner needs in the next server, if it can outlive this one.
+    pub(crate) async fn keep_for_owner(&self, owner: Value) {
+        if let Some(hold) = &self.0.hold {
+            lock(&hold.note).owner = owner;
+            hold.save().await;
+        }
+    }
+
+    /// Notes that no server needs its output before this offset any more.
+    pub(crate) async fn mark(&self, offset: u64) {
+        if let Some(hold) = &self.0.hold {
+            hold.link.mark(offset).await;
+        }
+    }
+
+    /// Leaves it to the next server, if it is to outlive this one. Returns whether it is.
+    pub(super) fn detach(&self) -> bool {
+        let Some(hold) = self.0.hold.as_ref().filter(|_| self.outlives()) else { return false };
+        hold.link.detach();
+        hold.detached.cancel();
+        true
+    }
+
     /// Returns the value of [`super::MARKER`] in its environment.
     #[must_use]
     pub fn instance(&self) -> Uuid {
@@ -225,7 +439,7 @@ impl Child {
     }
 
     /// Captures its whole standard output, for a child whose output carries no messages for the server.
-    pub(crate) fn capture(&self, name: &str, output: ChildStdout) {
+    pub(crate) fn capture(&self, name: &str, output: ChildOutput) {
         let (name, child) = (name.to_owned(), self.clone());
         tokio::spawn(async move { child.0.stdout.read(&name, output).await });
     }
@@ -271,11 +485,26 @@ impl Child {
         gone.map_or(ChildExit(None), |stage| stage.exit())
     }
 
-    /// Watches the child until it and its descendants are gone or could not be killed. Returns whether all are gone.
-    async fn watch(&self, leader: Leader, stderr: JoinHandle<()>) -> bool {
+    /// Watches the child until it and its descendants are gone or could not be killed. Returns whether all are gone; `None` if it is left to the next server.
+    async fn watch(&self, leader: ChildLeader, stderr: JoinHandle<()>) -> Option<bool> {
         let instance = self.0.instance.to_string();
-        let tree = Tree::default().with_variable(MARKER, &instance).with_group(leader.pid());
-        let exit = ChildExit(self.exit(&leader, &tree).await);
+        let tree = Tree::default().with_variable(MARKER, &instance).with_group(self.0.pid);
+        let detached = async {
+            match &self.0.hold {
+                Some(hold) => hold.detached.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let exit = tokio::select! {
+            biased;
+            () = detached => {
+                leader.leave();
+                // The next server needs the file of its policy.
+                self.0.policy.iter().for_each(|policy| policy.leave());
+                return None;
+            }
+            exit = self.exit(&leader, &tree) => ChildExit(exit),
+        };
         // Read its standard error before the exit is reported, so that errors can show its end.
         drop(tokio::time::timeout(STDERR_GRACE, stderr).await);
         self.0.stage.send_replace(Stage::Exited(exit));
@@ -285,11 +514,11 @@ impl Child {
             tracing::warn!(pid = self.0.pid, "a process does not exit");
         }
         self.0.stage.send_replace(Stage::Gone(exit));
-        is_clear
+        Some(is_clear)
     }
 
     /// Waits until the child exits, and stops or kills it on request. Returns `None` if its status is unknown.
-    async fn exit(&self, leader: &Leader, tree: &Tree) -> Option<ExitStatus> {
+    async fn exit(&self, leader: &ChildLeader, tree: &Tree) -> Option<ExitStatus> {
         let asked = async {
             self.0.stop.cancelled().await;
             // Find its descendants before it exits: their parent links are lost after that.

@@ -17,6 +17,8 @@ pub struct Program<'a> {
     /// The names of the server's variables that it gets in addition to [`super::INHERITED`].
     pub inherit: &'a [String],
     pub confinement: Confinement<'a>,
+    /// Whether it works on when the server is gone, if it has a sandbox. The next server can continue with it.
+    pub can_outlive: bool,
 }
 
 /// An invalid setting of a program: with it, the program cannot be started.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::holder::HolderSocket;
 use super::identity::Identity;
 use super::platform;
 
@@ -45,6 +46,8 @@ pub(super) struct RecordedChild {
     pub(super) instance: Uuid,
     /// The child's own process. `None` if it was not recorded, or in another process id namespace.
     pub(super) leader: Option<Identity>,
+    /// The secret of its holder, if it can outlive its server.
+    pub(super) secret: Option<String>,
 }
 
 // === impl Records ===
@@ -94,12 +97,20 @@ impl Records {
     }
 
     /// Writes a record durably.
-    pub(super) fn write(&self, instance: Uuid, leader: Option<Identity>) -> io::Result<()> {
-        let record = json!({
+    pub(super) fn write(
+        &self,
+        instance: Uuid,
+        leader: Option<Identity>,
+        secret: Option<&str>,
+    ) -> io::Result<()> {
+        let mut record = json!({
             "boot": self.boot,
             "numbers": self.pid_namespace,
             "child": leader.map(Identity::to_json),
         });
+        if let Some(secret) = secret {
+            record["secret"] = json!(secret);
+        }
         let path = self.path(instance);
         let new = path.with_extension("new");
         let mut options = OpenOptions::new();
@@ -118,6 +129,11 @@ impl Records {
         {
             tracing::warn!(%error, "the record of a child that has exited could not be removed");
         }
+    }
+
+    /// The socket of the holder of a child. It is in no server's folder: the next server uses it too.
+    pub(super) fn socket(&self, instance: Uuid) -> HolderSocket {
+        HolderSocket::new(self.folder.parent().unwrap_or(&self.folder), instance)
     }
 
     /// Removes the folder if it has no records. The caller must not write records afterwards.
@@ -171,6 +187,11 @@ impl PreviousServer {
         Ok(Some(Self { folder, children, _lock: lock }))
     }
 
+    /// The file of the policy of a child.
+    pub(super) fn policy_path(&self, instance: Uuid) -> PathBuf {
+        self.folder.join(instance.to_string()).with_extension("policy")
+    }
+
     pub(super) fn forget(self) {
         forget(&self.folder);
     }
@@ -191,7 +212,8 @@ impl RecordedChild {
         // A process id means nothing in another namespace.
         let is_ours = text_of("numbers") == Some(pid_namespace);
         let leader = record.get("child").filter(|_| is_ours).and_then(Identity::from_json);
-        Some(Self { instance, leader })
+        let secret = text_of("secret").filter(|_| is_ours).map(str::to_owned);
+        Some(Self { instance, leader, secret })
     }
 }
 

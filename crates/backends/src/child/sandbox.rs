@@ -6,12 +6,13 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_sandbox::{
-    Layers, Network, ResourceLimits, SandboxPolicy, layers_of_machine, resolve_links,
-    stage_variable, stage_words, usual_paths,
+    HoldSettings, Layers, Network, ResourceLimits, SandboxPolicy, held_stage_words,
+    layers_of_machine, resolve_links, stage_variable, stage_words, usual_paths,
 };
 use uuid::Uuid;
 
@@ -98,12 +99,14 @@ pub(crate) fn sandbox_hint(layers: Layers, output: &str) -> Option<&'static str>
 }
 
 /// A policy that was saved for the stages of a child and of its commands, with the folder for the temporary files of the child. Dropping it removes both.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct SavedPolicy {
     layers: Layers,
     temporary: PathBuf,
     /// The file of the policy, beside the folder.
     file: PathBuf,
+    /// Whether another server uses it.
+    is_left: AtomicBool,
 }
 
 /// The words that start a program, and the variables of the first of them.
@@ -211,7 +214,7 @@ impl Confinement<'_> {
     /// Fails if a required layer could not keep it from the server's own files.
     pub(super) fn save_policy(
         &self,
-        (instance, file): (Uuid, Option<PathBuf>),
+        (instance, file, hold): (Uuid, Option<PathBuf>, Option<HoldSettings>),
         (command, env, start): (&[String], &[(String, String)], &Path),
     ) -> io::Result<Option<SavedPolicy>> {
         let layers = self.sandbox.layers();
@@ -259,7 +262,7 @@ impl Confinement<'_> {
             temporary: saved.temporary.canonicalize()?,
             network: self.sandbox.network,
             limits: ResourceLimits::default(),
-            hold: None,
+            hold,
         };
         policy.save(&saved.file)?;
         Ok(Some(saved))
@@ -334,7 +337,18 @@ impl SavedPolicy {
         DirBuilder::new().mode(0o700).create(&temporary)?;
         // Without a state folder this is the only place.
         let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
-        Ok(Self { layers, temporary, file })
+        Ok(Self { layers, temporary, file, is_left: AtomicBool::new(false) })
+    }
+
+    /// Takes over the policy of a child that another server has started. Its file moves here.
+    pub(super) fn adopt(
+        instance: Uuid,
+        (from, file): (&Path, PathBuf),
+        layers: Layers,
+    ) -> io::Result<Self> {
+        fs::rename(from, &file)?;
+        let temporary = temporary_folder(instance);
+        Ok(Self { layers, temporary, file, is_left: AtomicBool::new(false) })
     }
 
     /// Removes both. Blocks on the file system.
@@ -347,13 +361,31 @@ impl SavedPolicy {
         }
     }
 
+    /// Leaves both to another server.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
     pub(crate) fn layers(&self) -> Layers {
         self.layers
     }
 
     /// Returns the words that come before the command of a program, and the variables that its stage gets.
     pub(crate) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
-        let words = stage_words(&self.file).to_vec();
+        self.stage_of(stage_words(&self.file).to_vec(), env, markers)
+    }
+
+    /// The same for a stage that holds the program.
+    pub(super) fn held_stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
+        self.stage_of(held_stage_words(&self.file).to_vec(), env, markers)
+    }
+
+    fn stage_of(
+        &self,
+        words: Vec<OsString>,
+        env: &[(String, String)],
+        markers: &[&str],
+    ) -> ProgramStart {
         let of_program = env.iter().map(|(name, value)| (stage_variable(name), value.clone()));
         // The processes are found by these.
         let of_stage = env.iter().filter(|(name, _)| markers.contains(&&**name)).cloned();
@@ -366,9 +398,19 @@ impl SavedPolicy {
     }
 }
 
+impl PartialEq for SavedPolicy {
+    fn eq(&self, other: &Self) -> bool {
+        self.file == other.file
+    }
+}
+
+impl Eq for SavedPolicy {}
+
 impl Drop for SavedPolicy {
     fn drop(&mut self) {
-        self.remove();
+        if !self.is_left.load(Ordering::Acquire) {
+            self.remove();
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use rustix::process::Signal;
 
 use uuid::Uuid;
 
-use super::MARKER;
 use super::identity::Identity;
+use super::program::MARKER;
 use super::record::PreviousServer;
 use super::sandbox;
 use super::tree::Tree;
@@ -15,8 +15,14 @@ use super::tree::Tree;
 /// How long strays may take to exit after `TERM`.
 const STRAY_GRACE: Duration = Duration::from_millis(500);
 
-/// Stops the strays of previous servers. Removes their records only if no stray is left. Returns how many processes it found.
-pub(super) async fn stop(servers: Vec<PreviousServer>) -> usize {
+/// Stops the strays of previous servers, except for the children that this server has adopted. Removes their records only if no stray is left. Returns how many processes it found.
+pub(super) async fn stop(
+    mut servers: Vec<PreviousServer>,
+    is_adopted: impl Fn(Uuid) -> bool,
+) -> usize {
+    for server in &mut servers {
+        server.children.retain(|child| !is_adopted(child.instance));
+    }
     if servers.iter().all(|server| server.children.is_empty()) {
         servers.into_iter().for_each(PreviousServer::forget);
         return 0;

@@ -25,7 +25,7 @@ pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> 
 /// A program with no variables of its own, outside of a sandbox.
 pub(crate) fn program<'a>(command: &'a [String], cwd: &'a Path) -> Program<'a> {
     let confinement = Confinement::NONE;
-    Program { name: "test", command, cwd, env: &[], inherit: &[], confinement }
+    Program { name: "test", command, cwd, env: &[], inherit: &[], confinement, can_outlive: false }
 }
 
 pub(crate) fn is_running(pid: u32) -> bool {

@@ -5,6 +5,7 @@ mod defaults;
 mod folder;
 mod params;
 mod ready;
+mod rejoin;
 mod room;
 mod settings;
 
@@ -19,8 +20,8 @@ use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
 use super::failure::AgentFailure;
 use super::launch::{Launch, Processes};
 use super::process::{
-    AuthMode, Authentication, GreetingCache, Pool, PrincipalKey, Process, ProcessLease,
-    ProcessSpec, Profile,
+    AdoptedProcess, AuthMode, Authentication, GreetingCache, Pool, PrincipalKey, Process,
+    ProcessLease, ProcessSpec, Profile,
 };
 use super::session::{
     Offers, OpenSubagents, Session, SessionBinding, SessionLease, SessionParams, SessionStart,
@@ -34,6 +35,7 @@ pub(super) use folder::{AcceptedFolders, FOLDER_MEMBER, check_folder};
 use folder::{OpeningFolders, check_opening};
 pub(super) use params::default_cwd;
 pub(super) use ready::{LostSession, ReadySession, not_opened};
+pub(super) use rejoin::RejoinedSession;
 pub(super) use settings::note_choice;
 
 pub(super) struct SessionOpener {
@@ -183,7 +185,7 @@ impl SessionOpener {
         let is_another = binding.is_some();
         let binding = binding.unwrap_or_default();
         let remembered = binding.auth_method.clone();
-        let (start, lease) = self.start(thread, requester, state, binding).await?;
+        let (start, lease) = self.start(thread, requester, state, (binding, None)).await?;
         let (process, position) = (Arc::clone(&start.process), position_of(&start.process));
         let launch = Arc::clone(&start.launch);
         let session = match self.begin_in(start, requester, remembered).await {
@@ -222,7 +224,9 @@ impl SessionOpener {
         (remote, binding): (&str, SessionBinding),
     ) -> Result<ReopenedSession, AgentFailure> {
         let remembered = binding.auth_method.clone();
-        let (start, lease) = self.start(thread, requester, state, binding.clone()).await?;
+        self.pool.end_held(remote).await;
+        let opening = (binding.clone(), None);
+        let (start, lease) = self.start(thread, requester, state, opening).await?;
         if !start.process.can_reopen() {
             // Release its slot for the new session.
             drop((start, lease));
@@ -312,7 +316,7 @@ impl SessionOpener {
         thread: &ThreadContext,
         requester: &Requester<'_>,
         state: &ThreadState,
-        binding: SessionBinding,
+        (binding, adopted): (SessionBinding, Option<(AdoptedProcess, u64)>),
     ) -> Result<(SessionStart, ProcessLease), AgentFailure> {
         let launch = self.launch();
         let (wanted, own) = (state.wanted.as_ref(), binding.own_folders());
@@ -330,9 +334,10 @@ impl SessionOpener {
         let principal = requester.principal.clone();
         let folders = params::sandbox_folders(&launch, &params.cwd, &params.directories);
         let spec = ProcessSpec { launch: Arc::clone(&launch), principal, profile, cwd, folders };
-        let (lease, slot) = match launch.processes {
-            Processes::Thread => (self.pool.of_thread(spec, thread.key()).await?, None),
-            Processes::Shared => {
+        let (lease, slot) = match (launch.processes, adopted) {
+            (_, Some(adopted)) => (self.pool.adopt(spec, thread.key(), adopted).await?, None),
+            (Processes::Thread, None) => (self.pool.of_thread(spec, thread.key()).await?, None),
+            (Processes::Shared, None) => {
                 let own = state.session.as_ref().and_then(|session| session.slot());
                 let (lease, slot) = self.shared_process(&spec, own).await?;
                 (lease, Some(slot))
@@ -374,6 +379,7 @@ async fn replace(
     let session = Arc::new(session);
     session.process().add_thread(thread.key());
     session.record_opened().await;
+    session.keep_for_next_server().await;
     state.opened_with.clone_from(&state.wanted);
     if let Some(before) = state.session.replace(Arc::clone(&session)) {
         before.close();

@@ -83,7 +83,11 @@ async fn greet(
     }
 }
 
-fn read_greeting(host: &AgentHost, greeting: &RawJson) -> Result<InitializeResponse, AgentFailure> {
+/// Reads the answer of an agent.
+pub(super) fn read_greeting(
+    host: &AgentHost,
+    greeting: &RawJson,
+) -> Result<InitializeResponse, AgentFailure> {
     let wrong = |why: String| {
         host.incompatible(format!("the agent's answer to `initialize` is invalid: {why}"))
     };

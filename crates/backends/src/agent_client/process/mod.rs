@@ -15,7 +15,7 @@ pub(super) use greeting::{GreetingCache, json_of};
 pub(super) use lease::ProcessLease;
 pub(super) use pool::{OpeningGuard, Pool, ProcessSpec};
 pub(super) use principal::PrincipalKey;
-pub(super) use process::Process;
+pub(super) use process::{AdoptedProcess, Process};
 pub(super) use profile::Profile;
 
 use std::time::Duration;

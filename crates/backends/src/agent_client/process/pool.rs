@@ -13,15 +13,16 @@ use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{ThreadKey, lock};
 use trilogue_runtime::ProcessFailure;
 use trilogue_runtime::shares::default_share;
+use uuid::Uuid;
 
 use super::greeting::GreetingCache;
 use super::lease::ProcessLease;
 use super::principal::PrincipalKey;
-use super::process::{PoolContext, Process};
+use super::process::{AdoptedProcess, PoolContext, Process};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
-use crate::child::{Breaker, Children, count_failure};
+use crate::child::{AdoptedChild, Breaker, Children, count_failure};
 use crate::workspace::lease::WorkspaceLease;
 
 /// How long after a start or an opening a process may still become idle, because its first turn has not begun yet.
@@ -297,6 +298,35 @@ impl Pool {
         spec: ProcessSpec,
         thread: Option<ThreadKey>,
     ) -> Result<ProcessLease, AgentFailure> {
+        self.start_or_adopt(spec, thread, None).await
+    }
+
+    /// The process of a thread that a previous server has started. Its output begins at this position.
+    pub(crate) async fn adopt(
+        &self,
+        spec: ProcessSpec,
+        thread: ThreadKey,
+        adopted: (AdoptedProcess, u64),
+    ) -> Result<ProcessLease, AgentFailure> {
+        self.start_or_adopt(spec, Some(thread), Some(adopted)).await
+    }
+
+    /// The child of a previous server with this id, whose output begins at this position. `None` if it is gone.
+    pub(crate) fn take_child(&self, instance: Uuid, position: u64) -> Option<AdoptedChild> {
+        self.children.adopt(instance, &self.agent, position)
+    }
+
+    /// Ends the processes of previous servers with this session, with which no run continues: another process opens it now.
+    pub(crate) async fn end_held(&self, session: &str) {
+        self.children.end_held(|kept| kept["session"] == session).await;
+    }
+
+    async fn start_or_adopt(
+        &self,
+        spec: ProcessSpec,
+        thread: Option<ThreadKey>,
+        adopted: Option<(AdoptedProcess, u64)>,
+    ) -> Result<ProcessLease, AgentFailure> {
         let breaker = self.breakers.of(&spec.principal);
         breaker.check(format_args!("the agent '{}'", self.agent))?;
         let guard = self.reserve_space(&spec.launch, &spec.principal).await?;
@@ -312,7 +342,11 @@ impl Pool {
             breaker: &breaker,
             changed: &self.state.changed,
         };
-        let process = Process::start(shared, spec).await.inspect_err(|failure| {
+        let process = match adopted {
+            Some(adopted) => Process::adopt(shared, spec, adopted),
+            None => Process::start(shared, spec).await,
+        };
+        let process = process.inspect_err(|failure| {
             count_failure(&self.agent);
             breaker.record_failure(&failure.text());
         })?;

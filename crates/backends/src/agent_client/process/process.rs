@@ -13,21 +13,21 @@ use trilogue_domain::error::Code;
 use trilogue_domain::{Json, ThreadKey, lock};
 use trilogue_runtime::Client;
 use trilogue_sdk::agent_client::peer::{self, Handler, Peer, RawJson};
-use trilogue_wire::agent_client::{AgentCapabilities, AuthMethod};
+use trilogue_wire::agent_client::{AgentCapabilities, AuthMethod, InitializeResponse};
 use trilogue_wire::jsonrpc::Payload;
 
 use super::greeting::json_of;
-use super::initialize::initialize;
+use super::initialize::{initialize, read_greeting};
 use super::lease::{Leases, ProcessLease};
 use super::pool::ProcessSpec;
 use super::principal::PrincipalKey;
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::host::{AgentHost, StartedHost};
-use crate::agent_client::launch::Processes;
+use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::routing::{CallOrigin, Router, SessionInbox};
 use crate::child::{
-    Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, sandbox_hint,
+    Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, StartedChild, sandbox_hint,
 };
 use crate::workspace::lease::WorkspaceLease;
 
@@ -63,11 +63,48 @@ pub(crate) struct Process {
     wanted: Vec<String>,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct PoolContext<'a> {
     pub(super) agent: &'a Arc<str>,
     pub(super) children: &'a Children,
     pub(super) breaker: &'a Arc<Breaker>,
     pub(super) changed: &'a Arc<Notify>,
+}
+
+/// The two ends of a process: where it runs, and the connection to it.
+struct Ends {
+    host: AgentHost,
+    peer: Peer,
+    router: Arc<Router>,
+}
+
+/// A process of a previous server.
+pub(crate) struct AdoptedProcess {
+    pub(crate) started: StartedChild,
+    /// Its answer to `initialize`.
+    pub(crate) initialize: Value,
+    /// The id of the last call that it was sent.
+    pub(crate) last_call: Option<u64>,
+}
+
+/// Starts the exchange of messages with a process.
+fn connect(
+    shared: PoolContext<'_>,
+    launch: &Launch,
+    started: StartedHost,
+    options: &peer::Options,
+) -> Ends {
+    let host = started.host.clone();
+    let is_private = launch.processes == Processes::Thread;
+    let place = (host.clone(), options.first_byte);
+    let router = Router::new(shared.agent, is_private, launch.client_meta, place);
+    let options = peer::Options {
+        max_line_bytes: launch.max_line_bytes,
+        cancels_dropped: true,
+        ..options.clone()
+    };
+    let peer = started.into_peer(Arc::clone(&router) as Arc<dyn Handler>, options);
+    Ends { host, peer, router }
 }
 
 /// An authentication method that takes its key from variables, as JSON.
@@ -101,20 +138,37 @@ impl Process {
         let (agent, launch) = (shared.agent, &*spec.launch);
         let place = (&*spec.cwd, &*spec.folders);
         let started = StartedHost::start(agent, launch, place, shared.children).await?;
-        let host = started.host.clone();
-        let is_private = launch.processes == Processes::Thread;
-        let router = Router::new(agent, is_private, launch.client_meta, host.clone());
-        let options = peer::Options {
-            max_line_bytes: launch.max_line_bytes,
-            cancels_dropped: true,
-            ..peer::Options::client()
-        };
-        let handler = Arc::clone(&router) as Arc<dyn Handler>;
-        let peer = started.into_peer(handler, options);
-        let ends = (&host, &peer);
-        let (greeting, answer) = initialize(agent, ends, launch, &spec.profile).await?;
-        Ok(Arc::new(Self {
-            agent: Arc::clone(agent),
+        let ends = connect(shared, launch, started, &peer::Options::client());
+        let greeted = initialize(agent, (&ends.host, &ends.peer), launch, &spec.profile).await?;
+        Ok(Self::new(shared, spec, ends, greeted))
+    }
+
+    /// Continues with a process that a previous server has started. `initialize` is its answer.
+    /// Its output begins at this position.
+    pub(super) fn adopt(
+        shared: PoolContext<'_>,
+        spec: ProcessSpec,
+        (adopted, position): (AdoptedProcess, u64),
+    ) -> Result<Arc<Self>, AgentFailure> {
+        let first_call = adopted.last_call.map_or(0, |id| id.saturating_add(1));
+        let options = peer::Options { first_call, first_byte: position, ..peer::Options::client() };
+        let started = StartedHost::adopt(adopted.started);
+        let ends = connect(shared, &spec.launch, started, &options);
+        let greeting = RawJson::of(&adopted.initialize);
+        let answer = read_greeting(&ends.host, &greeting)?;
+        Ok(Self::new(shared, spec, ends, (greeting, answer)))
+    }
+
+    fn new(
+        shared: PoolContext<'_>,
+        spec: ProcessSpec,
+        ends: Ends,
+        (greeting, answer): (RawJson, InitializeResponse),
+    ) -> Arc<Self> {
+        let launch = &*spec.launch;
+        let Ends { host, peer, router } = ends;
+        Arc::new(Self {
+            agent: Arc::clone(shared.agent),
             principal: spec.principal,
             host,
             peer,
@@ -128,12 +182,12 @@ impl Process {
                 launch.max_sessions.min(Semaphore::MAX_PERMITS),
             )),
             leases: Leases::new(Arc::clone(shared.changed)),
-            is_private,
+            is_private: launch.processes == Processes::Thread,
             has_completed_turn: AtomicBool::new(false),
             breaker: Arc::clone(shared.breaker),
             threads: Mutex::default(),
             workspace_lease: Mutex::default(),
-        }))
+        })
     }
 
     /// Returns when the process has exited and all its output was read.

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Error, MessageId};
+use trilogue_mapping::LoggedPosition;
 use trilogue_mapping::agent_client::{MAX_IGNORED_BYTES, WorkReport};
 use trilogue_runtime::RunContext;
 use trilogue_sdk::agent_client::peer::{Backpressure, IgnoredReason, Notification, Request};
@@ -63,6 +64,8 @@ pub(crate) enum SessionItem {
     Begin {
         context: RunContext,
         user: MessageId,
+        /// What the log has of the turn, if this server continues one that began in a previous server.
+        logged: Option<Box<LoggedPosition>>,
     },
     /// The agent has answered the prompt. All items before it are logged once this is answered; later ones still belong to the run.
     Answered {
@@ -297,6 +300,11 @@ impl SessionInbox {
                 Backpressure::Full(Box::pin(async move { inbox.put(item).await }))
             }
         }
+    }
+
+    /// A place at the end of the queue. `None` if the session has ended.
+    pub(super) async fn place(&self) -> Option<mpsc::Permit<'_, SessionItem>> {
+        self.items.reserve().await.ok()
     }
 
     /// Appends an item to the queue. A session that has ended drops it.

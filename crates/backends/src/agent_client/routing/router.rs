@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use memchr::memmem::Finder;
@@ -53,10 +54,16 @@ pub(crate) struct Router {
     routes: Mutex<Routes>,
     calls: InFlightCalls,
     elicitations: Mutex<OpenElicitations>,
+    /// Where the line ends whose message is being routed, in bytes from the start of the agent's output.
+    line_end: AtomicU64,
+    /// Whether a session has had sub-agents, whose runs no next server can continue.
+    has_subagents: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Routes {
+    /// Where the line of the last message ends that was routed to a session.
+    routed_to: u64,
     sessions: HashMap<String, SessionInbox>,
     /// The parents of the sessions that are sub-agents.
     parents: HashMap<String, String>,
@@ -97,7 +104,7 @@ impl Router {
         agent: &Arc<str>,
         is_private: bool,
         meta: ClientMeta,
-        host: AgentHost,
+        (host, first_byte): (AgentHost, u64),
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             host,
@@ -106,10 +113,40 @@ impl Router {
             agent: Arc::clone(agent),
             is_private,
             meta,
-            routes: Mutex::default(),
+            routes: Mutex::new(Routes { routed_to: first_byte, ..Routes::default() }),
             calls: InFlightCalls::default(),
             elicitations: Mutex::default(),
+            line_end: AtomicU64::new(first_byte),
+            has_subagents: AtomicBool::new(false),
         })
+    }
+
+    /// Adds the beginning of a turn to the queue of a session. Returns the position in the agent's output from which on messages belong to the turn.
+    pub(crate) async fn begin(&self, inbox: &SessionInbox, begin: SessionItem) -> u64 {
+        let Some(place) = inbox.place().await else { return 0 };
+        // Under the lock under which messages are added.
+        let routes = lock(&self.routes);
+        place.send(begin);
+        routes.routed_to
+    }
+
+    /// Whether a session has had sub-agents.
+    pub(crate) fn has_subagents(&self) -> bool {
+        self.has_subagents.load(Ordering::Acquire)
+    }
+
+    /// Notes a new sub-agent: from now on the process ends with this server.
+    fn record_subagent(&self) {
+        if !self.has_subagents.swap(true, Ordering::AcqRel)
+            && let Some(child) = self.host.child().cloned()
+        {
+            child.set_outlives(false);
+            tokio::spawn(async move { child.keep_for_owner(Value::Null).await });
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.line_end.load(Ordering::Acquire)
     }
 
     pub(crate) fn ignored(&self) -> &IgnoredLines {
@@ -191,13 +228,19 @@ impl Router {
     /// Delivers a message to its session, or keeps it for one that is being opened. Returns a message without a session.
     fn put(&self, message: EarlyMessage) -> Result<Backpressure, EarlyMessage> {
         let mut routes = lock(&self.routes);
+        routes.routed_to = self.position();
         let named = splice::get_text(message.params(), &["sessionId"]);
         let inbox = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
         if let Some(inbox) = inbox {
             // Under the lock that `add` holds: otherwise this message could overtake the early ones.
             let parent = named.filter(|_| message.may_announce()).map(Cow::into_owned);
             return Ok(match parent {
-                Some(session) => routes.deliver(&session, &inbox, message),
+                Some(session) => {
+                    if announced_subagent(message.params()).is_some() {
+                        self.record_subagent();
+                    }
+                    routes.deliver(&session, &inbox, message)
+                }
                 None => message.put(&inbox),
             });
         }
@@ -339,6 +382,10 @@ impl Router {
 }
 
 impl Handler for Router {
+    fn on_line_end(&self, bytes: u64) {
+        self.line_end.store(bytes, Ordering::Release);
+    }
+
     fn on_request(&self, request: Request) -> Backpressure {
         if method(request.method()).is_some_and(|known| known.kind == Kind::Notification) {
             // No client can answer a request with the name of a notification.

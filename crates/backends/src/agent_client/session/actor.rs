@@ -195,7 +195,7 @@ impl SessionActor {
                 }
             }
             SessionItem::Response => self.modes.discard_outdated(),
-            SessionItem::Begin { context, user } => {
+            SessionItem::Begin { context, user, logged } => {
                 // The run that the agent started has given way to the prompt.
                 self.finish(TurnEnd::Completed).await;
                 // A prompt ends the replay: the updates after it are new.
@@ -204,7 +204,8 @@ impl SessionActor {
                 self.begin(context, user, kind).await;
                 if let Some(work) = &mut self.work {
                     // What waited proves nothing about the prompt.
-                    work.has_worked = false;
+                    work.has_worked = logged.is_some();
+                    work.logged = logged;
                     work.kind =
                         WorkKind::Prompt { is_answered: false, idle: CancellationToken::new() };
                 }
@@ -537,7 +538,7 @@ impl SessionActor {
         work.record_sign(state);
         // If the store cannot answer, the id counts as taken: another id is safe, a duplicate is not.
         if let Some(id) = work.transcript.begun_message_id(kind, &params, &self.used_ids)
-            && work.context.has_message(&id).await.unwrap_or(true)
+            && work.is_taken(&id).await
         {
             self.used_ids.add([id]);
         }

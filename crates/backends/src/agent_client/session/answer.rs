@@ -58,6 +58,8 @@ pub(super) struct RequestAnswerer {
     pub(super) rules: Arc<Rules>,
     pub(super) workspace: Option<Workspace>,
     pub(super) root: PathBuf,
+    /// Whether its agent can outlive this server.
+    pub(super) outlives: bool,
     pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
     /// The thread whose clients take the calls of a sub-agent: the first one of its tree. `None` for the first one itself.
     pub(super) client_thread: Option<ThreadContext>,
@@ -133,6 +135,7 @@ impl RequestAnswerer {
             workspace: self.workspace.clone(),
             root,
             workspace_lease: self.workspace_lease.clone(),
+            outlives: self.outlives,
             client_thread: Some(client_thread),
             terminals: Mutex::default(),
         }
@@ -401,6 +404,10 @@ impl RequestAnswerer {
                     tracing::warn!(%run, %error, "an agent's interrupt was refused");
                     return None;
                 }
+            }
+            if self.outlives && work.run.context.is_draining() {
+                // Without an answer from this server, the next one asks again.
+                return std::future::pending().await;
             }
             if !work.run.context.thread_context().can_run().await {
                 return None;

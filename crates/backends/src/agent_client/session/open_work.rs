@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, MessageId};
+use trilogue_mapping::LoggedPosition;
 use trilogue_mapping::agent_client::{is_about_size, oversize_notice, split_oversize, title_of};
 use trilogue_runtime::{EmitError, RunContext};
 
@@ -30,6 +31,8 @@ pub(super) struct OpenWork {
     pub(super) kind: WorkKind,
     /// How the agent reports that it ended.
     pub(super) stop: Option<WorkStop>,
+    /// What the log has of it from a previous server. The agent's output comes again from the beginning of the turn.
+    pub(super) logged: Option<Box<LoggedPosition>>,
     is_stopped: bool,
     warning: OutputWarning,
 }
@@ -64,6 +67,7 @@ impl OpenWork {
             refused: None,
             kind,
             stop: None,
+            logged: None,
             is_stopped: false,
             warning: OutputWarning::default(),
         }
@@ -161,7 +165,22 @@ impl OpenWork {
         }
     }
 
-    pub(super) async fn log(&mut self, body: Body, original: Option<Original>) {
+    /// Whether an id belongs to a message that is not one of this work. If the store cannot answer, the id counts as taken.
+    pub(super) async fn is_taken(&self, id: &MessageId) -> bool {
+        let taken = match self.logged {
+            Some(_) => self.context.is_taken(id).await,
+            None => self.context.has_message(id).await,
+        };
+        taken.unwrap_or(true)
+    }
+
+    pub(super) async fn log(&mut self, mut body: Body, original: Option<Original>) {
+        let is_of_agent = original.is_some() || matches!(body, Body::Message(_));
+        if let Some(logged) = self.logged.as_mut().filter(|_| is_of_agent)
+            && !logged.passes(&mut body)
+        {
+            return;
+        }
         // After a refused event, no later one is logged: the run fails with the first error.
         if self.is_stopped || self.refused.is_some() {
             return;

@@ -2,11 +2,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{MessageId, lock};
+use trilogue_mapping::LoggedPosition;
 use trilogue_runtime::RunContext;
 
 use super::answer::WorkRun;
@@ -15,6 +17,7 @@ use super::family::Subagents;
 use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
 use crate::agent_client::routing::{AnsweredTurn, SessionInbox, SessionItem, TurnEnd, TurnSummary};
+use crate::child::Child;
 use crate::workspace::Workspace;
 use crate::workspace::lease::{WorkspaceLease, taken_over_error};
 
@@ -22,6 +25,17 @@ use crate::workspace::lease::{WorkspaceLease, taken_over_error};
 const MAX_REPLAY_WAIT: Duration = Duration::from_secs(20);
 /// Counts the uses of all sessions, to find the one that was used last.
 static USES: AtomicU64 = AtomicU64::new(0);
+
+/// What the next server needs to continue with a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct KeptSession {
+    /// The agent's id of the session.
+    pub(crate) session: String,
+    /// The agent's answer to `initialize`.
+    pub(crate) initialize: Value,
+    /// The answer that opened the session, with the current mode and options.
+    pub(crate) opened: Value,
+}
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -241,11 +255,47 @@ impl Session {
         answered.await.unwrap_or_default()
     }
 
-    /// Assigns the agent's next updates to this run.
-    pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
+    /// Assigns the agent's next updates to this run. Returns the position in the agent's output from which on they belong to it.
+    ///
+    /// `logged` is what the log has of the turn, if a previous server began it.
+    pub(crate) async fn begin(
+        &self,
+        context: RunContext,
+        user: MessageId,
+        logged: Option<Box<LoggedPosition>>,
+    ) -> u64 {
         self.may_replay.store(false, Ordering::Release);
         self.subagents.end_replay().await;
-        self.inbox.put(SessionItem::Begin { context, user }).await;
+        let begin = SessionItem::Begin { context, user, logged };
+        self.process.router().begin(&self.inbox, begin).await
+    }
+
+    /// The child in which its agent can outlive this server, if it can.
+    pub(crate) fn lasting_child(&self) -> Option<&Child> {
+        let child = self.process.host().child().filter(|child| child.can_outlive());
+        child.filter(|_| !self.process.router().has_subagents())
+    }
+
+    /// Says whether its agent works on when this server exits.
+    pub(crate) fn set_outlives(&self, outlives: bool) {
+        self.lasting_child().inspect(|child| child.set_outlives(outlives));
+    }
+
+    /// Whether the turn of a run continues when this server has stopped.
+    pub(crate) fn is_left_to_next_server(&self, context: &RunContext) -> bool {
+        context.is_draining() && self.lasting_child().is_some_and(Child::outlives)
+    }
+
+    /// Keeps what the next server needs to continue with the session, if its agent can outlive this server.
+    pub(crate) async fn keep_for_next_server(&self) {
+        if let Some(child) = self.lasting_child() {
+            let kept = KeptSession {
+                session: self.remote.clone(),
+                initialize: self.process.greeting().to_value(),
+                opened: self.modes.current().to_value(),
+            };
+            child.keep_for_owner(json!(kept)).await;
+        }
     }
 
     /// Ends the run. Waits until all its updates are logged.

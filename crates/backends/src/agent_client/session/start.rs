@@ -96,6 +96,13 @@ impl SessionStart {
         Ok(session)
     }
 
+    /// Continues with a session that a previous server has opened in the process.
+    pub(crate) async fn rejoin(self, remote: &str, opened: Json) -> Result<Session, AgentFailure> {
+        let session = self.session(remote.to_owned()).await?;
+        session.modes().set(opened);
+        Ok(session)
+    }
+
     async fn session(&self, remote: String) -> Result<Session, AgentFailure> {
         let mut grants = self.launch.grants.clone();
         let mut workspace = None;
@@ -120,6 +127,7 @@ impl SessionStart {
             workspace: workspace.clone(),
             root: self.params.cwd.clone(),
             workspace_lease: self.workspace_lease.clone(),
+            outlives: self.process.host().child().is_some_and(Child::can_outlive),
             client_thread: None,
             terminals: Mutex::default(),
         };

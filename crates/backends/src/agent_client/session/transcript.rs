@@ -73,6 +73,8 @@ pub(super) struct MessageIds {
     assigns: bool,
     /// The kind of the last chunk, and its assigned id.
     assigned: Option<(ChunkKind, String)>,
+    /// The run that the ids belong to, and how many it has: the next server assigns the same ids to the same chunks.
+    run: Option<(RunId, u64)>,
 }
 
 #[derive(Debug)]
@@ -119,10 +121,10 @@ impl LoggedUpdate {
 impl TurnTranscript {
     pub(super) fn new(run: RunId, agent: &str, user: MessageId, assigns: bool) -> Self {
         Self {
-            run,
             role: Role::NamedAgent(Arc::from(agent)),
             user,
-            ids: MessageIds::new(assigns),
+            ids: MessageIds::of_run(&run, assigns),
+            run,
             open: None,
             messages: TurnMessages::default(),
             thoughts: TurnMessages::default(),
@@ -405,7 +407,11 @@ impl OpenCalls {
 
 impl MessageIds {
     pub(super) fn new(assigns: bool) -> Self {
-        Self { assigns, assigned: None }
+        Self { assigns, assigned: None, run: None }
+    }
+
+    fn of_run(run: &RunId, assigns: bool) -> Self {
+        Self { run: Some((run.clone(), 0)), ..Self::new(assigns) }
     }
 
     /// Gives an id to a chunk that comes outside of a turn.
@@ -437,11 +443,17 @@ impl MessageIds {
         }
         let id = match self.assigned.take() {
             Some((last, id)) if last == kind => id,
-            _ => Uuid::new_v4().to_string(),
+            _ => self.new_id(),
         };
         self.assigned = Some((kind, id.clone()));
         let spliced = if self.assigns { splice::put_message_id(&params, &id) } else { None };
         (spliced.unwrap_or(params), id, true)
+    }
+
+    fn new_id(&mut self) -> String {
+        let Some((run, count)) = &mut self.run else { return Uuid::new_v4().to_string() };
+        *count += 1;
+        derived_id(run, &format!("assigned\n{count}")).as_str().to_owned()
     }
 }
 

@@ -3,6 +3,7 @@
 mod background;
 mod config;
 mod priming;
+mod rejoin;
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -35,6 +36,7 @@ use super::routing::{AnsweredTurn, CallOrigin, TurnEnd};
 use super::session::Session;
 use crate::loss::LossLog;
 use priming::newest_that_fit;
+use rejoin::LastingTurn;
 
 /// How long an agent has to read the cancellation of a dropped run.
 const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
@@ -71,8 +73,12 @@ pub(super) async fn run_turn(
     turn: Turn,
     context: RunContext,
 ) -> Result<Ending, Failure> {
-    let Turn::Start { input } = turn else {
-        return Err(Failure::of(Code::Internal, "an agent of this kind does not suspend"));
+    let input = match turn {
+        Turn::Start { input } => input,
+        Turn::Rejoin { saved } => return rejoin::rejoin(opener, &saved, context).await,
+        Turn::Resume { .. } => {
+            return Err(Failure::of(Code::Internal, "an agent of this kind does not suspend"));
+        }
     };
     if context.is_started_by_agent() {
         return background::run_background(opener, context).await;
@@ -149,15 +155,16 @@ async fn prompt(
         .check_workspace()
         .await
         .map_err(|error| PromptFailure { failure: error.into(), progress: Progress::NotSent })?;
-    let mut guard = AbandonOnDrop { session: Arc::clone(session), is_armed: true };
-    session.begin(context.clone(), user.clone()).await;
-    let (end, progress) = send(launch, session, &request, context).await;
+    let mut guard = AbandonOnDrop::new(session, context);
+    let lasting = rejoin::begin(session, context, &user).await;
+    let (end, progress) = send(launch, session, &request, (context, lasting)).await;
     guard.is_armed = false;
-    conclude(launch.answer_settle, session, end, context, &user).await.map_err(|failed| {
-        match progress {
-            Progress::NotSent => PromptFailure { progress, ..failed },
-            _ => failed,
-        }
+    let concluded = conclude(launch.answer_settle, session, end, context, &user).await;
+    // The output stays with the holder until the next turn: only then it is certain that the log has it.
+    session.set_outlives(false);
+    concluded.map_err(|failed| match progress {
+        Progress::NotSent => PromptFailure { progress, ..failed },
+        _ => failed,
     })
 }
 
@@ -196,7 +203,7 @@ async fn send(
     launch: &Launch,
     session: &Session,
     request: &RawJson,
-    context: &RunContext,
+    (context, lasting): (&RunContext, Option<LastingTurn>),
 ) -> (Result<PromptEnd, CallFailure>, Progress) {
     let process = session.process();
     let unsent = process.router().calls().prepare();
@@ -212,6 +219,9 @@ async fn send(
         Some(Ok(call)) => {
             let origin = CallOrigin::Session(session.remote().to_owned());
             let _in_flight = unsent.register(call.id(), origin);
+            if let Some(lasting) = lasting {
+                lasting.keep(&call, (session, context));
+            }
             let grace = launch.cancel_grace.unwrap_or(context.cancel_grace());
             (wait(grace, session, call, context).await, Progress::Sent)
         }
@@ -356,12 +366,20 @@ impl From<AgentFailure> for PromptFailure {
 /// Cancels and abandons the turn of a run that was dropped.
 struct AbandonOnDrop {
     session: Arc<Session>,
+    context: RunContext,
     is_armed: bool,
+}
+
+impl AbandonOnDrop {
+    fn new(session: &Arc<Session>, context: &RunContext) -> Self {
+        Self { session: Arc::clone(session), context: context.clone(), is_armed: true }
+    }
 }
 
 impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
-        if !self.is_armed {
+        let is_left = self.session.is_left_to_next_server(&self.context);
+        if !self.is_armed || is_left {
             return;
         }
         let session = Arc::clone(&self.session);

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::process::ChildStdin;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -15,8 +14,8 @@ use trilogue_sdk::client::HttpTransport;
 use super::agent_server::Probe;
 use super::launch::{LaunchOnPort, ServerLaunch};
 use crate::child::{
-    Breaker, Child, Children, Confinement, Program, StartedChild, count_failure, how_it_exited,
-    output_tail,
+    Breaker, Child, ChildInput, Children, Confinement, Program, StartedChild, count_failure,
+    how_it_exited, output_tail,
 };
 
 /// How long a starting server may take to answer one probe.
@@ -60,7 +59,7 @@ struct RunningServer {
     child: StopOnDrop,
     transport: HttpTransport,
     /// The server's standard input. Dropping it closes the input, so that the server can exit by itself.
-    _input: ChildStdin,
+    _input: ChildInput,
 }
 
 struct StopOnDrop(Child);
@@ -224,6 +223,7 @@ impl ProcessSupervisor {
                 folders: &folders,
                 private: &self.launch.private,
             },
+            can_outlive: false,
         };
         let StartedChild { child, input, output } = self.children.start(program).await?;
         let child = StopOnDrop(child);

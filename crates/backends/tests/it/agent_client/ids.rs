@@ -31,7 +31,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
         let ids: Vec<_> = pieces.iter().map(|(_, id)| id.clone().unwrap()).collect();
         for id in &ids {
             let uuid = Uuid::parse_str(id).unwrap();
-            assert_eq!((uuid.get_version_num(), uuid.to_string()), (4, id.clone()));
+            assert_eq!((uuid.get_version_num(), uuid.to_string()), (5, id.clone()));
         }
         // Three pieces of one message, two of one thought, and after that a new one each.
         let mut groups = ids.clone();

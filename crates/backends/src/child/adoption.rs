@@ -1,0 +1,149 @@
+//! Children that outlive their server: what is kept for the next server, and how that one adopts them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trilogue_domain::lock;
+use trilogue_sandbox::{HoldSettings, Layers};
+use uuid::Uuid;
+
+use super::holder::{AttachedHolder, BeginOutput, HolderSocket};
+use super::identity::Identity;
+use super::record::{PreviousServer, RecordedChild, Records};
+use super::sandbox::SavedPolicy;
+use super::strays;
+
+/// How long a child may wait for the run that continues with it, once all runs are recovered.
+pub(super) const CLAIM_TIME: Duration = Duration::from_secs(10);
+/// The output that a holder keeps, in bytes.
+const BUFFER_BYTES: u64 = 16 * 1024 * 1024;
+/// How long a child works without a server.
+const ORPHAN_TIME: Duration = Duration::from_secs(600);
+
+/// How a child is held from its start on.
+#[derive(Debug)]
+pub(super) struct HoldPlan {
+    pub(super) socket: HolderSocket,
+    pub(super) secret: String,
+}
+
+/// What the holder of a child keeps for the next server.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct HeldNote {
+    /// The name of its agent.
+    pub(super) name: String,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) layers: Layers,
+    /// What the owner of the child needs to continue with it.
+    pub(super) owner: Value,
+}
+
+/// A child of a previous server that waits for the run that continues with it.
+#[derive(Debug)]
+pub(super) struct HeldChild {
+    pub(super) leader: Identity,
+    pub(super) attached: AttachedHolder,
+    pub(super) note: HeldNote,
+    pub(super) policy: SavedPolicy,
+}
+
+/// The adopted children that no run has claimed.
+#[derive(Debug, Default)]
+pub(super) struct HeldChildren(Mutex<HashMap<Uuid, HeldChild>>);
+
+/// A child whose owner continues with it.
+#[derive(Debug)]
+pub(crate) struct AdoptedChild {
+    pub(crate) started: super::StartedChild,
+    /// What the owner kept.
+    pub(crate) owner: Value,
+    /// The id of the last call that the child was sent, if there was one.
+    pub(crate) last_call: Option<u64>,
+    /// The output flows once this is dropped.
+    pub(crate) begin: BeginOutput,
+}
+
+// === impl HoldPlan ===
+
+impl HoldPlan {
+    pub(super) fn new(socket: HolderSocket) -> Self {
+        let secret = [Uuid::new_v4(), Uuid::new_v4()].map(|part| part.simple().to_string());
+        Self { socket, secret: secret.concat() }
+    }
+
+    pub(super) fn settings(&self) -> HoldSettings {
+        HoldSettings {
+            secret: self.secret.clone(),
+            buffer_bytes: BUFFER_BYTES,
+            orphan_ms: u64::try_from(ORPHAN_TIME.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+// === impl HeldChildren ===
+
+impl HeldChildren {
+    /// Adopts the children of a server that their holders have kept.
+    pub(super) async fn adopt(&self, server: &PreviousServer, records: &Arc<Records>) {
+        for child in &server.children {
+            match adopt(server, child, records).await {
+                Ok(Some(held)) => drop(lock(&self.0).insert(child.instance, held)),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "an agent that outlived its server cannot be used, and ends");
+                }
+            }
+        }
+    }
+
+    pub(super) fn has(&self, instance: Uuid) -> bool {
+        lock(&self.0).contains_key(&instance)
+    }
+
+    pub(super) fn take(&self, instance: Uuid) -> Option<HeldChild> {
+        lock(&self.0).remove(&instance)
+    }
+
+    pub(super) fn put_back(&self, instance: Uuid, held: HeldChild) {
+        lock(&self.0).insert(instance, held);
+    }
+
+    /// Ends the children of which this is true.
+    pub(super) async fn end(&self, is_it: impl Fn(&HeldNote) -> bool, records: &Records) {
+        let left: Vec<_> = lock(&self.0).extract_if(|_, held| is_it(&held.note)).collect();
+        let ends = left.into_iter().map(|(instance, held)| async move {
+            tracing::warn!(
+                agent = held.note.name,
+                "ending an agent that outlived its server: no run continues with it"
+            );
+            // The holder ends the rest itself when its time is over.
+            if strays::kill(instance, Some(held.leader)).await {
+                records.socket(instance).remove();
+                records.remove(instance);
+            }
+        });
+        join_all(ends).await;
+    }
+}
+
+async fn adopt(
+    server: &PreviousServer,
+    child: &RecordedChild,
+    records: &Arc<Records>,
+) -> std::io::Result<Option<HeldChild>> {
+    let (Some(secret), Some(leader)) = (&child.secret, child.leader) else { return Ok(None) };
+    if !leader.is_alive() {
+        return Ok(None);
+    }
+    let attached = records.socket(child.instance).attach(secret).await?;
+    let note: HeldNote = serde_json::from_slice(&attached.state.note)?;
+    // The record first: if this server is killed now, the next one finds the child.
+    records.write(child.instance, Some(leader), Some(secret))?;
+    let (from, file) = (server.policy_path(child.instance), records.policy_path(child.instance));
+    let policy = SavedPolicy::adopt(child.instance, (&from, file), note.layers)?;
+    Ok(Some(HeldChild { leader, attached, note, policy }))
+}
