@@ -40,7 +40,7 @@ async fn serve_stubborn(dir: &Folder, store: &Folder, mark: &str) -> Server {
     let command = shell.into_iter().chain(agent).collect();
     let mut settings = hosted(&[("stubborn", command)]);
     settings.push_str(&format!(
-        "max_processes = {}\n\n[agents.stubborn.env]\n{MARK} = \"{mark}\"\n",
+        "max_processes = {}\noutlive = false\n\n[agents.stubborn.env]\n{MARK} = \"{mark}\"\n",
         2 * AGENTS
     ));
     let options = ServerOptions { settings, ..ServerOptions::default() };

@@ -111,6 +111,9 @@ pub struct Agent {
     /// A program with arguments that starts the agent in its own way, outside of the sandbox, such as `["systemd-run", "--user", "--scope", "-p", "MemoryMax=4G"]`. The agent's command follows as further arguments.
     #[serde(default)]
     pub wrap_with: List<String>,
+    /// Whether a turn of the agent continues when the server is killed or restarted: the agent works on for up to ten minutes, and the next server continues the turn without a loss. It needs a sandbox and a server with a state folder that shares its store with no other server. See [Restarts](../hosting-agents.md).
+    #[serde(default = "outlive")]
+    pub outlive: bool,
     /// A git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
@@ -281,6 +284,10 @@ fn open_timeout() -> Span {
 
 fn sandbox() -> SandboxMode {
     SandboxMode::Auto
+}
+
+fn outlive() -> bool {
+    true
 }
 
 fn max_line() -> Size {

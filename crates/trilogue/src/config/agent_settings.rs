@@ -37,7 +37,7 @@ enum Condition {
 }
 
 /// The settings of an `agent-client` that are about its program.
-const OF_PROGRAMS: [&str; 14] = [
+const OF_PROGRAMS: [&str; 15] = [
     "command",
     "cwd",
     "start_in",
@@ -50,6 +50,7 @@ const OF_PROGRAMS: [&str; 14] = [
     "write_paths",
     "network",
     "wrap_with",
+    "outlive",
     "files",
     "terminals",
 ];

@@ -256,6 +256,7 @@ impl App {
             originals,
         )
         .await?;
+        children.end_unclaimed();
         runtime.check_output_with(Arc::new(CommunicationRules));
         runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };

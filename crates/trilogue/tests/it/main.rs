@@ -57,6 +57,7 @@ mod notified;
 mod offline;
 mod one_server;
 mod operating;
+mod outlive;
 mod output;
 mod packages;
 mod paste;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::{self, Launch, RemoteAgent, SessionDefaults};
+use trilogue_backends::agent_client::{self, Launch, Processes, RemoteAgent, SessionDefaults};
 use trilogue_backends::child::{Children, InvalidSetting, Sandbox, SandboxMode, find_program};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Folders, Grants, PrivatePaths};
@@ -23,12 +23,13 @@ use crate::local::start_folder;
 /// Where agents in a sandbox have their caches of packages, below the home folder.
 const AGENT_CACHES: &str = ".cache/trilogue/agents";
 /// The variables that name caches, and the folder of each in that of the agent.
-const CACHE_VARIABLES: [(&str, &str); 5] = [
+const CACHE_VARIABLES: [(&str, &str); 6] = [
     ("XDG_CACHE_HOME", ""),
     ("npm_config_cache", "npm"),
     ("CARGO_HOME", "cargo"),
     ("GOMODCACHE", "go"),
     ("GRADLE_USER_HOME", "gradle"),
+    ("UV_TOOL_DIR", "uv"),
 ];
 
 /// An agent that speaks the Agent Client Protocol.
@@ -171,6 +172,7 @@ fn launch(
         roots: roots(agent),
         private: private.clone(),
         sandbox,
+        outlive: agent.outlive && agent.processes == Processes::Thread,
         unattended: agent.unattended.0.clone(),
         ..Launch::of(command)
     };

@@ -42,6 +42,7 @@ fn cache_variables() -> Vec<(String, String)> {
 fn least() -> Launch {
     Launch {
         env: cache_variables(),
+        outlive: true,
         sandbox: Sandbox { mode: SandboxMode::Auto, state: vec![cache()], ..Sandbox::default() },
         roots: vec![std::env::current_dir().unwrap()],
         private: of_state(),
@@ -135,6 +136,7 @@ fn every_setting_arrives() {
             ("CARGO_HOME", "/srv/home/.cache/trilogue/agents/coder/cargo"),
             ("GOMODCACHE", "/srv/home/.cache/trilogue/agents/coder/go"),
             ("GRADLE_USER_HOME", "/srv/home/.cache/trilogue/agents/coder/gradle"),
+            ("UV_TOOL_DIR", "/srv/home/.cache/trilogue/agents/coder/uv"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),

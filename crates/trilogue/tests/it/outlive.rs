@@ -1,0 +1,285 @@
+//! Turns that continue when their server is killed or restarted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use trilogue_testkit::Seed;
+
+use crate::agent_client_examples::example;
+use crate::harness::{Home, Server, until};
+use crate::hosted::over_http;
+
+/// A folder with a server of `coder`, which can be ended and started again on the same store.
+struct Lives {
+    home: Home,
+    server: Option<Server>,
+}
+
+impl Lives {
+    fn start() -> Self {
+        let home = Home::new();
+        let program = example("scripted_agent").display().to_string();
+        let record = home.work().join("heard").display().to_string();
+        let command = json!([program, "--record", record]);
+        let folder = home.work().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let settings = format!(
+            "[server]\nshutdown_deadline = \"1s\"\n[store]\nurl = \"sqlite:store.db\"\n[agents.coder]\nkind = \"agent-client\"\ncommand = {command}\ncwd = {folder:?}\nfiles = \"write\"\nterminals = true\nwrite_paths = [{:?}]\n",
+            home.work(),
+        );
+        home.write("trilogue.toml", &settings);
+        let mut lives = Self { home, server: None };
+        lives.begin();
+        lives
+    }
+
+    fn begin(&mut self) {
+        let serve = ["serve", "--config", "trilogue.toml", "--listen", "127.0.0.1:0"];
+        self.server = Some(self.home.start(&serve));
+    }
+
+    fn end(&mut self, signal: Signal) {
+        self.server.take().unwrap().stop(signal);
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.home.work().join(name)
+    }
+
+    /// Starts a run of these instructions. Returns its id.
+    fn run(&self, lines: &[String]) -> String {
+        let text = lines.join("\n");
+        let started = self.server().run(&["run", "coder", &text, "--no-wait", "--thread", "t"]);
+        started.expect(0).out.trim().to_owned()
+    }
+
+    fn show(&self, run: &str) -> Value {
+        let shown = over_http(self.server(), &format!("/api/v1/runs/{run}"), None);
+        serde_json::from_str(&shown).unwrap()
+    }
+
+    /// Starts a run of these instructions, and waits until it has completed.
+    fn complete(&self, lines: &[String]) -> String {
+        let run = self.run(lines);
+        assert_eq!(self.wait_for_end(&run)["status"], "completed");
+        run
+    }
+
+    fn wait_for_end(&self, run: &str) -> Value {
+        until(|| {
+            let shown = self.show(run);
+            let is_open = ["queued", "running", "interrupted", "cancelling"]
+                .contains(&shown["status"].as_str().unwrap());
+            (!is_open).then_some(shown)
+        })
+    }
+
+    /// The thread, as JSON.
+    fn thread(&self) -> String {
+        self.server().run(&["threads", "show", "t", "--json"]).expect(0).out
+    }
+
+    /// Waits until the thread shows a text.
+    fn wait_for(&self, text: &str) {
+        until(|| self.thread().contains(text).then_some(()));
+    }
+}
+
+/// The processes of the agent.
+fn processes(lives: &Lives) -> usize {
+    let mut find = Command::new("pgrep");
+    find.args(["-f", "--", &format!("--record {}", lives.file("heard").display())]);
+    let found = find.output().unwrap().stdout;
+    String::from_utf8(found).unwrap().lines().count()
+}
+
+/// The events of a run, without what differs from run to run: ids, times, and where a text was cut into pieces.
+fn events_of(lives: &Lives, run: &str) -> Vec<String> {
+    let shown: Value = serde_json::from_str(&lives.thread()).unwrap();
+    let mut messages = Vec::new();
+    let mut events: Vec<(Value, String)> = Vec::new();
+    for event in shown["events"].as_array().unwrap() {
+        let kind = event["type"].as_str().unwrap();
+        if event["run_id"] != run || ["run.created", "run.resumed"].contains(&kind) {
+            continue;
+        }
+        let mut event = event.clone();
+        for name in ["id", "number", "run_number", "run_id", "at", "original"] {
+            event.as_object_mut().unwrap().remove(name);
+        }
+        if let Some(message) = event["message_id"].as_str() {
+            let place = messages.iter().position(|known| known == message);
+            let place = place.unwrap_or_else(|| {
+                messages.push(message.to_owned());
+                messages.len() - 1
+            });
+            event["message_id"] = json!(place);
+        }
+        if event["kind"] == "turn_result" {
+            event["data"]["userMessageId"] = Value::Null;
+        }
+        let text = event["text"].as_str().unwrap_or_default().to_owned();
+        event["text"] = Value::Null;
+        match events.last_mut() {
+            Some((last, joined)) if *last == event && !text.is_empty() => joined.push_str(&text),
+            _ => events.push((event, text)),
+        }
+    }
+    let home = lives.home.work().display().to_string();
+    let text = |(event, text): (Value, String)| format!("{event} {text}").replace(&home, "HOME");
+    events.into_iter().map(text).collect()
+}
+
+fn check_equal(events: &[String], expected: &[String], what: &str) {
+    let differs = events.iter().zip(expected).find(|(is, should)| is != should);
+    assert_eq!((differs, events.len()), (None, expected.len()), "{what}");
+}
+
+/// The instructions of a turn that waits twice, for the files `first` and `second`.
+fn instructions(lives: &Lives) -> Vec<String> {
+    let wait = |name: &str| format!("wait:{}", lives.file(name).display());
+    let lines = [
+        "say:one",
+        "chunks:20",
+        "tool",
+        "think:hard",
+        "FIRST",
+        "say:two",
+        "two",
+        "tool",
+        "states",
+        "chunks:20",
+        "blocks",
+        "SECOND",
+        "unknown",
+        "noise",
+        "say:three",
+    ];
+    let lines = lines.iter().map(|line| match *line {
+        "FIRST" => wait("first"),
+        "SECOND" => wait("second"),
+        line => line.to_owned(),
+    });
+    lines.collect()
+}
+
+#[test]
+fn a_turn_continues_while_its_server_is_gone_and_nothing_is_lost_or_doubled() {
+    let expected = {
+        let lives = Lives::start();
+        ["first", "second"].iter().for_each(|name| fs::write(lives.file(name), "").unwrap());
+        let run = lives.complete(&instructions(&lives));
+        events_of(&lives, &run)
+    };
+    for signal in [Signal::KILL, Signal::TERM] {
+        let mut lives = Lives::start();
+        let run = lives.run(&instructions(&lives));
+        lives.wait_for("hard");
+        lives.end(signal);
+        assert!(processes(&lives) > 0, "{signal:?}: the agent works on");
+        fs::write(lives.file("first"), "").unwrap();
+        lives.begin();
+        lives.wait_for("two");
+        lives.end(signal);
+        lives.begin();
+        fs::write(lives.file("second"), "").unwrap();
+        let ended = lives.wait_for_end(&run);
+        assert_eq!(ended["status"], "completed", "{signal:?}: {ended}");
+        check_equal(&events_of(&lives, &run), &expected, &format!("{signal:?}"));
+        // The agent is asked again in the same process.
+        lives.complete(&["say:again".to_owned()]);
+        let heard = fs::read_to_string(lives.file("heard")).unwrap();
+        assert_eq!(heard.matches("\"initialize\"").count(), 1, "{heard}");
+    }
+}
+
+/// `TRILOGUE_KILL_ROUNDS` is how many turns are killed again and again.
+#[test]
+fn a_turn_that_is_killed_at_any_moment_is_as_one_that_is_not() {
+    let (seed, mut random) = Seed::from_env("TRILOGUE_SEED");
+    let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let lines: Vec<String> = (0..60)
+        .flat_map(|number| {
+            let work = ["chunks:3", "tool", "two", "think:hard", "states", "blocks", "tool-done"];
+            let work = work[number % work.len()].to_owned();
+            [format!("say:{number}"), work, "slow:40".to_owned()]
+        })
+        .collect();
+    let expected = {
+        let lives = Lives::start();
+        let run = lives.complete(&lines);
+        events_of(&lives, &run)
+    };
+    for round in 0..rounds {
+        let mut lives = Lives::start();
+        let run = lives.run(&lines);
+        let mut kills = 0;
+        // The turn takes longer than these kills together.
+        while kills < 8 && lives.show(&run)["status"] == "running" {
+            let killed_at = Instant::now() + Duration::from_millis(random.below(300));
+            std::thread::sleep(killed_at.saturating_duration_since(Instant::now()));
+            lives.end(Signal::KILL);
+            lives.begin();
+            kills += 1;
+        }
+        let what = format!("TRILOGUE_SEED={seed}, round {round}, {kills} kills");
+        assert!(kills > 1, "{what}");
+        let ended = lives.wait_for_end(&run);
+        assert_eq!(ended["status"], "completed", "{what}: {ended}");
+        check_equal(&events_of(&lives, &run), &expected, &what);
+    }
+}
+
+#[test]
+fn an_open_question_of_a_turn_is_answered_after_a_restart() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let mut lives = Lives::start();
+        let lines = ["say:one", "permission", "say:two", "ask-form", "say:three"];
+        let run = lives.run(&lines.map(str::to_owned));
+        let question = |lives: &Lives| {
+            let open = lives.server().run(&["inbox", "-q"]).expect(0).out;
+            open.lines().next().map(str::to_owned)
+        };
+        let first = until(|| question(&lives));
+        lives.server().run(&["approve", &first, "--yes"]).expect(0);
+        lives.wait_for("two");
+        let second = until(|| question(&lives));
+        assert_ne!(first, second);
+        lives.end(signal);
+        lives.begin();
+        // The agent asks again: no client can answer the question of before.
+        let again = until(|| question(&lives));
+        assert_ne!(again, second);
+        lives.server().run(&["approve", &again, "--value", r#"{"name":"Ada"}"#]).expect(0);
+        let ended = lives.wait_for_end(&run);
+        assert_eq!(ended["status"], "completed", "{signal:?}: {ended}");
+        let thread = lives.thread();
+        assert!(thread.contains("Ada"), "{thread}");
+        assert_eq!(thread.matches("\"content\":\"two\"").count(), 1, "{thread}");
+    }
+}
+
+/// The command is a child of the server, which ends it. The agent learns that, and the command does not run a second time.
+#[test]
+fn a_command_of_a_turn_is_not_run_again_after_a_restart() {
+    let mut lives = Lives::start();
+    let count = lives.file("folder/count");
+    let line = format!("term:echo run >> {}; sleep 1000", count.display());
+    let run = lives.run(&[line, "say:after".to_owned()]);
+    until(|| fs::read_to_string(&count).ok().filter(|text| text.ends_with('\n')));
+    lives.end(Signal::KILL);
+    lives.begin();
+    let ended = lives.wait_for_end(&run);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let thread = lives.thread();
+    assert!(thread.contains("may have been carried out") && thread.contains("after"), "{thread}");
+    assert_eq!(fs::read_to_string(&count).unwrap(), "run\n");
+}
