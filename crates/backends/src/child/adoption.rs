@@ -29,6 +29,8 @@ const ORPHAN_TIME: Duration = Duration::from_secs(600);
 pub(super) struct HoldPlan {
     pub(super) socket: HolderSocket,
     pub(super) secret: String,
+    /// Names the store of its run.
+    pub(super) store: String,
 }
 
 /// What the holder of a child keeps for the next server.
@@ -70,9 +72,9 @@ pub(crate) struct AdoptedChild {
 // === impl HoldPlan ===
 
 impl HoldPlan {
-    pub(super) fn new(socket: HolderSocket) -> Self {
+    pub(super) fn new(socket: HolderSocket, store: String) -> Self {
         let secret = [Uuid::new_v4(), Uuid::new_v4()].map(|part| part.simple().to_string());
-        Self { socket, secret: secret.concat() }
+        Self { socket, secret: secret.concat(), store }
     }
 
     pub(super) fn settings(&self) -> HoldSettings {
@@ -89,7 +91,8 @@ impl HoldPlan {
 impl HeldChildren {
     /// Adopts the children of a server that their holders have kept.
     pub(super) async fn adopt(&self, server: &PreviousServer, records: &Arc<Records>) {
-        for child in &server.children {
+        // At once: each may have to be waited for.
+        join_all(server.children.iter().map(|child| async move {
             match adopt(server, child, records).await {
                 Ok(Some(held)) => drop(lock(&self.0).insert(child.instance, held)),
                 Ok(None) => {}
@@ -97,7 +100,8 @@ impl HeldChildren {
                     tracing::warn!(%error, "an agent that outlived its server cannot be used, and ends");
                 }
             }
-        }
+        }))
+        .await;
     }
 
     pub(super) fn has(&self, instance: Uuid) -> bool {
@@ -130,19 +134,30 @@ impl HeldChildren {
     }
 }
 
+/// Whether a server has children for a server of another store: with this one, no run continues with them.
+pub(super) fn is_of_other_store(server: &PreviousServer, store: &str) -> bool {
+    server.children.iter().any(|child| {
+        child.store.as_deref().is_some_and(|other| other != store)
+            && child.leader.is_some_and(Identity::is_alive)
+    })
+}
+
 async fn adopt(
     server: &PreviousServer,
     child: &RecordedChild,
     records: &Arc<Records>,
 ) -> std::io::Result<Option<HeldChild>> {
-    let (Some(secret), Some(leader)) = (&child.secret, child.leader) else { return Ok(None) };
+    let (Some(secret), Some(store), Some(leader)) = (&child.secret, &child.store, child.leader)
+    else {
+        return Ok(None);
+    };
     if !leader.is_alive() {
         return Ok(None);
     }
     let attached = records.socket(child.instance).attach(secret).await?;
     let note: HeldNote = serde_json::from_slice(&attached.state.note)?;
     // The record first: if this server is killed now, the next one finds the child.
-    records.write(child.instance, Some(leader), Some(secret))?;
+    records.write(child.instance, Some(leader), Some((secret, store)))?;
     let (from, file) = (server.policy_path(child.instance), records.policy_path(child.instance));
     let policy = SavedPolicy::adopt(child.instance, (&from, file), note.layers)?;
     Ok(Some(HeldChild { leader, attached, note, policy }))

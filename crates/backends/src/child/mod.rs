@@ -40,6 +40,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -106,6 +107,10 @@ pub struct Children {
     leases: Mutex<Vec<Weak<dyn ChildLease>>>,
     /// The children of previous servers that can be continued with.
     held: HeldChildren,
+    /// Names the store of this server.
+    store: String,
+    /// Set when the agents end with this server.
+    ends_all: AtomicBool,
 }
 
 /// The standard input of a child.
@@ -168,15 +173,22 @@ impl Children {
     /// children. Without a state folder no child is recorded or found.
     /// Errors: `internal` if the folder cannot be created or read.
     pub async fn open(state: Option<PathBuf>) -> Result<Arc<Self>> {
+        Self::open_for(state, "").await
+    }
+
+    /// The same for a server of this store. Children can outlive a server, and are for the next one of the same store: this one leaves those of others alone.
+    pub async fn open_for(state: Option<PathBuf>, store: &str) -> Result<Arc<Self>> {
+        let store = Uuid::new_v5(&Uuid::NAMESPACE_URL, store.as_bytes()).to_string();
         let (mut records, mut strays, held) = (None, 0, HeldChildren::default());
         if let Some(state) = state {
             let folder = state.join("children");
             let opened = tokio::task::spawn_blocking(move || Records::open(&folder)).await;
             let opened = opened.map_err(|_| broken("the records of children could not be read"))?;
-            let (opened, previous) = opened.map_err(|error| {
+            let (opened, mut previous) = opened.map_err(|error| {
                 broken(format!("the records of children cannot be read: {error}"))
             })?;
             let opened = Arc::new(opened);
+            previous.retain(|server| !adoption::is_of_other_store(server, &store));
             for server in &previous {
                 held.adopt(server, &opened).await;
             }
@@ -186,7 +198,7 @@ impl Children {
         if strays > 0 {
             tracing::warn!(strays, "stopped processes that a previous server has left");
         }
-        Ok(Arc::new(Self { records, strays, held, ..Self::default() }))
+        Ok(Arc::new(Self { records, strays, held, store, ..Self::default() }))
     }
 
     /// Gives the runs of previous servers a moment to continue with their children, in a task. Then ends the children with which none does. Call it when all runs are recovered: before
@@ -352,7 +364,7 @@ impl Children {
         let file = self.records.as_ref().map(|records| records.policy_path(instance));
         let plan = self.hold_plan(program, instance);
         let hold = plan.as_ref().map(HoldPlan::settings);
-        let secret = plan.as_ref().map(|plan| plan.secret.clone());
+        let kept = plan.as_ref().map(|plan| (plan.secret.clone(), plan.store.clone()));
         let spawned = match confine(program, &env, (instance, file, hold)).await {
             Ok(policy) => {
                 let plan = plan.filter(|_| policy.is_some());
@@ -373,7 +385,7 @@ impl Children {
         counter!(STARTS, "agent" => program.name.to_owned()).increment(1);
         let mut guard = KillOnDrop(Some(started));
         if let Some(records) = &self.records {
-            record(records, instance, leader, (secret, Some(recording))).await?;
+            record(records, instance, leader, (kept, Some(recording))).await?;
         }
         guard.0.take().ok_or_else(|| broken("a child was not started"))
     }
@@ -388,7 +400,13 @@ impl Children {
             && sandbox.layers().is_any()
             && sandbox.wrap_with.is_empty();
         let records = self.records.as_ref().filter(|_| is_held)?;
-        Some(HoldPlan::new(records.socket(instance)))
+        Some(HoldPlan::new(records.socket(instance), self.store.clone()))
+    }
+
+    /// Has all children end with this server, which is about to stop.
+    pub fn end_with_server(&self) {
+        self.ends_all.store(true, Ordering::Release);
+        self.all().iter().for_each(|child| child.set_outlives(false));
     }
 
     /// Stops all children and refuses further starts. Returns when all have ended. Leaves processes that cannot be killed to the next server.
@@ -400,7 +418,8 @@ impl Children {
             tracing::warn!("a child is still being started during the shutdown");
         }
         let all: Vec<_> = self.running.borrow().children.values().cloned().collect();
-        let stopped = all.iter().filter(|child| !child.detach());
+        let ends_all = self.ends_all.load(Ordering::Acquire);
+        let stopped = all.iter().filter(|child| ends_all || !child.detach());
         futures_util::future::join_all(stopped.map(Child::stop)).await;
         // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(running.wait_for(|running| running.children.is_empty()).await);
@@ -463,11 +482,12 @@ async fn record(
     records: &Arc<Records>,
     instance: Uuid,
     leader: Option<Identity>,
-    (secret, recording): (Option<String>, Option<oneshot::Sender<()>>),
+    (kept, recording): (Option<(String, String)>, Option<oneshot::Sender<()>>),
 ) -> Result<()> {
     let records = Arc::clone(records);
     let written = tokio::task::spawn_blocking(move || {
-        let written = records.write(instance, leader, secret.as_deref());
+        let kept = kept.as_ref().map(|(secret, store)| (&**secret, &**store));
+        let written = records.write(instance, leader, kept);
         // The watcher waits for this before it removes the record. Otherwise this write could restore it.
         drop(recording);
         written

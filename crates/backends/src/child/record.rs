@@ -48,6 +48,8 @@ pub(super) struct RecordedChild {
     pub(super) leader: Option<Identity>,
     /// The secret of its holder, if it can outlive its server.
     pub(super) secret: Option<String>,
+    /// The store of its run, if it can outlive its server.
+    pub(super) store: Option<String>,
 }
 
 // === impl Records ===
@@ -101,15 +103,16 @@ impl Records {
         &self,
         instance: Uuid,
         leader: Option<Identity>,
-        secret: Option<&str>,
+        hold: Option<(&str, &str)>,
     ) -> io::Result<()> {
         let mut record = json!({
             "boot": self.boot,
             "numbers": self.pid_namespace,
             "child": leader.map(Identity::to_json),
         });
-        if let Some(secret) = secret {
+        if let Some((secret, store)) = hold {
             record["secret"] = json!(secret);
+            record["store"] = json!(store);
         }
         let path = self.path(instance);
         let new = path.with_extension("new");
@@ -213,7 +216,8 @@ impl RecordedChild {
         let is_ours = text_of("numbers") == Some(pid_namespace);
         let leader = record.get("child").filter(|_| is_ours).and_then(Identity::from_json);
         let secret = text_of("secret").filter(|_| is_ours).map(str::to_owned);
-        Some(Self { instance, leader, secret })
+        let store = text_of("store").filter(|_| is_ours).map(str::to_owned);
+        Some(Self { instance, leader, secret, store })
     }
 }
 

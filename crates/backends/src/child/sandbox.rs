@@ -348,6 +348,8 @@ impl SavedPolicy {
     ) -> io::Result<Self> {
         fs::rename(from, &file)?;
         let temporary = temporary_folder(instance);
+        // Each start of a service can have a `/tmp` of its own. The commands of the agent need the folder.
+        DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
         Ok(Self { layers, temporary, file, is_left: AtomicBool::new(false) })
     }
 

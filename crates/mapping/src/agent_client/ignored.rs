@@ -8,6 +8,7 @@ use trilogue_domain::event::{Original, StateEvent};
 use trilogue_domain::{Body, Json};
 
 use super::original::{LINE, VERSION};
+use super::oversize::{LINE_TOO_LONG, UPDATE_TOO_LARGE};
 
 /// The most bytes of an ignored line that its event shows.
 pub const MAX_IGNORED_BYTES: usize = 4 * 1024;
@@ -32,6 +33,12 @@ pub fn ignored_line(reason: &str, shown: &[u8], length: usize) -> Body {
 pub fn replaced_bytes(line: Bytes) -> (Body, Original) {
     let body = body_of_line(&line);
     (body, Original { dialect: Arc::clone(&LINE_DIALECT), version: VERSION, bytes: line })
+}
+
+/// Whether an event is about a line of an agent, although it has no original: about one that was not a message, or was too large.
+pub fn is_about_line(body: &Body) -> bool {
+    let Body::State(StateEvent::Custom { kind, .. }) = body else { return false };
+    [IGNORED_LINE, LINE_TOO_LONG, UPDATE_TOO_LARGE].contains(&&**kind)
 }
 
 /// Returns the event of an original of the dialect [`LINE`].

@@ -45,7 +45,7 @@ pub use error::{STDERR_INTRODUCTION, error_object, failure_of, session_error, wi
 pub use extra::{
     extra_of_elicitation, extra_of_message, extra_of_permission, extra_of_prompt, keep_extra,
 };
-pub use ignored::{MAX_IGNORED_BYTES, ignored_line, replaced_bytes};
+pub use ignored::{MAX_IGNORED_BYTES, ignored_line, is_about_line, replaced_bytes};
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
 };

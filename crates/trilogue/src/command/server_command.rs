@@ -222,13 +222,28 @@ pub(crate) fn user_of(address: SocketAddr) -> Option<String> {
 }
 
 /// Serves until a signal comes or the server ends by itself.
+/// A signal that stops a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StopSignal {
+    Terminate,
+    /// From Ctrl-C or `trilogue stop`.
+    Interrupt,
+}
+
 pub(crate) async fn run(app: App, signals: Signals, format: LogFormat) -> Result {
     let (first, second) = signals.split();
-    let served = app.run(first);
+    let end_agents = app.end_agents();
+    let stopped = async move {
+        // A service manager starts the server again, and a person who stops it means its agents too.
+        if first.await == StopSignal::Interrupt {
+            end_agents();
+        }
+    };
+    let served = app.run(stopped);
     tokio::select! {
         report = served => log_report(&report?, format),
         // A second signal means not to wait for runs.
-        () = second => return Err(CliError::new(ExitStatus::Interrupted, "stopped without waiting")),
+        _ = second => return Err(CliError::new(ExitStatus::Interrupted, "stopped without waiting")),
     }
     Ok(())
 }
@@ -285,30 +300,33 @@ impl Signals {
     /// Resolve at the first and at the second signal.
     fn split(
         mut self,
-    ) -> (impl Future<Output = ()> + Send + 'static, impl Future<Output = ()> + Send + 'static)
-    {
+    ) -> (
+        impl Future<Output = StopSignal> + Send + 'static,
+        impl Future<Output = StopSignal> + Send + 'static,
+    ) {
         let (first, first_received) = tokio::sync::oneshot::channel();
-        let (second, second_received) = tokio::sync::oneshot::channel::<()>();
+        let (second, second_received) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
-            self.next().await;
+            let signal = self.next().await;
             // The receiver is gone when the server has ended by itself.
-            let _ = first.send(());
-            self.next().await;
-            let _ = second.send(());
+            let _ = first.send(signal);
+            let signal = self.next().await;
+            let _ = second.send(signal);
         });
         (received(first_received), received(second_received))
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
 }
 
-async fn received(signal: tokio::sync::oneshot::Receiver<()>) {
-    if signal.await.is_err() {
-        std::future::pending::<()>().await;
+async fn received(signal: tokio::sync::oneshot::Receiver<StopSignal>) -> StopSignal {
+    match signal.await {
+        Ok(signal) => signal,
+        Err(_) => std::future::pending().await,
     }
 }

@@ -42,10 +42,11 @@ impl Stop {
             kill_process(pid, signal)
                 .map_err(|error| CliError::failure(format!("cannot stop {record}: {error}")))
         };
-        signal(Signal::TERM)?;
+        // Unlike after a `TERM`, no agent works on.
+        signal(Signal::INT)?;
         if self.now {
             // Two signals of one kind may arrive as one. The server may have ended after the first.
-            let _ = signal(Signal::INT);
+            let _ = signal(Signal::TERM);
         }
         wait(&dir, &record).await;
         report(&record, globals)

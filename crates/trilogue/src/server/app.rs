@@ -161,7 +161,8 @@ impl App {
             })?;
         }
         // Ends child processes that the last server left before new ones start.
-        let children = Children::open(state.as_ref().ok().cloned()).await?;
+        let folder = state.as_ref().ok().cloned();
+        let children = Children::open_for(folder, &options.store.url).await?;
         let built =
             Self::build_with(&children, state, local_listener, options, agents, listeners).await;
         if built.is_err() {
@@ -341,6 +342,12 @@ impl App {
     #[must_use]
     pub fn token_files(&self) -> &[PathBuf] {
         &self.token_files
+    }
+
+    /// Returns what ends the agents with the server when it stops. Without it, turns outlive a stop.
+    pub fn end_agents(&self) -> impl FnOnce() + Send + 'static {
+        let children = Arc::clone(&self.children);
+        move || children.end_with_server()
     }
 
     /// Serves until `shutdown` is ready. Then it refuses new runs, waits for running ones until the deadline, and closes connections and the store.

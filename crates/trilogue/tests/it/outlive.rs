@@ -21,6 +21,11 @@ struct Lives {
 
 impl Lives {
     fn start() -> Self {
+        Self::with("")
+    }
+
+    /// The same with further settings of the agent.
+    fn with(further: &str) -> Self {
         let home = Home::new();
         let program = example("scripted_agent").display().to_string();
         let record = home.work().join("heard").display().to_string();
@@ -28,7 +33,7 @@ impl Lives {
         let folder = home.work().join("folder");
         fs::create_dir(&folder).unwrap();
         let settings = format!(
-            "[server]\nshutdown_deadline = \"1s\"\n[store]\nurl = \"sqlite:store.db\"\n[agents.coder]\nkind = \"agent-client\"\ncommand = {command}\ncwd = {folder:?}\nfiles = \"write\"\nterminals = true\nwrite_paths = [{:?}]\n",
+            "[server]\nshutdown_deadline = \"1s\"\n[store]\nurl = \"sqlite:store.db\"\n[agents.coder]\nkind = \"agent-client\"\ncommand = {command}\ncwd = {folder:?}\nfiles = \"write\"\nterminals = true\nwrite_paths = [{:?}]\n{further}",
             home.work(),
         );
         home.write("trilogue.toml", &settings);
@@ -151,6 +156,8 @@ fn instructions(lives: &Lives) -> Vec<String> {
         "chunks:20",
         "tool",
         "think:hard",
+        "noise",
+        "line:{broken",
         "FIRST",
         "say:two",
         "two",
@@ -282,4 +289,34 @@ fn a_command_of_a_turn_is_not_run_again_after_a_restart() {
     let thread = lives.thread();
     assert!(thread.contains("may have been carried out") && thread.contains("after"), "{thread}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "run\n");
+}
+
+#[test]
+fn an_agent_ends_with_its_server_when_its_user_stops_it_or_its_settings_say_so() {
+    for (settings, signal) in [("", Signal::INT), ("outlive = false\n", Signal::TERM)] {
+        let mut lives = Lives::with(settings);
+        let run = lives.run(&["say:one", "slow:60000"].map(str::to_owned));
+        lives.wait_for("one");
+        lives.end(signal);
+        assert_eq!(processes(&lives), 0, "{signal:?}");
+        lives.begin();
+        let ended = lives.wait_for_end(&run);
+        assert_eq!(ended["outcome"]["error"]["code"], "agent_lost", "{ended}");
+    }
+}
+
+/// A server of another store shares the state folder.
+#[test]
+fn a_server_of_another_store_leaves_the_agent_alone() {
+    let mut lives = Lives::start();
+    let lines = ["say:one".to_owned(), format!("wait:{}", lives.file("first").display())];
+    let run = lives.run(&lines);
+    lives.wait_for("one");
+    lives.end(Signal::KILL);
+    let other = lives.home.demo();
+    other.run(&["run", "echo", "hello"]).expect(0);
+    assert!(other.stop(Signal::TERM).success());
+    lives.begin();
+    fs::write(lives.file("first"), "").unwrap();
+    assert_eq!(lives.wait_for_end(&run)["status"], "completed");
 }

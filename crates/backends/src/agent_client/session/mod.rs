@@ -26,6 +26,7 @@ pub(super) use choice::{setting, settings_of};
 pub(super) use family::OpenSubagents;
 pub(super) use lease::SessionLease;
 pub(super) use offers::Offers;
+pub(super) use open_work::is_of_agent;
 pub(super) use session::{KeptSession, Session};
 pub(super) use start::SessionStart;
 pub(super) use threads::{OpeningRollback, Thread, ThreadState, Threads};

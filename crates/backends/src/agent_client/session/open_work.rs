@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, MessageId};
 use trilogue_mapping::LoggedPosition;
-use trilogue_mapping::agent_client::{is_about_size, oversize_notice, split_oversize, title_of};
+use trilogue_mapping::agent_client::{
+    is_about_line, is_about_size, oversize_notice, split_oversize, title_of,
+};
 use trilogue_runtime::{EmitError, RunContext};
 
 use super::answer::TurnScope;
@@ -51,6 +53,11 @@ pub(super) enum WorkKind {
         /// When the run ends at the latest, if it was cancelled.
         ends_at: Option<Instant>,
     },
+}
+
+/// Whether an event follows from the agent's output, so that it comes again when the output is read again.
+pub(in crate::agent_client) fn is_of_agent(body: &Body, original: Option<&Original>) -> bool {
+    original.is_some() || matches!(body, Body::Message(_)) || is_about_line(body)
 }
 
 // === impl OpenWork ===
@@ -175,7 +182,7 @@ impl OpenWork {
     }
 
     pub(super) async fn log(&mut self, mut body: Body, original: Option<Original>) {
-        let is_of_agent = original.is_some() || matches!(body, Body::Message(_));
+        let is_of_agent = is_of_agent(&body, original.as_ref());
         if let Some(logged) = self.logged.as_mut().filter(|_| is_of_agent)
             && !logged.passes(&mut body)
         {

@@ -159,7 +159,7 @@ async fn prompt(
     let lasting = rejoin::begin(session, context, &user).await;
     let (end, progress) = send(launch, session, &request, (context, lasting)).await;
     guard.is_armed = false;
-    let concluded = conclude(launch.answer_settle, session, end, context, &user).await;
+    let concluded = conclude((launch.answer_settle, false), session, end, context, &user).await;
     // The output stays with the holder until the next turn: only then it is certain that the log has it.
     session.set_outlives(false);
     concluded.map_err(|failed| match progress {
@@ -257,7 +257,7 @@ async fn wait(
 }
 
 async fn conclude(
-    settle: Duration,
+    (settle, has_result): (Duration, bool),
     session: &Arc<Session>,
     end: Result<PromptEnd, CallFailure>,
     context: &RunContext,
@@ -306,7 +306,7 @@ async fn conclude(
     }
     let logged = logged_result(answer.as_bytes());
     let is_logged = logged.is_some();
-    if let Some((body, original)) = logged {
+    if let Some((body, original)) = logged.filter(|_| !has_result) {
         log_result(context, body, original).await?;
     }
     if is_complete && is_logged && !settle.is_zero() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use trilogue_domain::error::Code;
+use trilogue_domain::event::{StateEvent, TURN_RESULT};
 use trilogue_domain::{Body, Failure, Json, MessageId};
 use trilogue_mapping::LoggedPosition;
 use trilogue_runtime::{Ending, RunContext, lost};
@@ -14,7 +15,7 @@ use super::{AbandonOnDrop, conclude, wait};
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::opening::{RejoinedSession, SessionOpener};
 use crate::agent_client::routing::CallOrigin;
-use crate::agent_client::session::Session;
+use crate::agent_client::session::{Session, is_of_agent};
 
 /// A turn of an agent that can outlive the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,6 +31,13 @@ pub(super) struct LastingTurn {
     /// The id of the prompt.
     #[serde(default)]
     call: Option<u64>,
+}
+
+/// What the log has of a turn.
+struct LoggedTurn {
+    position: LoggedPosition,
+    /// Whether the agent's answer to the prompt is in it.
+    has_result: bool,
 }
 
 /// Begins to log the agent's updates in a run. `None` if the agent does not outlive the server.
@@ -70,10 +78,10 @@ pub(super) async fn rejoin(
     let (Some(RejoinedSession { session, begin }), Some(call)) = (rejoined, turn.call) else {
         return Err(lost());
     };
-    let logged = log_position(&context).await?;
+    let LoggedTurn { position, has_result } = log_position(&context).await?;
     let mut guard = AbandonOnDrop::new(&session, &context);
     let process = session.process();
-    session.begin(context.clone(), user.clone(), Some(Box::new(logged))).await;
+    session.begin(context.clone(), user.clone(), Some(Box::new(position))).await;
     let unsent = process.router().calls().prepare();
     let call = process.peer().await_response(call).map_err(AgentFailure::from);
     let call = call.map_err(AgentFailure::into_failure)?;
@@ -85,26 +93,30 @@ pub(super) async fn rejoin(
     let grace = launch.cancel_grace.unwrap_or(context.cancel_grace());
     let ended = wait(grace, &session, call, &context).await;
     guard.is_armed = false;
-    let concluded = conclude(launch.answer_settle, &session, ended, &context, &user).await;
+    let concluded =
+        conclude((launch.answer_settle, has_result), &session, ended, &context, &user).await;
     session.set_outlives(false);
     concluded.map_err(|failed| failed.failure.into_failure())
 }
 
 /// How much of the turn is in the log: what its agent has sent. Marks its unfinished messages as continued.
-async fn log_position(context: &RunContext) -> Result<LoggedPosition, Failure> {
+async fn log_position(context: &RunContext) -> Result<LoggedTurn, Failure> {
     let mut position = LoggedPosition::of_run(context.run().as_str());
+    let mut has_result = false;
     let read = context.each_event(|event| {
-        let is_of_agent =
-            event.original.is_some() || matches!(event.body, Body::Message(_) | Body::Run(_));
-        if is_of_agent {
-            position.push(&event.body);
+        let is_result = |kind: &str| kind == TURN_RESULT;
+        match &event.body {
+            Body::State(StateEvent::Custom { kind, .. }) if is_result(kind) => has_result = true,
+            Body::Run(_) => position.push(&event.body),
+            body if is_of_agent(body, event.original.as_ref()) => position.push(body),
+            _ => {}
         }
     });
     read.await.map_err(|error| Failure::of(error.code(), error.message()))?;
     for (message, role) in position.open() {
         context.continue_message(message, role);
     }
-    Ok(position)
+    Ok(LoggedTurn { position, has_result })
 }
 
 // === impl LastingTurn ===

@@ -129,6 +129,8 @@ fn every_setting_arrives() {
     assert!(folder.file_name().unwrap().to_str().unwrap().starts_with("t-"), "{folder:?}");
     let expected = Launch {
         folders: launch.folders.clone(),
+        // Threads share its process.
+        outlive: false,
         env: [
             ("HOME", "/srv/home"),
             ("npm_config_cache", "/srv/npm"),
