@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
         [inner, probe] if is(inner, INNER) && is(probe, PROBE) => namespaces::probe(),
         [probe] if is(probe, PROBE) => {
             namespaces::enter(crate::Network::None)?;
-            Ok(exit_as(inner(arguments).status()?, false))
+            Ok(exit_as(inner(arguments).status()?))
         }
         [inner, policy, command @ ..] if is(inner, INNER) => start(&read(policy)?, command),
         [held, policy, ..] if is(held, HELD) => hold_attachable(&read(policy)?, arguments),
@@ -80,16 +80,17 @@ fn hold(
         namespaces::enter(policy.network)?;
     }
     let mut inner = inner(arguments);
+    let has_namespaces = policy.layers.namespaces;
     let exit = match settings {
-        None => reap(inner.spawn()?.id())?,
-        Some(settings) => match holder::hold(inner, settings)? {
+        None => program_status(reap(inner.spawn()?.id())?, has_namespaces),
+        Some(settings) => match holder::hold(inner, settings, has_namespaces)? {
             Some(exit) => exit,
             // Without a server, the status has no reader.
             None => return Ok(ExitCode::FAILURE),
         },
     };
     end_children()?;
-    Ok(exit_as(exit, policy.layers.namespaces))
+    Ok(exit_as(exit))
 }
 
 fn inner(arguments: &[OsString]) -> Command {
@@ -121,7 +122,7 @@ fn start(policy: &SandboxPolicy, command: &[OsString]) -> io::Result<ExitCode> {
         namespaces::build(policy)?;
         restrict(policy)?;
         let exit = reap(command.spawn().map_err(failed)?.id())?;
-        return Ok(exit_as(exit, false));
+        return Ok(exit_as(exit));
     }
     restrict(policy)?;
     Err(failed(command.exec()))
@@ -207,12 +208,17 @@ fn children() -> Vec<Pid> {
     text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Exits with the status of a program. For a signal, this process ends itself by the same one, if it can.
-fn exit_as(status: ExitStatus, has_namespaces: bool) -> ExitCode {
+/// Returns the status of a program, as the process of its inner stage ends with it. The inner stage of namespaces cannot end itself by a signal: as the first process there, it gets none.
+pub(crate) fn program_status(status: ExitStatus, has_namespaces: bool) -> ExitStatus {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    // The inner stage of namespaces cannot end itself by a signal: as the first process there, it gets none.
-    let of_inner = code.filter(|_| has_namespaces).and_then(|code| code.checked_sub(SIGNAL_BASE));
-    let Some(signal) = status.signal().or(of_inner.map(i32::from)) else {
+    let signal = code.filter(|_| has_namespaces).and_then(|code| code.checked_sub(SIGNAL_BASE));
+    signal.map_or(status, |signal| ExitStatus::from_raw(i32::from(signal)))
+}
+
+/// Exits with the status of a program. For a signal, this process ends itself by the same one, if it can.
+fn exit_as(status: ExitStatus) -> ExitCode {
+    let Some(signal) = status.signal() else {
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
         return ExitCode::from(code.unwrap_or(NOT_STARTED));
     };
     if let Some(signal) = Signal::from_named_raw(signal) {

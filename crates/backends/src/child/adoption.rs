@@ -134,10 +134,10 @@ impl HeldChildren {
     }
 }
 
-/// Whether a server has children for a server of another store: with this one, no run continues with them.
-pub(super) fn is_of_other_store(server: &PreviousServer, store: &str) -> bool {
+/// Whether a server has children that can be continued with. `store` names the store of their runs, or is `None` for any.
+pub(super) fn has_held(server: &PreviousServer, store: Option<&str>) -> bool {
     server.children.iter().any(|child| {
-        child.store.as_deref().is_some_and(|other| other != store)
+        child.store.as_deref().is_some_and(|of| store.is_none_or(|store| of == store))
             && child.leader.is_some_and(Identity::is_alive)
     })
 }

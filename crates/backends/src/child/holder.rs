@@ -19,22 +19,25 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream,
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, PollSender};
 use trilogue_sandbox::holder::{FrameReader, HOLDER_VERSION, HolderFrame, ServerFrame};
 use trilogue_wire::agent_client::splice;
+use uuid::Uuid;
 
 use super::identity::Identity;
 
 /// How long a holder may take to answer.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause before the next attempt.
+const ATTACH_PAUSE: Duration = Duration::from_millis(20);
 /// The frames that wait to be sent to a holder.
 const MAX_FRAMES: usize = 16;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// A longer line of input is sent in pieces, in bytes.
 const MAX_INPUT_BYTES: usize = 16 * 1024 * 1024;
-/// A longer label is left out, in bytes: its request is answered once more.
-const MAX_LABEL_BYTES: usize = 512;
+/// A longer id is in a label by its hash, in bytes.
+const MAX_ID_BYTES: usize = 64;
 /// The requests of an agent that can be carried out twice: they ask, or have the same effect again.
 const REPEATABLE: [&str; 4] =
     ["session/request_permission", "elicitation/create", "fs/read_text_file", "fs/write_text_file"];
@@ -152,7 +155,7 @@ struct OutputReader {
 // === impl HolderSocket ===
 
 impl HolderSocket {
-    pub(super) fn new(folder: &Path, instance: uuid::Uuid) -> Self {
+    pub(super) fn new(folder: &Path, instance: Uuid) -> Self {
         Self { folder: folder.to_owned(), name: format!("{instance}.sock") }
     }
 
@@ -163,8 +166,20 @@ impl HolderSocket {
         UnixListener::bind(self.short(&folder))
     }
 
-    /// Connects, and proves with the secret that this server may.
+    /// Connects, and proves with the secret that this server may. Tries again for a while: other programs can keep the socket busy.
     pub(super) async fn attach(&self, secret: &str) -> io::Result<AttachedHolder> {
+        let until = Instant::now() + ATTACH_TIMEOUT;
+        loop {
+            match self.attach_once(secret).await {
+                Err(error) if is_busy(&error) && Instant::now() < until => {
+                    tokio::time::sleep(ATTACH_PAUSE).await;
+                }
+                attached => return attached,
+            }
+        }
+    }
+
+    async fn attach_once(&self, secret: &str) -> io::Result<AttachedHolder> {
         let attaching = async {
             let folder = File::open(&self.folder)?;
             let mut stream = UnixStream::connect(self.short(&folder)).await?;
@@ -201,10 +216,20 @@ impl HolderSocket {
 impl AttachedHolder {
     fn of(stream: UnixStream, frames: FrameReader, first: HolderFrame) -> io::Result<Self> {
         match first {
-            HolderFrame::State { version: HOLDER_VERSION, kept_from, seen_to, labels, note } => {
+            HolderFrame::State {
+                version: HOLDER_VERSION,
+                kept_from,
+                seen_to,
+                has_lost_labels: false,
+                labels,
+                note,
+            } => {
                 let sent = SentLabels::read(&labels);
                 let state = HolderState { kept_from, seen_to, sent, note };
                 Ok(Self { stream, frames, state })
+            }
+            HolderFrame::State { version: HOLDER_VERSION, .. } => {
+                Err(io::Error::other("the turn had more requests than a holder keeps"))
             }
             _ => Err(io::Error::other("a holder of another version")),
         }
@@ -242,6 +267,12 @@ impl AttachedHolder {
         let input = HolderInput { frames, link: link.clone(), line, is_ended: false };
         HeldStreams { input, output, errors, link, exit, begin: BeginOutput(begin) }
     }
+}
+
+/// Whether the same may succeed a moment later.
+fn is_busy(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof, WouldBlock};
+    matches!(error.kind(), WouldBlock | UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
 async fn write_frames(mut stream: OwnedWriteHalf, mut waiting: mpsc::Receiver<Vec<u8>>) {
@@ -353,7 +384,7 @@ impl OutputReader {
     /// carried out twice.
     async fn is_done(&mut self, line: &[u8]) -> bool {
         let Some((id, method)) = request_of(line) else { return false };
-        if self.answered.remove(&id) {
+        if self.answered.remove(&short_id(&id)) {
             return true;
         }
         // An earlier server has not got the whole line.
@@ -378,6 +409,14 @@ impl OutputReader {
         // The connection of the agent may be closed. The rest is read all the same, up to the exit.
         drop(self.output.write_all(bytes).await);
     }
+}
+
+/// An id as it is in a label: a long one by its hash.
+fn short_id(id: &str) -> String {
+    if id.len() <= MAX_ID_BYTES {
+        return id.to_owned();
+    }
+    format!("#{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()))
 }
 
 /// The id and the method of a request in a line, the id as JSON.
@@ -407,8 +446,7 @@ impl SentLabels {
         let text = str::from_utf8(line).unwrap_or_default().trim();
         let Some(id) = splice::get(text, &["id"]) else { return String::new() };
         let kind = if splice::get(text, &["method"]).is_some() { "call" } else { "answer" };
-        let label = format!("{kind} {id}");
-        if label.len() <= MAX_LABEL_BYTES { label } else { String::new() }
+        format!("{kind} {}", short_id(id))
     }
 
     /// The id of the last call, if there was one.

@@ -176,29 +176,46 @@ impl Children {
         Self::open_for(state, "").await
     }
 
-    /// The same for a server of this store. Children can outlive a server, and are for the next one of the same store: this one leaves those of others alone.
+    /// The same for a server of this store. Children can outlive a server, and are for the next one of the same store, after [`Self::adopt_held`]: until then, all stay alone.
     pub async fn open_for(state: Option<PathBuf>, store: &str) -> Result<Arc<Self>> {
         let store = Uuid::new_v5(&Uuid::NAMESPACE_URL, store.as_bytes()).to_string();
-        let (mut records, mut strays, held) = (None, 0, HeldChildren::default());
+        let (mut records, mut strays) = (None, 0);
         if let Some(state) = state {
             let folder = state.join("children");
-            let opened = tokio::task::spawn_blocking(move || Records::open(&folder)).await;
+            let opened = tokio::task::spawn_blocking(move || {
+                Records::open(&folder, |server| !adoption::has_held(server, None))
+            });
+            let opened = opened.await;
             let opened = opened.map_err(|_| broken("the records of children could not be read"))?;
-            let (opened, mut previous) = opened.map_err(|error| {
+            let (opened, previous) = opened.map_err(|error| {
                 broken(format!("the records of children cannot be read: {error}"))
             })?;
-            let opened = Arc::new(opened);
-            previous.retain(|server| !adoption::is_of_other_store(server, &store));
-            for server in &previous {
-                held.adopt(server, &opened).await;
-            }
-            strays = strays::stop(previous, |instance| held.has(instance)).await;
-            records = Some(opened);
+            strays = strays::stop(previous, |_| false).await;
+            records = Some(Arc::new(opened));
         }
         if strays > 0 {
             tracing::warn!(strays, "stopped processes that a previous server has left");
         }
-        Ok(Arc::new(Self { records, strays, held, store, ..Self::default() }))
+        Ok(Arc::new(Self { records, strays, store, ..Self::default() }))
+    }
+
+    /// Adopts the children of previous servers of this store that can be continued with. Call it once the store is open: of two servers that start at once, only one gets so far.
+    /// Errors: `internal` if the records cannot be read.
+    pub async fn adopt_held(&self) -> Result<()> {
+        let Some(records) = self.records.clone() else { return Ok(()) };
+        let (taken, store) = (Arc::clone(&records), self.store.clone());
+        let previous = tokio::task::spawn_blocking(move || {
+            taken.take_previous(|server| adoption::has_held(server, Some(&store)))
+        });
+        let unreadable =
+            |why: String| broken(format!("the records of children cannot be read: {why}"));
+        let previous = previous.await.map_err(|error| unreadable(error.to_string()))?;
+        let previous = previous.map_err(|error| unreadable(error.to_string()))?;
+        for server in &previous {
+            self.held.adopt(server, &records).await;
+        }
+        strays::stop(previous, |instance| self.held.has(instance)).await;
+        Ok(())
     }
 
     /// Gives the runs of previous servers a moment to continue with their children, in a task. Then ends the children with which none does. Call it when all runs are recovered: before

@@ -55,38 +55,16 @@ pub(super) struct RecordedChild {
 // === impl Records ===
 
 impl Records {
-    /// Creates the records of this server, and lists the previous servers. Blocks up to [`LOCK_TIMEOUT`] for another server that does so.
-    pub(super) fn open(all: &Path) -> io::Result<(Self, Vec<PreviousServer>)> {
+    /// Creates the records of this server, and takes those previous servers of which `is_taken` is true. Blocks up to [`LOCK_TIMEOUT`] for another server that does so.
+    pub(super) fn open(
+        all: &Path,
+        is_taken: impl Fn(&PreviousServer) -> bool,
+    ) -> io::Result<(Self, Vec<PreviousServer>)> {
         DirBuilder::new().recursive(true).mode(0o700).create(all)?;
         // A new folder is unlocked for a moment and looks abandoned. So only one server at a time creates or reads folders.
-        let searching = open_lock(all)?;
-        let until = Instant::now() + LOCK_TIMEOUT;
-        while !try_lock(&searching)? {
-            if Instant::now() >= until {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "another server is looking through them",
-                ));
-            }
-            thread::sleep(LOCK_RETRY);
-        }
+        let _searching = lock_all(all)?;
         let machine = platform::machine();
-        let mut previous = Vec::new();
-        for entry in fs::read_dir(all)? {
-            let entry = entry?;
-            let is_server = entry.file_type()?.is_dir()
-                && entry.file_name().to_str().is_some_and(|name| Uuid::parse_str(name).is_ok());
-            if !is_server {
-                continue;
-            }
-            match PreviousServer::read(entry.path(), &machine) {
-                Ok(server) => previous.extend(server),
-                // The next server tries again.
-                Err(error) => {
-                    tracing::warn!(%error, "the records of a previous server cannot be read")
-                }
-            }
-        }
+        let previous = previous_servers(all, &machine, is_taken)?;
         let folder = all.join(Uuid::new_v4().to_string());
         DirBuilder::new().mode(0o700).create(&folder)?;
         let lock = open_lock(&folder)?;
@@ -96,6 +74,16 @@ impl Records {
         File::open(all)?.sync_all()?;
         let (boot, pid_namespace) = machine;
         Ok((Self { folder, boot, pid_namespace, _lock: lock }, previous))
+    }
+
+    /// Takes the previous servers of which this is true, as [`Self::open`] does.
+    pub(super) fn take_previous(
+        &self,
+        is_taken: impl Fn(&PreviousServer) -> bool,
+    ) -> io::Result<Vec<PreviousServer>> {
+        let all = self.folder.parent().unwrap_or(&self.folder);
+        let _searching = lock_all(all)?;
+        previous_servers(all, &(self.boot.clone(), self.pid_namespace.clone()), is_taken)
     }
 
     /// Writes a record durably.
@@ -190,6 +178,11 @@ impl PreviousServer {
         Ok(Some(Self { folder, children, _lock: lock }))
     }
 
+    /// The socket of the holder of a child.
+    pub(super) fn socket(&self, instance: Uuid) -> HolderSocket {
+        HolderSocket::new(self.folder.parent().unwrap_or(&self.folder), instance)
+    }
+
     /// The file of the policy of a child.
     pub(super) fn policy_path(&self, instance: Uuid) -> PathBuf {
         self.folder.join(instance.to_string()).with_extension("policy")
@@ -219,6 +212,45 @@ impl RecordedChild {
         let store = text_of("store").filter(|_| is_ours).map(str::to_owned);
         Some(Self { instance, leader, secret, store })
     }
+}
+
+/// Takes the lock under which one server at a time creates or reads folders.
+fn lock_all(all: &Path) -> io::Result<File> {
+    let searching = open_lock(all)?;
+    let until = Instant::now() + LOCK_TIMEOUT;
+    while !try_lock(&searching)? {
+        if Instant::now() >= until {
+            let message = "another server is looking through them";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        thread::sleep(LOCK_RETRY);
+    }
+    Ok(searching)
+}
+
+/// Reads the servers that do not run any more. Keeps the locks of those of which `is_taken` is true.
+fn previous_servers(
+    all: &Path,
+    machine: &(String, String),
+    is_taken: impl Fn(&PreviousServer) -> bool,
+) -> io::Result<Vec<PreviousServer>> {
+    let mut previous = Vec::new();
+    for entry in fs::read_dir(all)? {
+        let entry = entry?;
+        let is_server = entry.file_type()?.is_dir()
+            && entry.file_name().to_str().is_some_and(|name| Uuid::parse_str(name).is_ok());
+        if !is_server {
+            continue;
+        }
+        match PreviousServer::read(entry.path(), machine) {
+            Ok(server) => previous.extend(server.filter(|server| is_taken(server))),
+            // The next server tries again.
+            Err(error) => {
+                tracing::warn!(%error, "the records of a previous server cannot be read");
+            }
+        }
+    }
+    Ok(previous)
 }
 
 fn open_lock(folder: &Path) -> io::Result<File> {

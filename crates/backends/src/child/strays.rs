@@ -33,8 +33,11 @@ pub(super) async fn stop(
     }
     let strays = tree.signal(Signal::TERM).await;
     if strays == Some(0) || tree.gone_within(STRAY_GRACE).await || tree.kill().await {
-        for child in servers.iter().flat_map(|server| &server.children) {
-            sandbox::remove_left(child.instance);
+        for server in &servers {
+            for child in &server.children {
+                sandbox::remove_left(child.instance);
+                server.socket(child.instance).remove();
+            }
         }
         servers.into_iter().for_each(PreviousServer::forget);
     }

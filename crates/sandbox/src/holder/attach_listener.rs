@@ -69,29 +69,39 @@ impl AttachListener {
         now: Instant,
         scratch: &mut [u8],
     ) -> Option<(UnixStream, FrameReader)> {
+        let mut admitted = None;
         self.paused_until = self.paused_until.filter(|until| now < *until);
         if self.paused_until.is_none() {
-            self.accept(now);
+            self.accept(now, scratch, &mut admitted);
         }
-        let mut admitted = None;
         for mut unproved in std::mem::take(&mut self.unproved) {
             match unproved.check(&self.secret, scratch) {
-                Proof::Accepted => {
-                    unproved.reader.lift_limit();
-                    admitted = Some((unproved.stream, unproved.reader));
-                }
+                Proof::Accepted => admitted = Some(unproved),
                 Proof::Incomplete if now < unproved.until => self.unproved.push(unproved),
                 Proof::Incomplete | Proof::Refused => {}
             }
         }
-        admitted
+        admitted.map(|Unproved { stream, mut reader, .. }| {
+            reader.lift_limit();
+            (stream, reader)
+        })
     }
 
     /// Accepts at most as many connections as may wait, so that a flood of them does not stop the loop.
-    fn accept(&mut self, now: Instant) {
+    fn accept(&mut self, now: Instant, scratch: &mut [u8], admitted: &mut Option<Unproved>) {
         for _ in 0..MAX_UNPROVED {
             match self.listener.accept() {
-                Ok((stream, _)) => self.add(stream, now + PROOF_TIME),
+                Ok((stream, _)) => {
+                    let Some(mut unproved) = Unproved::new(stream, now + PROOF_TIME) else {
+                        continue;
+                    };
+                    // At once: a server has sent its proof by now, and others cannot push it out.
+                    match unproved.check(&self.secret, scratch) {
+                        Proof::Accepted => *admitted = Some(unproved),
+                        Proof::Incomplete => self.add(unproved),
+                        Proof::Refused => {}
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error)
                     if matches!(
@@ -106,22 +116,26 @@ impl AttachListener {
         }
     }
 
-    fn add(&mut self, stream: UnixStream, until: Instant) {
-        let is_own = socket_peercred(&stream).is_ok_and(|peer| peer.uid == getuid());
-        if !is_own || set_nonblocking(&stream).is_err() {
-            return;
-        }
+    fn add(&mut self, unproved: Unproved) {
         if self.unproved.len() == MAX_UNPROVED {
             self.unproved.remove(0);
         }
-        let reader = FrameReader::with_limit(MAX_FIRST_PAYLOAD_BYTES);
-        self.unproved.push(Unproved { stream, reader, until });
+        self.unproved.push(unproved);
     }
 }
 
 // === impl Unproved ===
 
 impl Unproved {
+    /// Takes a connection of this user. `None` for one of another user.
+    fn new(stream: UnixStream, until: Instant) -> Option<Self> {
+        let is_own = socket_peercred(&stream).is_ok_and(|peer| peer.uid == getuid());
+        if !is_own || set_nonblocking(&stream).is_err() {
+            return None;
+        }
+        Some(Self { stream, reader: FrameReader::with_limit(MAX_FIRST_PAYLOAD_BYTES), until })
+    }
+
     fn check(&mut self, expected: &str, scratch: &mut [u8]) -> Proof {
         match nonblocking::read(&self.stream, scratch) {
             Transfer::Bytes(bytes) => self.reader.push(scratch.get(..bytes).unwrap_or_default()),
@@ -142,9 +156,10 @@ impl Unproved {
         }
         // The other version learns only this one. The few bytes fit into a new socket.
         let (labels, note) = (Vec::new(), Vec::new());
-        let (kept_from, seen_to) = (0, 0);
+        let (kept_from, seen_to, has_lost_labels) = (0, 0, false);
+        let version = HOLDER_VERSION;
         let state =
-            HolderFrame::State { version: HOLDER_VERSION, kept_from, seen_to, labels, note };
+            HolderFrame::State { version, kept_from, seen_to, has_lost_labels, labels, note };
         let _ = nonblocking::write(&self.stream, &state.encode());
         Proof::Refused
     }

@@ -10,9 +10,9 @@ pub const HOLDER_VERSION: u16 = 1;
 /// The largest payload of a frame, in bytes: an input of 32 MiB with its label.
 pub const MAX_PAYLOAD_BYTES: usize = 32 * 1024 * 1024 + 1024;
 /// The longest label of an input, in bytes.
-pub const MAX_LABEL_BYTES: usize = 512;
+pub const MAX_LABEL_BYTES: usize = 128;
 /// The number of labels that a holder keeps.
-pub const MAX_LABELS: usize = 4096;
+pub const MAX_LABELS: usize = 32_768;
 /// The largest note, in bytes.
 pub const MAX_NOTE_BYTES: usize = 4 * 1024 * 1024;
 /// The longest secret, in bytes.
@@ -50,7 +50,15 @@ pub enum ServerFrame {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HolderFrame {
     /// What the holder keeps: the answer to [`ServerFrame::Attach`]. The output follows from `kept_from`. Earlier servers may have got the output before `seen_to`.
-    State { version: u16, kept_from: u64, seen_to: u64, labels: Vec<String>, note: Vec<u8> },
+    State {
+        version: u16,
+        kept_from: u64,
+        seen_to: u64,
+        /// Whether there were more labels than a holder keeps, so that the turn cannot be continued.
+        has_lost_labels: bool,
+        labels: Vec<String>,
+        note: Vec<u8>,
+    },
     /// A part of the agent's standard output. The offset counts from its first byte.
     Output { offset: u64, bytes: Vec<u8> },
     /// A part of the agent's standard error.
@@ -153,7 +161,7 @@ impl HolderFrame {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::State { version, kept_from, seen_to, labels, note } => {
+            Self::State { version, kept_from, seen_to, has_lost_labels, labels, note } => {
                 let mut list = Vec::new();
                 for label in labels {
                     list.extend(length(label.len()));
@@ -161,7 +169,18 @@ impl HolderFrame {
                 }
                 let version = version.to_le_bytes();
                 let [kept_from, seen_to] = [kept_from, seen_to].map(|offset| offset.to_le_bytes());
-                frame(STATE, &[&version, &kept_from, &seen_to, &length(labels.len()), &list, note])
+                frame(
+                    STATE,
+                    &[
+                        &version,
+                        &kept_from,
+                        &seen_to,
+                        &[u8::from(*has_lost_labels)],
+                        &length(labels.len()),
+                        &list,
+                        note,
+                    ],
+                )
             }
             Self::Output { offset, bytes } => frame(OUTPUT, &[&offset.to_le_bytes(), bytes]),
             Self::Errors(bytes) => frame(ERRORS, &[bytes]),
@@ -181,10 +200,12 @@ impl Decode for HolderFrame {
                 let version = u16::from_le_bytes(fields.array()?);
                 let kept_from = u64::from_le_bytes(fields.array()?);
                 let seen_to = u64::from_le_bytes(fields.array()?);
+                let [has_lost_labels] = fields.array()?;
+                let has_lost_labels = has_lost_labels != 0;
                 let count = fields.length(MAX_LABELS)?;
                 let labels = (0..count).map(|_| fields.label()).collect::<Option<_>>()?;
                 let note = fields.rest(MAX_NOTE_BYTES)?;
-                Self::State { version, kept_from, seen_to, labels, note }
+                Self::State { version, kept_from, seen_to, has_lost_labels, labels, note }
             }
             OUTPUT => {
                 let offset = u64::from_le_bytes(fields.array()?);

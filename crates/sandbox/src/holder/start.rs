@@ -13,7 +13,7 @@ use rustix::process::WaitOptions;
 use super::agent::AgentPipes;
 use super::run::{AgentTree, run};
 use crate::HoldSettings;
-use crate::stage::{Reaped, end_children, reap_next};
+use crate::stage::{Reaped, end_children, program_status, reap_next};
 
 /// The length of a secret, in hexadecimal digits.
 const SECRET_DIGITS: usize = 64;
@@ -22,10 +22,15 @@ const SECRET_DIGITS: usize = 64;
 struct ChildTree {
     exits: SignalFd,
     agent: u32,
+    has_namespaces: bool,
 }
 
 /// Starts the inner stage with pipes, and holds it. When this returns, all processes of the agent are gone. Returns `None` if no server was attached for too long.
-pub(crate) fn hold(inner: Command, settings: &HoldSettings) -> io::Result<Option<ExitStatus>> {
+pub(crate) fn hold(
+    inner: Command,
+    settings: &HoldSettings,
+    has_namespaces: bool,
+) -> io::Result<Option<ExitStatus>> {
     let is_digit = |byte: u8| byte.is_ascii_hexdigit();
     if settings.secret.len() != SECRET_DIGITS || !settings.secret.bytes().all(is_digit) {
         return Err(io::Error::other("invalid policy: the secret is not 64 hexadecimal digits"));
@@ -41,7 +46,7 @@ pub(crate) fn hold(inner: Command, settings: &HoldSettings) -> io::Result<Option
     let exits = SignalFd::with_flags(&exited, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let mut child = spawn_piped(inner)?;
     let held = take_pipes(&mut child).and_then(|pipes| {
-        let mut tree = ChildTree { exits, agent: child.id() };
+        let mut tree = ChildTree { exits, agent: child.id(), has_namespaces };
         run(listener, pipes, &mut tree, settings)
     });
     // The pipes are closed now, so a process that waits for a server ends by itself.
@@ -77,7 +82,7 @@ impl AgentTree for ChildTree {
         let mut status = None;
         loop {
             match reap_next(self.agent, WaitOptions::NOHANG) {
-                Ok(Reaped::Child(exit)) => status = Some(exit),
+                Ok(Reaped::Child(exit)) => status = Some(program_status(exit, self.has_namespaces)),
                 Ok(Reaped::Orphan) => {}
                 Ok(Reaped::Nothing) | Err(Errno::CHILD) => return Ok(status),
                 Err(error) => return Err(error.into()),

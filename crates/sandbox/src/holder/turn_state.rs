@@ -1,7 +1,5 @@
 //! What a holder keeps for the next server.
 
-use std::collections::VecDeque;
-
 use super::buffer::{ErrorTail, OutputBuffer};
 use super::frame::{HOLDER_VERSION, HolderFrame, MAX_LABELS};
 
@@ -11,7 +9,8 @@ pub(super) struct TurnState {
     pub(super) output: OutputBuffer,
     pub(super) errors: ErrorTail,
     /// The labels of the inputs that were taken since the last mark, the oldest first.
-    labels: VecDeque<String>,
+    labels: Vec<String>,
+    has_lost_labels: bool,
     note: Vec<u8>,
     /// Servers may have got the output before this offset.
     seen_to: u64,
@@ -24,21 +23,23 @@ impl TurnState {
         Self {
             output: OutputBuffer::new(buffer_bytes),
             errors: ErrorTail::default(),
-            labels: VecDeque::new(),
+            labels: Vec::new(),
+            has_lost_labels: false,
             note: Vec::new(),
             seen_to: 0,
         }
     }
 
-    /// Adds the label of an input. The oldest goes if there are too many.
+    /// Adds the label of an input. If there are too many, the turn cannot be continued.
     pub(super) fn add_label(&mut self, label: String) {
         if label.is_empty() {
             return;
         }
         if self.labels.len() == MAX_LABELS {
-            self.labels.pop_front();
+            self.has_lost_labels = true;
+        } else {
+            self.labels.push(label);
         }
-        self.labels.push_back(label);
     }
 
     /// Notes that a server may have got the output before this offset.
@@ -53,7 +54,7 @@ impl TurnState {
     /// Drops the output before an offset, and all labels.
     pub(super) fn mark(&mut self, offset: u64) {
         self.output.drop_before(offset);
-        self.labels = VecDeque::new();
+        (self.labels, self.has_lost_labels) = (Vec::new(), false);
     }
 
     pub(super) fn to_frame(&self) -> HolderFrame {
@@ -61,7 +62,8 @@ impl TurnState {
             version: HOLDER_VERSION,
             kept_from: self.output.kept_from(),
             seen_to: self.seen_to,
-            labels: self.labels.iter().cloned().collect(),
+            has_lost_labels: self.has_lost_labels,
+            labels: self.labels.clone(),
             note: self.note.clone(),
         }
     }

@@ -207,6 +207,7 @@ impl App {
             ..options.store.to_options()?
         };
         let store = Box::pin(trilogue_store::open(&options.store.url, store_options)).await?;
+        children.adopt_held().await?;
         let clock = store.clock();
         let token_files = match options.server.no_auth {
             true => Vec::new(),

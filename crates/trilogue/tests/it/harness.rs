@@ -108,11 +108,20 @@ impl Home {
 
     /// Starts a server and waits until it is ready. Its arguments must make it listen on a given port or on any free one.
     pub(crate) fn start(&self, arguments: &[&str]) -> Server {
-        self.start_as(Command::new(BINARY), arguments)
+        self.try_start(arguments).unwrap_or_else(|ended| panic!("{ended}"))
+    }
+
+    /// The same for a server that may end before it is ready. Then it returns how it ended, and the log.
+    pub(crate) fn try_start(&self, arguments: &[&str]) -> Result<Server, String> {
+        self.try_start_as(Command::new(BINARY), arguments)
     }
 
     /// Starts a server through a command that takes the arguments and then becomes the server.
     pub(crate) fn start_as(&self, command: Command, arguments: &[&str]) -> Server {
+        self.try_start_as(command, arguments).unwrap_or_else(|ended| panic!("{ended}"))
+    }
+
+    fn try_start_as(&self, command: Command, arguments: &[&str]) -> Result<Server, String> {
         let ports = self.dir.path().join("ports");
         let log = self.dir.path().join("server.log");
         // A previous server's file would be mistaken for this server's.
@@ -129,12 +138,13 @@ impl Home {
         let mut child = command.spawn().unwrap();
         let address = until(|| {
             if let Some(status) = child.try_wait().unwrap() {
-                panic!("the server ended with {status}:\n{}", fs::read_to_string(&log).unwrap());
+                let log = fs::read_to_string(&log).unwrap();
+                return Some(Err(format!("the server ended with {status}:\n{log}")));
             }
-            fs::read_to_string(&ports).ok()
-        });
+            fs::read_to_string(&ports).ok().map(Ok)
+        })?;
         let address = address.lines().next().unwrap().to_owned();
-        Server { home: self.clone(), child, address }
+        Ok(Server { home: self.clone(), child, address })
     }
 
     /// The log of all servers of this home.

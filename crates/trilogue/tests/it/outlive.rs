@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use trilogue_testkit::Seed;
 
 use crate::agent_client_examples::example;
-use crate::harness::{Home, Server, until};
+use crate::harness::{BINARY, Home, Server, until};
 use crate::hosted::over_http;
+
+const SERVE: [&str; 5] = ["serve", "--config", "trilogue.toml", "--listen", "127.0.0.1:0"];
 
 /// A folder with a server of `coder`, which can be ended and started again on the same store.
 struct Lives {
@@ -43,8 +45,13 @@ impl Lives {
     }
 
     fn begin(&mut self) {
-        let serve = ["serve", "--config", "trilogue.toml", "--listen", "127.0.0.1:0"];
-        self.server = Some(self.home.start(&serve));
+        self.server = Some(self.home.start(&SERVE));
+    }
+
+    /// The same, if no other server has the store. Returns whether it has started.
+    fn try_begin(&mut self) -> bool {
+        self.server = self.home.try_start(&SERVE).ok();
+        self.server.is_some()
     }
 
     fn end(&mut self, signal: Signal) {
@@ -319,4 +326,50 @@ fn a_server_of_another_store_leaves_the_agent_alone() {
     lives.begin();
     fs::write(lives.file("first"), "").unwrap();
     assert_eq!(lives.wait_for_end(&run)["status"], "completed");
+}
+
+/// Only one of two servers gets the store, and that one continues the turn.
+#[test]
+fn a_turn_continues_also_if_two_servers_start_at_once() {
+    let mut lives = Lives::start();
+    let lines = ["say:one".to_owned(), format!("wait:{}", lives.file("first").display())];
+    let run = lives.run(&lines);
+    for _ in 0..6 {
+        lives.wait_for("one");
+        lives.end(Signal::KILL);
+        let mut second = lives.home.program(BINARY);
+        let mut second =
+            second.args(SERVE).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let first = lives.try_begin();
+        if first {
+            assert!(!until(|| second.try_wait().unwrap()).success());
+        } else {
+            // It has the store. It ends as a crash does, and the turn waits for the next one.
+            second.kill().unwrap();
+            second.wait().unwrap();
+            lives.begin();
+        }
+    }
+    fs::write(lives.file("first"), "").unwrap();
+    let ended = lives.wait_for_end(&run);
+    assert_eq!(ended["status"], "completed", "{ended}");
+}
+
+#[test]
+fn the_cause_of_an_agents_end_is_known_after_a_restart() {
+    let mut lives = Lives::start();
+    let lines = [
+        "say:one".to_owned(),
+        format!("wait:{}", lives.file("first").display()),
+        "crash".to_owned(),
+    ];
+    let run = lives.run(&lines);
+    lives.wait_for("one");
+    lives.end(Signal::KILL);
+    fs::write(lives.file("first"), "").unwrap();
+    until(|| (processes(&lives) <= 1).then_some(()));
+    lives.begin();
+    let ended = lives.wait_for_end(&run);
+    let message = ended["outcome"]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("was killed by signal 6"), "{ended}");
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
-use trilogue_domain::{MessageId, lock};
+use trilogue_domain::{Json, MessageId, lock};
 use trilogue_mapping::LoggedPosition;
 use trilogue_runtime::RunContext;
 
@@ -62,6 +62,8 @@ pub(crate) struct Session {
     /// Itself, for its actor, once it is open.
     own: Arc<OnceLock<Weak<Session>>>,
     subagents: Arc<Subagents>,
+    /// What the next server has of it: the answer that opened it, as it was last.
+    kept: Mutex<Option<Json>>,
     /// Whether its work can be cancelled alone, if it is a sub-agent's.
     can_cancel: Option<AtomicBool>,
     /// The session that has announced this one, if it is a sub-agent's.
@@ -120,6 +122,7 @@ impl Session {
             workspace_lease,
             own,
             subagents,
+            kept: Mutex::default(),
             can_cancel: can_cancel.map(AtomicBool::new),
             parent,
         }
@@ -288,11 +291,14 @@ impl Session {
 
     /// Keeps what the next server needs to continue with the session, if its agent can outlive this server.
     pub(crate) async fn keep_for_next_server(&self) {
-        if let Some(child) = self.lasting_child() {
+        let opened = self.modes.current();
+        // It is seldom another one.
+        let is_kept = lock(&self.kept).replace(opened.clone()).is_some_and(|kept| kept == opened);
+        if let Some(child) = self.lasting_child().filter(|_| !is_kept) {
             let kept = KeptSession {
                 session: self.remote.clone(),
                 initialize: self.process.greeting().to_value(),
-                opened: self.modes.current().to_value(),
+                opened: opened.to_value(),
             };
             child.keep_for_owner(json!(kept)).await;
         }

@@ -26,6 +26,7 @@ fn holder_frames() -> Vec<HolderFrame> {
             version: 1,
             kept_from: 1 << 40,
             seen_to: 1 << 41,
+            has_lost_labels: true,
             labels,
             note: b"note".to_vec(),
         },
@@ -33,6 +34,7 @@ fn holder_frames() -> Vec<HolderFrame> {
             version: 0,
             kept_from: 0,
             seen_to: 0,
+            has_lost_labels: false,
             labels: Vec::new(),
             note: Vec::new(),
         },
@@ -140,8 +142,14 @@ fn what_is_no_frame_stays_an_error() {
 fn a_state_has_at_most_the_labels_that_a_holder_keeps() {
     let state = |count| {
         let labels = vec!["l".repeat(MAX_LABEL_BYTES); count];
-        let state =
-            HolderFrame::State { version: 1, kept_from: 0, seen_to: 0, labels, note: Vec::new() };
+        let state = HolderFrame::State {
+            version: 1,
+            kept_from: 0,
+            seen_to: 0,
+            has_lost_labels: false,
+            labels,
+            note: Vec::new(),
+        };
         let mut reader = FrameReader::new();
         reader.push(&state.encode());
         reader.next_holder_frame()

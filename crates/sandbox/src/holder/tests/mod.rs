@@ -50,6 +50,7 @@ struct TestServer {
     output: Vec<u8>,
     output_from: u64,
     seen_to: u64,
+    has_lost_labels: bool,
     errors: Vec<u8>,
     labels: Vec<String>,
     note: Vec<u8>,
@@ -109,18 +110,21 @@ impl RunningHolder {
             output,
             output_from,
             seen_to,
+            has_lost_labels: false,
             errors,
             labels,
             note,
             output_end,
             exit,
         };
-        let Some(HolderFrame::State { version, kept_from, seen_to, labels, note }) = server.next()
+        let Some(HolderFrame::State { version, kept_from, seen_to, has_lost_labels, labels, note }) =
+            server.next()
         else {
             panic!("the first frame is not the state");
         };
         assert_eq!(version, HOLDER_VERSION);
         (server.output_from, server.seen_to) = (kept_from, seen_to);
+        server.has_lost_labels = has_lost_labels;
         (server.labels, server.note) = (labels, note);
         server
     }
