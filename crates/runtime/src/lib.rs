@@ -70,7 +70,7 @@ pub use request::{
 };
 pub use row_changes::RowNews;
 pub use session::{NewSubagent, Sessions, SubagentThread, ThreadContext};
-pub use step::lost;
+pub use step::lost_failure;
 pub use subagent_member::{PARENT_THREAD_MEMBER, is_subagent, without_subagent};
 pub use submit::editor_member;
 pub use turn::{EmitError, Ending, Stopped, Turn};

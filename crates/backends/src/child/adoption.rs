@@ -116,6 +116,11 @@ impl HeldChildren {
         lock(&self.0).insert(instance, held);
     }
 
+    /// Leaves all to the next server.
+    pub(super) fn leave(&self) {
+        lock(&self.0).values().for_each(|held| held.policy.leave());
+    }
+
     /// Ends the children of which this is true.
     pub(super) async fn end(&self, is_it: impl Fn(&HeldNote) -> bool, records: &Records) {
         let left: Vec<_> = lock(&self.0).extract_if(|_, held| is_it(&held.note)).collect();

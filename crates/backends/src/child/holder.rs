@@ -275,14 +275,17 @@ fn is_busy(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
+/// Writes frames until no sender is left. The reader of the output is one, so the connection lasts as long as there is output.
 async fn write_frames(mut stream: OwnedWriteHalf, mut waiting: mpsc::Receiver<Vec<u8>>) {
-    while let Some(frames) = waiting.recv().await {
+    while let Some(mut frames) = waiting.recv().await {
+        // One write wakes the holder once.
+        while let Ok(more) = waiting.try_recv() {
+            frames.extend(more);
+        }
         if stream.write_all(&frames).await.is_err() {
             return;
         }
     }
-    // Without this the connection would end: the child's output is still read.
-    std::future::pending::<()>().await;
 }
 
 fn next(frames: &mut FrameReader) -> io::Result<Option<HolderFrame>> {

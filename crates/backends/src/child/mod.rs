@@ -63,7 +63,7 @@ pub use captured_output::CapturedOutput;
 pub use environment::{INHERITED, SERVER_PREFIX, inherited};
 pub(crate) use exit::{EXIT_GRACE, OUTPUT_TAIL_BYTES, how_it_exited, output_tail};
 pub use process::{Child, ChildExit};
-pub(crate) use program::check_program;
+pub(crate) use program::{COMMAND_MARKER, check_program};
 pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
 pub use sandbox::{Confinement, Sandbox, SandboxMode, SavedPolicy};
@@ -394,6 +394,7 @@ impl Children {
             Ok(spawned) => spawned,
             Err(error) => {
                 if let Some(records) = &self.records {
+                    records.socket(instance).remove();
                     records.remove(instance);
                 }
                 return Err(not_started(program, &error));
@@ -440,6 +441,7 @@ impl Children {
         futures_util::future::join_all(stopped.map(Child::stop)).await;
         // The wait fails only if the sender is dropped, and `self` holds the sender.
         drop(running.wait_for(|running| running.children.is_empty()).await);
+        self.held.leave();
         let leases = std::mem::take(&mut *lock(&self.leases));
         // Each in a task: a folder that hangs must not keep the leases of others.
         let releases = leases.iter().filter_map(Weak::upgrade);

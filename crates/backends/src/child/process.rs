@@ -134,6 +134,8 @@ pub(super) async fn spawn(
         None => drop(command.stdin(Stdio::piped()).stdout(Stdio::piped())),
     }
     let mut leader = Leader::spawn(&mut command)?;
+    // It has the listening socket too, on which a server would wait for a holder that is gone.
+    drop(command);
     let missing = || io::Error::other("a stream of the child is missing");
     let errors = leader.take_stderr().ok_or_else(missing)?;
     let note = HeldNote {

@@ -5,6 +5,8 @@ use super::{Confinement, SERVER_PREFIX};
 
 /// The environment variable that identifies a child and its descendants.
 pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
+/// The environment variable of the commands that a child runs through the server: the value of its [`MARKER`].
+pub(crate) const COMMAND_MARKER: &str = "TRILOGUE_COMMAND_OF";
 /// How long each step of stopping a child may take: after its input was closed, and after it got `TERM`. Then it is killed.
 pub const STEP: Duration = Duration::from_secs(2);
 

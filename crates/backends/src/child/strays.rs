@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use uuid::Uuid;
 
 use super::identity::Identity;
-use super::program::MARKER;
+use super::program::{COMMAND_MARKER, MARKER};
 use super::record::PreviousServer;
 use super::sandbox;
 use super::tree::Tree;
@@ -20,9 +20,19 @@ pub(super) async fn stop(
     mut servers: Vec<PreviousServer>,
     is_adopted: impl Fn(Uuid) -> bool,
 ) -> usize {
+    let mut commands = Tree::default();
     for server in &mut servers {
-        server.children.retain(|child| !is_adopted(child.instance));
+        server.children.retain(|child| {
+            let is_adopted = is_adopted(child.instance);
+            if is_adopted {
+                // The commands that it ran through its server have no reader any more.
+                let instance = child.instance.to_string();
+                commands = std::mem::take(&mut commands).with_variable(COMMAND_MARKER, &instance);
+            }
+            !is_adopted
+        });
     }
+    commands.kill_if_any().await;
     if servers.iter().all(|server| server.children.is_empty()) {
         servers.into_iter().for_each(PreviousServer::forget);
         return 0;

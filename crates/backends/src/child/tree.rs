@@ -139,6 +139,11 @@ impl Tree {
         }
     }
 
+    /// As [`Self::kill`], if there is anything to look for.
+    pub(super) async fn kill_if_any(&self) -> bool {
+        (self.variables.is_empty() && self.groups.is_empty()) || self.kill().await
+    }
+
     /// Kills all processes, in rounds until all are gone. Returns whether they are.
     pub(crate) async fn kill(&self) -> bool {
         for round in 0..MAX_ROUNDS {

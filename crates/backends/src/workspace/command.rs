@@ -27,10 +27,12 @@ use trilogue_wire::jsonrpc::ErrorObject;
 use super::output::CommandOutput;
 use super::{Grants, Root, refusal};
 use crate::child::tree::Tree;
-use crate::child::{Leader, MARKER, ProgramStart};
+use crate::child::{COMMAND_MARKER, Leader, MARKER, ProgramStart};
 
 /// The variable by which the processes of a command are found.
 const TERMINAL: &str = "TRILOGUE_TERMINAL";
+/// All variables by which it is found.
+const MARKERS: [&str; 3] = [MARKER, COMMAND_MARKER, TERMINAL];
 /// How long a killed command may take to exit: one that hangs in the kernel may not exit at all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -160,19 +162,22 @@ fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject
     Ok(())
 }
 
-/// The variables of a command: those of the agent, and those of the request. The processes are found by two of them, which the agent does not choose.
+/// The variables of a command: those of the agent, and those of the request. The processes are found by three of them, which the agent does not choose.
 fn variables_of(
     request: &CreateTerminalRequest,
     grants: &Grants,
     folder: &Path,
     marker: &str,
 ) -> Vec<(String, String)> {
-    let own = grants.env.iter().filter(|(name, _)| name == MARKER).cloned();
+    let agent = grants.env.iter().find(|(name, _)| name == MARKER).map(|(_, value)| value.clone());
+    let own = agent
+        .into_iter()
+        .flat_map(|agent| [MARKER, COMMAND_MARKER].map(|name| (name.to_owned(), agent.clone())));
     let own = own.chain([(TERMINAL.to_owned(), marker.to_owned())]);
     let all = grants.env.iter().cloned();
     let all = all.chain([("PWD".to_owned(), folder.display().to_string())]);
     let all = all.chain(request.env.iter().map(|it| (it.name.clone(), it.value.clone())));
-    let is_free = |(name, _): &(String, String)| ![MARKER, TERMINAL].contains(&&**name);
+    let is_free = |(name, _): &(String, String)| !MARKERS.contains(&&**name);
     all.filter(is_free).chain(own).collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
@@ -186,7 +191,7 @@ fn start_of(
     let shell = ["/bin/sh", "-c"].into_iter().filter(|_| is_line);
     let own = [&request.command].into_iter().chain(&request.args).map(String::as_str);
     let start = match &grants.policy {
-        Some(policy) => policy.stage(&variables, &[MARKER, TERMINAL]),
+        Some(policy) => policy.stage(&variables, &MARKERS),
         None => ProgramStart { words: Vec::new(), variables },
     };
     let words = start.words.into_iter().chain(shell.chain(own).map(OsString::from)).collect();

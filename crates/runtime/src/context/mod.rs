@@ -379,6 +379,16 @@ impl RunContext {
         self.0.keep(saved);
     }
 
+    /// Like [`Self::keep`], but stored with the next event, which needs no append of its own. [`Self::store_kept`] stores it before.
+    pub fn keep_with_next_event(&self, saved: Json) {
+        self.0.keep_with_next_event(saved);
+    }
+
+    /// Stores soon what [`Self::keep_with_next_event`] has kept, unless an event did.
+    pub fn store_kept(&self) {
+        self.0.store_kept();
+    }
+
     /// Continues an unfinished message that this run began before a restart.
     pub fn continue_message(&self, message: &MessageId, role: &Role) {
         self.0.continue_message(message.clone(), role.clone());

@@ -399,8 +399,18 @@ impl SharedRun {
     }
 
     pub(super) fn keep(&self, saved: Json) {
-        lock(&self.open_draft).kept = Some(saved);
+        self.keep_with_next_event(saved);
         self.signal();
+    }
+
+    pub(super) fn keep_with_next_event(&self, saved: Json) {
+        lock(&self.open_draft).kept = Some(saved);
+    }
+
+    pub(super) fn store_kept(&self) {
+        if lock(&self.open_draft).kept.is_some() {
+            self.signal();
+        }
     }
 
     /// Records an unfinished message of this run that is already in the log.

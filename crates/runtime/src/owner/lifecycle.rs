@@ -12,7 +12,7 @@ use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use super::{Acknowledgement, Envelope, HandOver, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
 use crate::history::{self, Unfinished};
 use crate::state::{RunState, ThreadState};
-use crate::step::{Command, is_over, lost};
+use crate::step::{Command, is_over, lost_failure};
 
 // === impl Owner ===
 
@@ -176,7 +176,7 @@ impl Owner {
         let abandoned = self.rows_where(|run| run.has_task);
         // Drain first: then `Lose` keeps the runs whose agents continue elsewhere. Both fail only if no thread is loaded.
         drop(self.step(Command::Drain));
-        drop(self.step(Command::Lose { runs: lost_runs, failure: lost() }));
+        drop(self.step(Command::Lose { runs: lost_runs, failure: lost_failure() }));
         self.gone = true;
         // Sent after the next append, which makes the ends of the runs durable.
         self.acknowledge(Acknowledgement::Ended(reply, abandoned));
@@ -200,7 +200,7 @@ impl Owner {
             self.end_task(*run);
         }
         // Fails only if no thread is loaded, and then no run has to end.
-        drop(self.step(Command::Lose { runs, failure: lost() }));
+        drop(self.step(Command::Lose { runs, failure: lost_failure() }));
         self.acknowledge(Acknowledgement::Ended(reply, asking));
     }
 

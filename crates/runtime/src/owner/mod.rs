@@ -40,7 +40,7 @@ use crate::agent_registry::AgentRegistry;
 use crate::context::SharedRun;
 use crate::services::{Services, SpawnOwner};
 use crate::state::ThreadState;
-use crate::step::{Command, Effect, Reply, lost, step};
+use crate::step::{Command, Effect, Reply, lost_failure, step};
 
 use envelope::Waiter;
 pub(crate) use envelope::{Envelope, HandOver, stopped_error, unexpected};
@@ -170,7 +170,7 @@ impl Owner {
     /// Runs until the thread is idle, removed, or cannot be stored.
     pub(crate) async fn run(mut self: Box<Self>) {
         if self.state.is_none()
-            && let Err(error) = self.load(false, &lost()).await
+            && let Err(error) = self.load(false, &lost_failure()).await
         {
             // A temporary failure: the waiting work must be resumed later, without another request.
             if may_pass(error.code()) {

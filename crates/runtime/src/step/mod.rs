@@ -41,7 +41,7 @@ use trilogue_domain::Input;
 pub(crate) use answer::not_pending_error;
 pub(crate) use output::{Section, Sections};
 pub(crate) use recover::is_over;
-pub use recover::lost;
+pub use recover::lost_failure;
 pub(crate) use run::resume_turn;
 
 #[derive(Debug)]

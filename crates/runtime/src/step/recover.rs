@@ -116,7 +116,7 @@ impl StepOutput<'_> {
 
 /// Returns the failure of a run whose task ended with the server.
 #[must_use]
-pub fn lost() -> Failure {
+pub fn lost_failure() -> Failure {
     Failure::of(
         Code::AgentLost,
         "the server stopped while the agent was at work; what it did last is not known",

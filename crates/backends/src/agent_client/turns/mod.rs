@@ -223,7 +223,12 @@ async fn send(
                 lasting.keep(&call, (session, context));
             }
             let grace = launch.cancel_grace.unwrap_or(context.cancel_grace());
-            (wait(grace, session, call, context).await, Progress::Sent)
+            let answered = tokio::select! {
+                biased;
+                answered = wait(grace, session, call, context) => answered,
+                never = rejoin::store_kept(context) => match never {},
+            };
+            (answered, Progress::Sent)
         }
     }
 }

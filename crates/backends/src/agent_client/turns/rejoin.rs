@@ -1,13 +1,15 @@
 //! Turns that outlive the server: what is kept of one, and how the next server continues it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use trilogue_domain::error::Code;
 use trilogue_domain::event::{StateEvent, TURN_RESULT};
 use trilogue_domain::{Body, Failure, Json, MessageId};
 use trilogue_mapping::LoggedPosition;
-use trilogue_runtime::{Ending, RunContext, lost};
+use trilogue_runtime::{Ending, RunContext, lost_failure};
 use trilogue_sdk::agent_client::peer::Call;
 use uuid::Uuid;
 
@@ -16,6 +18,9 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::opening::{RejoinedSession, SessionOpener};
 use crate::agent_client::routing::CallOrigin;
 use crate::agent_client::session::{Session, is_of_agent};
+
+/// When a turn without an event is stored as one that outlives the server. A shorter one needs no append for that.
+const KEEP_AFTER: Duration = Duration::from_millis(20);
 
 /// A turn of an agent that can outlive the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,7 +55,9 @@ pub(super) async fn begin(
         session.begin(context.clone(), user.clone(), None).await;
         return None;
     };
-    session.wait_until_caught_up().await;
+    if session.inbox().has_unhandled() {
+        session.wait_until_caught_up().await;
+    }
     // What waits for the run is logged in it, but does not come again in the next server.
     let has_waiting = session.inbox().has_unhandled();
     let position = session.begin(context.clone(), user.clone(), None).await;
@@ -76,7 +83,7 @@ pub(super) async fn rejoin(
     let rejoined = opener.rejoin(&context, &turn.session, place).await;
     let rejoined = rejoined.map_err(AgentFailure::into_failure)?;
     let (Some(RejoinedSession { session, begin }), Some(call)) = (rejoined, turn.call) else {
-        return Err(lost());
+        return Err(lost_failure());
     };
     let LoggedTurn { position, has_result } = log_position(&context).await?;
     let mut guard = AbandonOnDrop::new(&session, &context);
@@ -119,15 +126,22 @@ async fn log_position(context: &RunContext) -> Result<LoggedTurn, Failure> {
     Ok(LoggedTurn { position, has_result })
 }
 
+/// Stores what was kept of a turn that is silent for a moment. Never ends.
+pub(super) async fn store_kept(context: &RunContext) -> Infallible {
+    tokio::time::sleep(KEEP_AFTER).await;
+    context.store_kept();
+    std::future::pending().await
+}
+
 // === impl LastingTurn ===
 
 impl LastingTurn {
-    /// Keeps the turn for the next server, now that the prompt is sent.
+    /// Keeps the turn for the next server, now that the prompt is sent: with its first event, or by [`store_kept`].
     pub(super) fn keep(mut self, call: &Call, (session, context): (&Session, &RunContext)) {
         session.set_outlives(true);
         self.call = call.id().as_number();
         if let Ok(saved) = serde_json::to_value(&self) {
-            context.keep(Json::from_value(&saved));
+            context.keep_with_next_event(Json::from_value(&saved));
         }
     }
 }

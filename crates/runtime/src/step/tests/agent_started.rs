@@ -89,7 +89,7 @@ fn a_turn_whose_agent_had_answered_is_complete_after_a_restart() {
     let state = table.state.runs.get_mut(&RunKey(1)).unwrap();
     (state.is_answered, state.restored) = (true, true);
     let checkpoint = Some((CheckpointKey(9), CheckpointId::generate()));
-    let recover = Command::Recover { restarted: true, failure: lost(), checkpoint };
+    let recover = Command::Recover { restarted: true, failure: lost_failure(), checkpoint };
     let step = table.step(recover).unwrap();
     assert!(step_summary(&step).iter().any(|line| line.ends_with("completed")), "{step:?}");
     assert_eq!(table.state.thread.head, Some(CheckpointKey(9)));

@@ -41,7 +41,7 @@ fn recovery_accounts_for_every_run() {
         table.state.runs.insert(row.key, Box::new(state));
     }
     let step = table
-        .step(Command::Recover { restarted: true, failure: lost(), checkpoint: None })
+        .step(Command::Recover { restarted: true, failure: lost_failure(), checkpoint: None })
         .unwrap();
     assert_eq!(
         step_summary(&step),
@@ -76,12 +76,13 @@ fn a_run_that_is_at_work_elsewhere_is_found_again_after_a_restart() {
     table.submit(1).unwrap();
     keep(&mut table, "\"there\"");
     table.step(Command::Drain).unwrap();
-    let step = table.step(Command::Lose { runs: vec![RunKey(1)], failure: lost() }).unwrap();
+    let step =
+        table.step(Command::Lose { runs: vec![RunKey(1)], failure: lost_failure() }).unwrap();
     assert_eq!(step_summary(&step), [""; 0]);
     table.state.draining = false;
     table.state.turn = None;
     let step = table
-        .step(Command::Recover { restarted: true, failure: lost(), checkpoint: None })
+        .step(Command::Recover { restarted: true, failure: lost_failure(), checkpoint: None })
         .unwrap();
     assert_eq!(step_summary(&step)[1..], ["rejoin 1 with \"there\""]);
     assert_eq!(table.status(1), Some(RunStatus::Running));
@@ -101,7 +102,7 @@ fn an_answered_run_of_an_agent_elsewhere_is_found_again_before_that_agent_has_sa
         table.answer("asked", Answer::Json(Json::null())).unwrap();
         table.state.turn = None;
         let step = table
-            .step(Command::Recover { restarted: true, failure: lost(), checkpoint: None })
+            .step(Command::Recover { restarted: true, failure: lost_failure(), checkpoint: None })
             .unwrap();
         let expected = if native { "settled 1 failed" } else { "rejoin 1 with null" };
         assert!(step_summary(&step).contains(&expected.to_owned()), "{:?}", step_summary(&step));
@@ -115,7 +116,7 @@ fn an_agent_elsewhere_is_told_of_a_run_that_was_being_cancelled() {
     keep(&mut table, "\"there\"");
     table.cancel(1).unwrap();
     let step = table
-        .step(Command::Recover { restarted: true, failure: lost(), checkpoint: None })
+        .step(Command::Recover { restarted: true, failure: lost_failure(), checkpoint: None })
         .unwrap();
     assert!(
         step_summary(&step).contains(&"abandon echo with \"there\"".to_owned()),
