@@ -62,7 +62,7 @@ pub(crate) struct Router {
 
 #[derive(Debug, Default)]
 struct Routes {
-    /// Where the line of the last message ends that was routed to a session.
+    /// Where the last line ends that was routed.
     routed_to: u64,
     sessions: HashMap<String, SessionInbox>,
     /// The parents of the sessions that are sub-agents.
@@ -143,6 +143,11 @@ impl Router {
             child.set_outlives(false);
             tokio::spawn(async move { child.keep_for_owner(Value::Null).await });
         }
+    }
+
+    /// Notes that what the current line says needs no session, or is on its way to one.
+    fn record_routed(&self) {
+        lock(&self.routes).routed_to = self.position();
     }
 
     fn position(&self) -> u64 {
@@ -428,6 +433,7 @@ impl Handler for Router {
     /// The only place that counts ignored input and notes it in its thread.
     fn on_ignored(&self, input: IgnoredInput<'_>) -> Backpressure {
         let IgnoredInput { reason, bytes } = input;
+        self.record_routed();
         self.ignored.count(&self.agent, reason.word());
         if reason == IgnoredReason::Noise {
             self.host.stray_output().add_line(&self.agent, bytes);
@@ -448,6 +454,7 @@ impl Handler for Router {
 
     /// Notes a dropped notification in the log of its session. Dropped requests and responses end with an error anyway.
     fn on_oversize(&self, oversize: Oversize) -> Backpressure {
+        self.record_routed();
         self.ignored.count(&self.agent, Reason::TooLong(oversize.limit).word());
         // The call of the response fails, so no session needs a note.
         if matches!(oversize.about, About::Response(_)) {
@@ -477,6 +484,7 @@ impl Handler for Router {
     /// Marks the position of a response among the notifications, for sessions that are being opened.
     fn on_response(&self) -> Backpressure {
         let mut routes = lock(&self.routes);
+        routes.routed_to = self.position();
         let is_marked = matches!(routes.early.last(), Some((_, EarlyMessage::Response)));
         // Consecutive responses need one mark: only their position among the notifications matters.
         if routes.opening > 0 && !is_marked && routes.early.len() < MAX_EARLY {
