@@ -71,7 +71,7 @@ pub struct HoldSettings {
     pub secret: String,
     /// The output that it keeps at most, in bytes.
     pub buffer_bytes: u64,
-    /// How long the program works without a server, in milliseconds.
+    /// How long the program works without a server, in milliseconds, until a server sets another time.
     pub orphan_ms: u64,
 }
 

@@ -21,8 +21,10 @@ use super::strays;
 pub(super) const CLAIM_TIME: Duration = Duration::from_secs(10);
 /// The output that a holder keeps, in bytes.
 const BUFFER_BYTES: u64 = 16 * 1024 * 1024;
-/// How long a child works without a server.
-const ORPHAN_TIME: Duration = Duration::from_secs(600);
+/// How long a child works without a server in a turn.
+pub(super) const ORPHAN_TIME: Duration = Duration::from_secs(600);
+/// The same while it has no turn to work on.
+pub(super) const IDLE_ORPHAN_TIME: Duration = Duration::from_secs(10);
 
 /// How a child is held from its start on.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ impl HoldPlan {
         HoldSettings {
             secret: self.secret.clone(),
             buffer_bytes: BUFFER_BYTES,
-            orphan_ms: u64::try_from(ORPHAN_TIME.as_millis()).unwrap_or(u64::MAX),
+            orphan_ms: u64::try_from(IDLE_ORPHAN_TIME.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }

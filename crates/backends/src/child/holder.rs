@@ -471,6 +471,12 @@ impl HolderLink {
         self.send(&ServerFrame::Note(note)).await;
     }
 
+    /// Sets how long the child works without a server. If too much waits to be sent, the time stays as it is.
+    pub(super) fn set_orphan_time(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        drop(self.frames.try_send(ServerFrame::OrphanTime { ms }.encode()));
+    }
+
     /// Lets the child work on when this server exits.
     pub(super) fn detach(&self) {
         self.is_detached.store(true, Ordering::Release);

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::lock;
 use uuid::Uuid;
 
-use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan};
+use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan, IDLE_ORPHAN_TIME, ORPHAN_TIME};
 use super::holder::{AdoptedLeader, HeldStreams, HolderLink};
 use super::identity::Identity;
 use super::record::Records;
@@ -348,8 +348,10 @@ impl Child {
 
     /// Says whether it works on when this server exits.
     pub(crate) fn set_outlives(&self, outlives: bool) {
-        if let Some(hold) = &self.0.hold {
-            hold.outlives.store(outlives, Ordering::Release);
+        if let Some(hold) = &self.0.hold
+            && hold.outlives.swap(outlives, Ordering::AcqRel) != outlives
+        {
+            hold.link.set_orphan_time(if outlives { ORPHAN_TIME } else { IDLE_ORPHAN_TIME });
         }
     }
 

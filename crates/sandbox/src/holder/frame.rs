@@ -25,6 +25,7 @@ const INPUT: u8 = 2;
 const END_INPUT: u8 = 3;
 const MARK: u8 = 4;
 const NOTE: u8 = 5;
+const ORPHAN_TIME: u8 = 6;
 const STATE: u8 = 129;
 const OUTPUT: u8 = 130;
 const ERRORS: u8 = 131;
@@ -44,6 +45,8 @@ pub enum ServerFrame {
     Mark { offset: u64 },
     /// Replaces the note, which the holder keeps for the next server.
     Note(Vec<u8>),
+    /// Sets how long the agent works without a server, in milliseconds.
+    OrphanTime { ms: u64 },
 }
 
 /// A frame from a holder to a server.
@@ -107,12 +110,13 @@ impl ServerFrame {
             Self::EndInput => frame(END_INPUT, &[]),
             Self::Mark { offset } => frame(MARK, &[&offset.to_le_bytes()]),
             Self::Note(note) => frame(NOTE, &[note]),
+            Self::OrphanTime { ms } => frame(ORPHAN_TIME, &[&ms.to_le_bytes()]),
         }
     }
 }
 
 impl Decode for ServerFrame {
-    const KINDS: &[u8] = &[ATTACH, INPUT, END_INPUT, MARK, NOTE];
+    const KINDS: &[u8] = &[ATTACH, INPUT, END_INPUT, MARK, NOTE, ORPHAN_TIME];
 
     fn decode(kind: u8, mut payload: Vec<u8>) -> Option<Self> {
         let mut fields = Fields(&payload);
@@ -131,6 +135,7 @@ impl Decode for ServerFrame {
             END_INPUT => Self::EndInput,
             MARK => Self::Mark { offset: u64::from_le_bytes(fields.array()?) },
             NOTE => Self::Note(fields.rest(MAX_NOTE_BYTES)?),
+            ORPHAN_TIME => Self::OrphanTime { ms: u64::from_le_bytes(fields.array()?) },
             _ => return None,
         };
         fields.0.is_empty().then_some(frame)
@@ -150,6 +155,7 @@ impl fmt::Debug for ServerFrame {
             Self::EndInput => f.write_str("EndInput"),
             Self::Mark { offset } => f.debug_struct("Mark").field("offset", offset).finish(),
             Self::Note(note) => f.debug_tuple("Note").field(note).finish(),
+            Self::OrphanTime { ms } => f.debug_struct("OrphanTime").field("ms", ms).finish(),
         }
     }
 }

@@ -240,6 +240,7 @@ impl<T: AgentTree> Holder<'_, T> {
             ServerFrame::Mark { offset } if offset > framed => return false,
             ServerFrame::Mark { offset } => self.state.mark(offset),
             ServerFrame::Note(note) => self.state.set_note(note),
+            ServerFrame::OrphanTime { ms } => self.orphan_time = Duration::from_millis(ms),
         }
         true
     }

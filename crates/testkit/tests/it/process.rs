@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use trilogue_testkit::{Folder, Home, Server, ServerOptions};
+use trilogue_testkit::{Folder, Home, Server, ServerOptions, until};
 
 use crate::client_official::{hosted, scripted};
 use crate::{echo, events, run_of};
@@ -65,11 +65,17 @@ async fn refusal(folder: &Path, store: &Path) -> String {
     format!("{:#}", refused.unwrap_err())
 }
 
-/// A server that stops does not wait until the deadline of a hosted agent's permission, because no client can answer it any more.
+/// A server that stops does not wait until the deadline of a hosted agent's permission, because no client can answer it any more. The next server asks again, if the agent works on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pending_permission_does_not_hold_a_stop_up() {
+    for (setting, expected) in [("", "interrupted"), ("outlive = false\n", "failed")] {
+        a_stop_is_not_held_up_with(setting, expected).await;
+    }
+}
+
+async fn a_stop_is_not_held_up_with(setting: &str, expected: &str) {
     let (dir, store) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
+    let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]) + setting;
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let server = Server::start(dir.path(), &options).await.unwrap();
     let request = run_of("scripted", "t", &json!("choose:allow_once,reject_once"), "wait");
@@ -82,9 +88,17 @@ async fn a_pending_permission_does_not_hold_a_stop_up() {
 
     let server = home.start().await.unwrap();
     let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
-    let run = server.client().get(&path).await.unwrap().ok().unwrap();
-    assert_eq!(run["status"], "failed", "{run}");
-    assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}");
+    let look = || async {
+        let run = server.client().get(&path).await.unwrap().ok().unwrap();
+        // It runs until the agent has asked again.
+        (run["status"] != "running").then_some(run)
+    };
+    let run = until("the run is as expected", STOP_LIMIT, look).await.unwrap();
+    assert_eq!(run["status"], expected, "{run}");
+    match expected {
+        "failed" => assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}"),
+        _ => assert_eq!(run["interrupts"].as_array().unwrap().len(), 1, "{run}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -378,3 +378,12 @@ fn the_cause_of_an_agents_end_is_known_after_a_restart() {
     let message = ended["outcome"]["error"]["message"].as_str().unwrap();
     assert!(message.contains("was killed by signal 6"), "{ended}");
 }
+
+#[test]
+fn an_agent_without_a_turn_ends_soon_after_its_server() {
+    let mut lives = Lives::start();
+    lives.complete(&["say:one".to_owned()]);
+    assert!(processes(&lives) > 0);
+    lives.end(Signal::KILL);
+    until(|| (processes(&lives) == 0).then_some(()));
+}

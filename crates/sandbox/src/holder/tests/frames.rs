@@ -14,6 +14,7 @@ fn server_frames() -> Vec<ServerFrame> {
         ServerFrame::Input { label: String::new(), bytes: vec![0xff; 200_000] },
         ServerFrame::EndInput,
         ServerFrame::Mark { offset: u64::MAX },
+        ServerFrame::OrphanTime { ms: 600_000 },
         ServerFrame::Note(Vec::new()),
         ServerFrame::Note(vec![7; 1000]),
     ]

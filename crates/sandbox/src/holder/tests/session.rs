@@ -232,6 +232,17 @@ fn the_orphan_time_begins_when_a_server_is_lost() {
 }
 
 #[test]
+fn a_server_sets_the_orphan_time() {
+    let holder = RunningHolder::start("cat", 1000, HOUR_MS);
+    let mut server = holder.attach();
+    server.send(&ServerFrame::OrphanTime { ms: 100 });
+    server.input("", "x\n");
+    server.take_output("x\n");
+    drop(server);
+    assert!(holder.join().is_none());
+}
+
+#[test]
 fn the_exit_of_an_orphan_is_its_status() {
     let holder = RunningHolder::start("exit 4", 1000, 300);
     assert_eq!(holder.join().unwrap().code(), Some(4));
