@@ -234,8 +234,12 @@ fn a_killed_restore_leaves_the_old_store_or_the_backup_and_nothing_beside_it() {
         let server = demo(&name);
         if is_complete {
             let log = home.log();
-            let message = "finished a restore that had been interrupted";
-            assert!(log.contains(message) && !log.contains("changed nothing"), "{what}: {log}");
+            let of_store = |text: &str| {
+                let name = format!("/{name}");
+                log.lines().any(|line| line.contains(text) && line.contains(&name))
+            };
+            let is_named = of_store("finished a restore that had been interrupted");
+            assert!(is_named && !of_store("changed nothing"), "{what}: {log}");
         }
         let threads = server.run(&["threads", "-q"]).expect(0).out;
         let is_old = threads.contains("newer");

@@ -99,9 +99,10 @@ impl Lives {
         self.server().run(&["threads", "show", "t", "--json"]).expect(0).out
     }
 
-    /// Waits until the thread shows a text.
-    fn wait_for(&self, text: &str) {
-        until(|| self.thread().contains(text).then_some(()));
+    /// Waits until the agent has sent this message: the turn is kept from then on.
+    fn wait_for(&self, message: &str) {
+        let message = format!("\"text\":\"{message}\"");
+        until(|| self.thread().contains(&message).then_some(()));
     }
 }
 
@@ -196,7 +197,7 @@ fn a_turn_continues_while_its_server_is_gone_and_nothing_is_lost_or_doubled() {
     for signal in [Signal::KILL, Signal::TERM] {
         let mut lives = Lives::start();
         let run = lives.run(&instructions(&lives));
-        lives.wait_for("hard");
+        lives.wait_for("one");
         lives.end(signal);
         assert!(processes(&lives) > 0, "{signal:?}: the agent works on");
         fs::write(lives.file("first"), "").unwrap();
@@ -235,6 +236,7 @@ fn a_turn_that_is_killed_at_any_moment_is_as_one_that_is_not() {
     for round in 0..rounds {
         let mut lives = Lives::start();
         let run = lives.run(&lines);
+        lives.wait_for("0");
         let mut kills = 0;
         // The turn takes longer than these kills together.
         while kills < 8 && lives.show(&run)["status"] == "running" {
@@ -287,7 +289,8 @@ fn a_command_of_a_turn_is_not_run_again_after_a_restart() {
     let mut lives = Lives::start();
     let count = lives.file("folder/count");
     let line = format!("term:echo run $$ >> {}; sleep 1000", count.display());
-    let run = lives.run(&[line, "say:after".to_owned()]);
+    let run = lives.run(&["say:before".to_owned(), line, "say:after".to_owned()]);
+    lives.wait_for("before");
     until(|| fs::read_to_string(&count).ok().filter(|text| text.ends_with('\n')));
     lives.end(Signal::KILL);
     lives.begin();

@@ -416,6 +416,8 @@ impl SessionActor {
         let work = self.work.as_mut().map(|work| {
             work.has_worked = true;
             work.record_sign(None);
+            // What the agent asks for can have effects before it sends anything that is logged.
+            work.context.store_kept();
             let run = WorkRun { context: work.context.clone(), scope: work.scope.clone() };
             RequestWork { run, next: self.current.subscribe() }
         });
