@@ -10,14 +10,14 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// It is a list of chunks, so that it returns memory when it shrinks.
 #[derive(Debug)]
 pub(super) struct OutputBuffer {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<OutputChunk>,
     kept_from: u64,
     end: u64,
     max_bytes: u64,
 }
 
 #[derive(Debug)]
-struct Chunk {
+struct OutputChunk {
     offset: u64,
     bytes: Vec<u8>,
 }
@@ -51,7 +51,7 @@ impl OutputBuffer {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         match self.chunks.back_mut() {
             Some(last) if last.bytes.len() + bytes.len() <= CHUNK_BYTES => last.bytes.extend(bytes),
-            _ => self.chunks.push_back(Chunk { offset: self.end, bytes: bytes.to_vec() }),
+            _ => self.chunks.push_back(OutputChunk { offset: self.end, bytes: bytes.to_vec() }),
         }
         self.end += bytes.len() as u64;
     }
@@ -82,7 +82,7 @@ impl OutputBuffer {
     }
 }
 
-impl Chunk {
+impl OutputChunk {
     fn end(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }

@@ -28,7 +28,7 @@ pub(super) trait AgentTree: AsFd {
 
 /// A side of the holder that has something to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum HolderSide {
     Tree,
     Listener,
     Input,
@@ -84,18 +84,19 @@ pub(super) fn run<T: AgentTree>(
 
 impl<T: AgentTree> Holder<'_, T> {
     /// Waits until a side has something to do, or the time of one is over.
-    fn wait(&self) -> io::Result<Vec<(Source, PollFlags)>> {
-        let mut sources = vec![(Source::Tree, self.tree.as_fd(), PollFlags::IN)];
-        sources.extend(self.agent.input.pending().map(|fd| (Source::Input, fd, PollFlags::OUT)));
+    fn wait(&self) -> io::Result<Vec<(HolderSide, PollFlags)>> {
+        let mut sources = vec![(HolderSide::Tree, self.tree.as_fd(), PollFlags::IN)];
+        sources
+            .extend(self.agent.input.pending().map(|fd| (HolderSide::Input, fd, PollFlags::OUT)));
         // The agent waits while the buffer is full.
         let output = self.agent.output().filter(|_| self.state.output.room(self.sent_offset()) > 0);
-        sources.extend(output.map(|fd| (Source::Output, fd, PollFlags::IN)));
-        sources.extend(self.agent.errors().map(|fd| (Source::Errors, fd, PollFlags::IN)));
+        sources.extend(output.map(|fd| (HolderSide::Output, fd, PollFlags::IN)));
+        sources.extend(self.agent.errors().map(|fd| (HolderSide::Errors, fd, PollFlags::IN)));
         sources.extend(self.server.as_ref().map(|server| {
-            (Source::Server, server.as_fd(), server.interest(!self.agent.input.is_full()))
+            (HolderSide::Server, server.as_fd(), server.interest(!self.agent.input.is_full()))
         }));
         // Last, because the flags of the server are those of the one that is attached now.
-        sources.extend(self.listener.sources().map(|fd| (Source::Listener, fd, PollFlags::IN)));
+        sources.extend(self.listener.sources().map(|fd| (HolderSide::Listener, fd, PollFlags::IN)));
         let mut fds: Vec<_> =
             sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let timeout = self.deadline().map(|until| until.saturating_duration_since(Instant::now()));
@@ -121,27 +122,27 @@ impl<T: AgentTree> Holder<'_, T> {
         self.server.as_ref().map(AttachedServer::sent_offset)
     }
 
-    fn serve(&mut self, source: Source, flags: PollFlags) -> io::Result<()> {
+    fn serve(&mut self, source: HolderSide, flags: PollFlags) -> io::Result<()> {
         match source {
-            Source::Tree => {
+            HolderSide::Tree => {
                 if let Some(status) = self.tree.reap()? {
                     self.agent.set_exit(status, Instant::now());
                 }
             }
-            Source::Listener => self.admit(Instant::now()),
+            HolderSide::Listener => self.admit(Instant::now()),
             // Each turn of the loop writes.
-            Source::Input => {}
-            Source::Output => {
+            HolderSide::Input => {}
+            HolderSide::Output => {
                 let sent = self.sent_offset();
                 self.agent.read_output(&mut self.state, sent, &mut self.scratch);
             }
-            Source::Errors => {
+            HolderSide::Errors => {
                 let is_attached = self.server.is_some();
                 let max_bytes = if is_attached { MAX_QUEUED_ERRORS } else { MAX_KEPT_ERRORS };
                 self.agent.read_errors(&mut self.state, max_bytes, &mut self.scratch);
             }
-            Source::Server if flags == PollFlags::OUT => {}
-            Source::Server => self.receive(flags),
+            HolderSide::Server if flags == PollFlags::OUT => {}
+            HolderSide::Server => self.receive(flags),
         }
         Ok(())
     }
