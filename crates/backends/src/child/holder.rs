@@ -1,11 +1,9 @@
 //! The connection to the holder of a child: the process that owns the child's streams, and keeps it alive while no server is connected.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::ExitStatus;
@@ -14,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, PollSender};
 use trilogue_sandbox::holder::{FrameReader, HOLDER_VERSION, HolderFrame, ServerFrame};
-use trilogue_wire::agent_client::splice;
 use uuid::Uuid;
 
+use super::held_output::HeldOutput;
 use super::identity::Identity;
+use super::sent_labels::SentLabels;
 
 /// How long a holder may take to answer.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,17 +31,9 @@ const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
 const ATTACH_PAUSE: Duration = Duration::from_millis(20);
 /// The frames that wait to be sent to a holder.
 const MAX_FRAMES: usize = 16;
-const BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 /// A longer line of input is sent in pieces, in bytes.
 const MAX_INPUT_BYTES: usize = 16 * 1024 * 1024;
-/// A longer id is in a label by its hash, in bytes.
-const MAX_ID_BYTES: usize = 64;
-/// The requests of an agent that can be carried out twice: they ask, or have the same effect again.
-const REPEATABLE: [&str; 4] =
-    ["session/request_permission", "elicitation/create", "fs/read_text_file", "fs/write_text_file"];
-const INTERNAL_ERROR: i32 = -32_603;
-const LOST_REQUEST: &str =
-    "the server was restarted before it had answered; the request may have been carried out";
 /// How often a child is looked at whose holder sends nothing any more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long an ended child may take to be gone.
@@ -66,14 +56,6 @@ pub(crate) struct HolderState {
     /// What earlier servers have sent since then.
     pub(crate) sent: SentLabels,
     pub(crate) note: Vec<u8>,
-}
-
-/// The calls and the answers that the child was sent.
-#[derive(Debug, Default)]
-pub(crate) struct SentLabels {
-    /// The ids of the requests of the child that were answered, as JSON.
-    answered: HashSet<String>,
-    last_call: Option<u64>,
 }
 
 /// A connection whose holder has answered. Its streams have not begun.
@@ -131,25 +113,6 @@ pub struct HolderInput {
 pub(super) struct AdoptedLeader {
     pub(super) identity: Identity,
     pub(super) exit: watch::Receiver<HeldExit>,
-}
-
-/// Passes the output of a child on.
-struct OutputReader {
-    stream: OwnedReadHalf,
-    frames: FrameReader,
-    /// The output before this offset is left out.
-    from: u64,
-    /// The end of the output that earlier servers may have got.
-    seen_to: u64,
-    /// The offset of the next byte.
-    position: u64,
-    /// The requests that were answered before: they are left out too.
-    answered: HashSet<String>,
-    link: HolderLink,
-    /// A line without its end, while requests are looked for.
-    line: Vec<u8>,
-    output: DuplexStream,
-    errors: DuplexStream,
 }
 
 // === impl HolderSocket ===
@@ -244,13 +207,13 @@ impl AttachedHolder {
         let (errors, errors_end) = duplex(BUFFER_BYTES);
         let (exited, exit) = watch::channel(HeldExit::Running);
         let begin = CancellationToken::new();
-        let reader = OutputReader {
+        let reader = HeldOutput {
             stream: read,
             frames: self.frames,
             from,
             seen_to: self.state.seen_to,
             position: from,
-            answered: self.state.sent.answered,
+            sent: self.state.sent,
             link: link.clone(),
             line: Vec::new(),
             output: output_end,
@@ -288,7 +251,7 @@ async fn write_frames(mut stream: OwnedWriteHalf, mut waiting: mpsc::Receiver<Ve
     }
 }
 
-fn next(frames: &mut FrameReader) -> io::Result<Option<HolderFrame>> {
+pub(super) fn next(frames: &mut FrameReader) -> io::Result<Option<HolderFrame>> {
     frames.next_holder_frame().map_err(io::Error::other)
 }
 
@@ -330,134 +293,6 @@ impl Drop for BeginOutput {
     }
 }
 
-// === impl OutputReader ===
-
-impl OutputReader {
-    /// Reads to the end. `None` if the connection ends before the child.
-    async fn read(mut self) -> Option<ExitStatus> {
-        let mut bytes = vec![0; BUFFER_BYTES];
-        loop {
-            while let Some(frame) = next(&mut self.frames).ok()? {
-                match frame {
-                    HolderFrame::Output { offset, bytes } => self.take(offset, bytes).await,
-                    // Without a reader, they are lost.
-                    HolderFrame::Errors(bytes) => drop(self.errors.write_all(&bytes).await),
-                    HolderFrame::OutputEnd { .. } => {
-                        self.pass(Vec::new()).await;
-                        drop(self.output.shutdown().await);
-                    }
-                    HolderFrame::Exit { status } => return Some(ExitStatus::from_raw(status)),
-                    HolderFrame::State { .. } => return None,
-                }
-            }
-            match self.stream.read(&mut bytes).await {
-                Ok(0) | Err(_) => return None,
-                Ok(count) => self.frames.push(bytes.get(..count).unwrap_or_default()),
-            }
-        }
-    }
-
-    async fn take(&mut self, offset: u64, mut bytes: Vec<u8>) {
-        let before = usize::try_from(self.from.saturating_sub(offset)).unwrap_or(usize::MAX);
-        if before >= bytes.len() {
-            return;
-        }
-        bytes.drain(..before);
-        self.line.append(&mut bytes);
-        while self.position < self.seen_to
-            && let Some(end) = memchr::memchr(b'\n', &self.line)
-        {
-            let rest = self.line.split_off(end + 1);
-            let mut line = std::mem::replace(&mut self.line, rest);
-            self.position += line.len() as u64;
-            if self.is_done(&line).await {
-                // A blank line is skipped, and later offsets stay right.
-                line.fill(b' ');
-                line.pop();
-                line.push(b'\n');
-            }
-            self.write(&line).await;
-        }
-        if self.position >= self.seen_to {
-            self.pass(Vec::new()).await;
-        }
-    }
-
-    /// Whether a line of a previous server's time needs nothing more: it is a request that was answered, or one that may have been carried out and is refused now. Such a request is never
-    /// carried out twice.
-    async fn is_done(&mut self, line: &[u8]) -> bool {
-        let Some((id, method)) = request_of(line) else { return false };
-        if self.answered.remove(&short_id(&id)) {
-            return true;
-        }
-        // An earlier server has not got the whole line.
-        if self.position > self.seen_to || REPEATABLE.contains(&&*method) {
-            return false;
-        }
-        let error = json!({ "code": INTERNAL_ERROR, "message": LOST_REQUEST });
-        let response = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}\n");
-        let label = SentLabels::label(response.as_bytes());
-        self.link.send(&ServerFrame::Input { label, bytes: response.into_bytes() }).await;
-        true
-    }
-
-    /// Passes on what waits, and these bytes.
-    async fn pass(&mut self, bytes: Vec<u8>) {
-        let line = std::mem::take(&mut self.line);
-        self.write(&line).await;
-        self.write(&bytes).await;
-    }
-
-    async fn write(&mut self, bytes: &[u8]) {
-        // The connection of the agent may be closed. The rest is read all the same, up to the exit.
-        drop(self.output.write_all(bytes).await);
-    }
-}
-
-/// An id as it is in a label: a long one by its hash.
-fn short_id(id: &str) -> String {
-    if id.len() <= MAX_ID_BYTES {
-        return id.to_owned();
-    }
-    format!("#{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()))
-}
-
-/// The id and the method of a request in a line, the id as JSON.
-fn request_of(line: &[u8]) -> Option<(String, String)> {
-    let text = str::from_utf8(line).ok()?.trim();
-    let method = splice::get_text(text, &["method"])?.into_owned();
-    Some((splice::get(text, &["id"])?.to_owned(), method))
-}
-
-// === impl SentLabels ===
-
-impl SentLabels {
-    fn read(labels: &[String]) -> Self {
-        let mut sent = Self::default();
-        for label in labels {
-            if let Some(id) = label.strip_prefix("answer ") {
-                sent.answered.insert(id.to_owned());
-            } else if let Some(id) = label.strip_prefix("call ") {
-                sent.last_call = sent.last_call.max(id.parse().ok());
-            }
-        }
-        sent
-    }
-
-    /// The label of a line: which request it is, or answers. Empty for a notification.
-    fn label(line: &[u8]) -> String {
-        let text = str::from_utf8(line).unwrap_or_default().trim();
-        let Some(id) = splice::get(text, &["id"]) else { return String::new() };
-        let kind = if splice::get(text, &["method"]).is_some() { "call" } else { "answer" };
-        format!("{kind} {}", short_id(id))
-    }
-
-    /// The id of the last call, if there was one.
-    pub(crate) fn last_call(&self) -> Option<u64> {
-        self.last_call
-    }
-}
-
 // === impl HolderLink ===
 
 impl HolderLink {
@@ -482,7 +317,7 @@ impl HolderLink {
         self.is_detached.store(true, Ordering::Release);
     }
 
-    async fn send(&self, frame: &ServerFrame) {
+    pub(super) async fn send(&self, frame: &ServerFrame) {
         // Without the holder, the child is gone too.
         drop(self.frames.send(frame.encode()).await);
     }
@@ -567,19 +402,18 @@ impl AdoptedLeader {
         if let Ok(HeldExit::Exited(status)) = ended {
             return Some(status);
         }
-        while self.identity.is_alive() {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+        self.wait_until_gone().await;
         None
     }
 
     /// Waits until the holder is gone too. Returns `false` if it stays.
     pub(super) async fn reap(self) -> bool {
-        let gone = async {
-            while self.identity.is_alive() {
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        };
-        timeout(REAP_TIMEOUT, gone).await.is_ok()
+        timeout(REAP_TIMEOUT, self.wait_until_gone()).await.is_ok()
+    }
+
+    async fn wait_until_gone(&self) {
+        while self.identity.is_alive() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 }

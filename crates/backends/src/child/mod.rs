@@ -18,6 +18,7 @@ mod budget;
 mod captured_output;
 mod environment;
 mod exit;
+mod held_output;
 mod holder;
 mod identity;
 mod platform;
@@ -27,6 +28,7 @@ mod record;
 mod redact;
 mod sandbox;
 mod search_path;
+mod sent_labels;
 #[cfg(target_os = "linux")]
 mod sock_diag;
 mod strays;
