@@ -1,6 +1,7 @@
 //! Children that outlive their server: what is kept for the next server, and how that one adopts them.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -91,11 +92,19 @@ impl HoldPlan {
 // === impl HeldChildren ===
 
 impl HeldChildren {
-    /// Adopts the children of a server that their holders have kept.
-    pub(super) async fn adopt(&self, server: &PreviousServer, records: &Arc<Records>) {
+    /// Adopts the children of these servers that their holders have kept.
+    pub(super) async fn adopt(&self, servers: &[PreviousServer], records: &Arc<Records>) {
+        // A server that was killed while it adopted a child has left a second record of it. A second connection would end the first one.
+        let mut children = HashMap::<_, (&RecordedChild, Vec<PathBuf>)>::new();
+        for server in servers {
+            for child in &server.children {
+                let (_, policies) = children.entry(child.instance).or_insert((child, Vec::new()));
+                policies.push(server.policy_path(child.instance));
+            }
+        }
         // At once: each may have to be waited for.
-        join_all(server.children.iter().map(|child| async move {
-            match adopt(server, child, records).await {
+        join_all(children.into_values().map(|(child, policies)| async move {
+            match adopt(child, &policies, records).await {
                 Ok(Some(held)) => drop(lock(&self.0).insert(child.instance, held)),
                 Ok(None) => {}
                 Err(error) => {
@@ -149,9 +158,10 @@ pub(super) fn has_held(server: &PreviousServer, store: Option<&str>) -> bool {
     })
 }
 
+/// `policies` are the places where the file of its policy can be.
 async fn adopt(
-    server: &PreviousServer,
     child: &RecordedChild,
+    policies: &[PathBuf],
     records: &Arc<Records>,
 ) -> std::io::Result<Option<HeldChild>> {
     let (Some(secret), Some(store), Some(leader)) = (&child.secret, &child.store, child.leader)
@@ -165,7 +175,7 @@ async fn adopt(
     let note: HeldNote = serde_json::from_slice(&attached.state.note)?;
     // The record first: if this server is killed now, the next one finds the child.
     records.write(child.instance, Some(leader), Some((secret, store)))?;
-    let (from, file) = (server.policy_path(child.instance), records.policy_path(child.instance));
-    let policy = SavedPolicy::adopt(child.instance, (&from, file), note.layers)?;
+    let file = records.policy_path(child.instance);
+    let policy = SavedPolicy::adopt(child.instance, policies, file, note.layers)?;
     Ok(Some(HeldChild { leader, attached, note, policy }))
 }

@@ -213,9 +213,7 @@ impl Children {
             |why: String| broken(format!("the records of children cannot be read: {why}"));
         let previous = previous.await.map_err(|error| unreadable(error.to_string()))?;
         let previous = previous.map_err(|error| unreadable(error.to_string()))?;
-        for server in &previous {
-            self.held.adopt(server, &records).await;
-        }
+        self.held.adopt(&previous, &records).await;
         strays::stop(previous, |instance| self.held.has(instance)).await;
         Ok(())
     }

@@ -340,13 +340,16 @@ impl SavedPolicy {
         Ok(Self { layers, temporary, file, is_left: AtomicBool::new(false) })
     }
 
-    /// Takes over the policy of a child that another server has started. Its file moves here.
+    /// Takes over the policy of a child that another server has started. Its file moves here from one of these places.
     pub(super) fn adopt(
         instance: Uuid,
-        (from, file): (&Path, PathBuf),
+        from: &[PathBuf],
+        file: PathBuf,
         layers: Layers,
     ) -> io::Result<Self> {
-        fs::rename(from, &file)?;
+        if !from.iter().any(|from| fs::rename(from, &file).is_ok()) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its policy is gone"));
+        }
         let temporary = temporary_folder(instance);
         // Each start of a service can have a `/tmp` of its own. The commands of the agent need the folder.
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;

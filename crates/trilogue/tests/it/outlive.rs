@@ -363,6 +363,32 @@ fn a_turn_continues_also_if_two_servers_start_at_once() {
     assert_eq!(ended["status"], "completed", "{ended}");
 }
 
+/// A server that is killed while it takes over an agent leaves a second record of it, without the policy.
+#[test]
+fn a_turn_continues_also_if_its_agent_has_several_records() {
+    let mut lives = Lives::start();
+    let lines = ["say:one".to_owned(), format!("wait:{}", lives.file("first").display())];
+    let run = lives.run(&lines);
+    lives.wait_for("one");
+    lives.end(Signal::KILL);
+    let children = lives.home.state().join("children");
+    let records = fs::read_dir(&children).unwrap().map(|entry| entry.unwrap().path());
+    let records = records.filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
+    let mut records = records.map(|entry| entry.unwrap().path());
+    let record =
+        records.find(|path| !path.ends_with("lock") && path.extension().is_none()).unwrap();
+    // Their order in the folder is arbitrary.
+    for number in 0..8 {
+        let folder = children.join(format!("00000000-0000-4000-8000-00000000000{number}"));
+        fs::create_dir(&folder).unwrap();
+        fs::copy(&record, folder.join(record.file_name().unwrap())).unwrap();
+    }
+    lives.begin();
+    fs::write(lives.file("first"), "").unwrap();
+    let ended = lives.wait_for_end(&run);
+    assert_eq!(ended["status"], "completed", "{ended}");
+}
+
 #[test]
 fn the_cause_of_an_agents_end_is_known_after_a_restart() {
     let mut lives = Lives::start();
