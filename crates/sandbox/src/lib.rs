@@ -11,6 +11,8 @@
 //! | `links.rs` | links on the way to a path |
 //! | `git.rs` | repositories of git |
 //! | `stage.rs` | the stage: applies the layers and starts the program |
+//! | `child_tree.rs` | the processes of a program, as the stage sees them |
+//! | `lease.rs` | until when a program may work in a cluster |
 //! | `files.rs` | files by Landlock |
 //! | `calls.rs` | system calls by seccomp |
 //! | `namespaces.rs` | the program's own view of processes, mounts and the network |
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 mod git;
 mod grants;
 mod layers;
+mod lease;
 mod links;
 mod machine;
 mod policy;
@@ -34,6 +37,8 @@ pub mod holder;
 
 #[cfg(target_os = "linux")]
 mod calls;
+#[cfg(target_os = "linux")]
+mod child_tree;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
@@ -46,6 +51,7 @@ mod stage;
 pub use git::is_git_repository;
 pub use grants::usual_paths;
 pub use layers::Layers;
+pub use lease::LeaseFile;
 pub use links::{ResolvedPath, resolve_links};
 pub use machine::layers_of_machine;
 pub use policy::{

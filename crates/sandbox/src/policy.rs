@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Layers;
+use crate::{Layers, LeaseFile};
 
 /// The argument of an outer stage that holds its program.
 pub(crate) const HELD: &str = "--held";
@@ -38,6 +38,9 @@ pub struct SandboxPolicy {
     /// How the stage of [`held_stage_words`] holds the program while no server is attached. Other stages give a program the pipes of the server, with which it ends.
     #[serde(default)]
     pub hold: Option<HoldSettings>,
+    /// The [lease](crate::LeaseFile) under which the stage lets the program work, if it has one. A stage that holds its program has none.
+    #[serde(default)]
+    pub lease: Option<LeaseFile>,
 }
 
 /// What a program may reach over the network.

@@ -10,16 +10,16 @@ use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper,
+    Signal, WaitOptions, getpid, kill_process, set_child_subreaper,
     set_parent_process_death_signal, setsid, wait,
 };
 
+use crate::child_tree::{Descendants, number};
+use crate::lease::{OpenLease, run_under};
 use crate::policy::{HELD, program_variable};
 use crate::{
     HoldSettings, NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder,
@@ -30,11 +30,8 @@ use crate::{
 const INNER: &str = "--inner";
 /// The argument of the stage that only looks whether namespaces work here.
 pub(crate) const PROBE: &str = "--probe";
-/// How long the processes that a program has left may take to exit after `TERM`. Then they are killed.
-const GRACE: Duration = Duration::from_secs(2);
 /// The exit status of a stage whose program a signal has ended, less the number of the signal.
 const SIGNAL_BASE: u8 = 128;
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What one look at the processes has reaped.
 pub(crate) enum Reaped {
@@ -76,21 +73,22 @@ fn hold(
     // Signals for the whole group reach the program itself, which starts without this mask.
     signals_of_stop().thread_block()?;
     set_child_subreaper(Some(getpid()))?;
+    // Before the namespaces, which show other processes and files.
+    let descendants = Descendants::open()?;
+    let lease = policy.lease.as_ref().map(OpenLease::open).transpose()?;
     if policy.layers.namespaces {
         namespaces::enter(policy.network)?;
     }
     let mut inner = inner(arguments);
     let has_namespaces = policy.layers.namespaces;
-    let exit = match settings {
-        None => program_status(reap(inner.spawn()?.id())?, has_namespaces),
-        Some(settings) => match holder::hold(inner, settings, has_namespaces)? {
-            Some(exit) => exit,
-            // Without a server, the status has no reader.
-            None => return Ok(ExitCode::FAILURE),
-        },
+    let exit = match (settings, &lease) {
+        (Some(settings), _) => holder::hold(inner, settings, has_namespaces, &descendants)?,
+        (None, Some(lease)) => run_under(lease, inner, has_namespaces, &descendants)?,
+        (None, None) => Some(program_status(reap(inner.spawn()?.id())?, has_namespaces)),
     };
-    end_children()?;
-    Ok(exit_as(exit))
+    descendants.end()?;
+    // Without a server, the status has no reader.
+    Ok(exit.map_or(ExitCode::FAILURE, exit_as))
 }
 
 fn inner(arguments: &[OsString]) -> Command {
@@ -171,43 +169,6 @@ pub(crate) fn reap_next(child: u32, options: WaitOptions) -> Result<Reaped, Errn
     }
 }
 
-/// Ends the processes that the program has left. Each one that exits leaves its children to this process.
-pub(crate) fn end_children() -> io::Result<()> {
-    let (mut signal, mut until) = (Signal::TERM, Instant::now() + GRACE);
-    let mut known = Vec::new();
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Err(Errno::CHILD) => return Ok(()),
-            Ok(Some(_)) | Err(Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-            Ok(None) => {}
-        }
-        if Instant::now() >= until {
-            // A process that hangs in the kernel is left to the system.
-            if signal == Signal::KILL {
-                return Ok(());
-            }
-            (signal, until) = (Signal::KILL, Instant::now() + GRACE);
-            known.clear();
-        }
-        for child in children() {
-            if !known.contains(&child) {
-                known.push(child);
-                // It may have exited, and is reaped then.
-                let _ = kill_process(child, signal);
-            }
-        }
-        sleep(LOOK_AGAIN);
-    }
-}
-
-/// Returns the children of this process.
-fn children() -> Vec<Pid> {
-    let path = format!("/proc/self/task/{}/children", number(getpid()));
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
-}
-
 /// Returns the status of a program, as the process of its inner stage ends with it. The inner stage of namespaces cannot end itself by a signal: as the first process there, it gets none.
 pub(crate) fn program_status(status: ExitStatus, has_namespaces: bool) -> ExitStatus {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -235,8 +196,4 @@ fn exit_as(status: ExitStatus) -> ExitCode {
 fn signals_of_stop() -> SigSet {
     let all = [NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP, NixSignal::SIGQUIT];
     all.into_iter().collect()
-}
-
-fn number(pid: Pid) -> u32 {
-    pid.as_raw_nonzero().get().unsigned_abs()
 }

@@ -22,6 +22,8 @@ pub(super) struct ProcessStatus {
     pub(super) start: u64,
     /// Whether it has exited but is not reaped.
     pub(super) is_dead: bool,
+    /// Whether a signal has stopped it.
+    pub(super) is_stopped: bool,
 }
 
 // === impl Identity ===

@@ -37,6 +37,7 @@ pub(in crate::child) fn status(pid: u32) -> Option<ProcessStatus> {
     let fields = stat_fields(&text)?;
     Some(ProcessStatus {
         is_dead: is_dead(&fields),
+        is_stopped: matches!(fields.first(), Some(&("T" | "t"))),
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,

@@ -21,6 +21,7 @@ mod exit;
 mod held_output;
 mod holder;
 mod identity;
+mod leases;
 mod platform;
 mod process;
 mod program;
@@ -70,7 +71,7 @@ pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
 pub use sandbox::{Confinement, Sandbox, SandboxMode, SavedPolicy};
 pub use search_path::{find_program, join_folders, search_folders};
-use trilogue_sandbox::HoldSettings;
+use trilogue_sandbox::LeaseFile;
 pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
 
@@ -83,6 +84,7 @@ use platform::SEES_PROCESSES;
 pub(crate) use platform::machine;
 use process::{PreparedProgram, SpawnedChild};
 use record::Records;
+use sandbox::StagePlan;
 pub(crate) use sandbox::{ProgramStart, sandbox_hint};
 pub(crate) use strays::kill as kill_stray;
 
@@ -380,9 +382,12 @@ impl Children {
         let env = environment::of(program, instance);
         let file = self.records.as_ref().map(|records| records.policy_path(instance));
         let plan = self.hold_plan(program, instance);
-        let hold = plan.as_ref().map(HoldPlan::settings);
+        let stage = StagePlan {
+            hold: plan.as_ref().map(HoldPlan::settings),
+            lease: self.lease_file(instance),
+        };
         let kept = plan.as_ref().map(|plan| (plan.secret.clone(), plan.store.clone()));
-        let spawned = match confine(program, &env, (instance, file, hold)).await {
+        let spawned = match confine(program, &env, (instance, file, stage)).await {
             Ok(policy) => {
                 let plan = plan.filter(|_| policy.is_some());
                 let prepared = PreparedProgram { program, env, policy, plan };
@@ -419,6 +424,12 @@ impl Children {
             && sandbox.wrap_with.is_empty();
         let records = self.records.as_ref().filter(|_| is_held)?;
         Some(HoldPlan::new(records.socket(instance), self.store.clone()))
+    }
+
+    /// The file by which a child works under leases: another node can take over its folder.
+    fn lease_file(&self, instance: Uuid) -> Option<LeaseFile> {
+        self.node()?;
+        self.records.as_ref().map(|records| LeaseFile::new(records.lease_path(instance)))
     }
 
     /// Has all children end with this server, which is about to stop.
@@ -524,7 +535,7 @@ async fn record(
 async fn confine(
     program: Program<'_>,
     env: &[(String, String)],
-    (instance, file, hold): (Uuid, Option<PathBuf>, Option<HoldSettings>),
+    (instance, file, stage): (Uuid, Option<PathBuf>, StagePlan),
 ) -> io::Result<Option<SavedPolicy>> {
     let confinement = program.confinement;
     let (sandbox, private) = (confinement.sandbox.clone(), confinement.private.clone());
@@ -540,7 +551,7 @@ async fn confine(
             }
             *named = found.to_string_lossy().into_owned();
         }
-        confinement.save_policy((instance, file, hold), (&command, &env, &start))
+        confinement.save_policy((instance, file, stage), (&command, &env, &start))
     });
     saved.await.map_err(io::Error::other)?
 }

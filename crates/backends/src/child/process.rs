@@ -24,6 +24,7 @@ use uuid::Uuid;
 use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan, IDLE_ORPHAN_TIME, ORPHAN_TIME};
 use super::holder::{AdoptedLeader, HeldStreams, HolderLink};
 use super::identity::Identity;
+use super::platform;
 use super::record::Records;
 use super::sandbox::{ProgramStart, SavedPolicy};
 use super::tree::{self, Tree};
@@ -403,6 +404,25 @@ impl Child {
     /// Returns its sandbox, which the commands have that it runs through the server.
     pub(crate) fn policy(&self) -> Option<&Arc<SavedPolicy>> {
         self.0.policy.as_ref()
+    }
+
+    /// Lets it work under a lease until a time since boot, if it is in a sandbox of a cluster's node. Blocks on the file system.
+    /// Fails if the outer process of the sandbox, which would suspend it later, is stopped.
+    pub(crate) fn extend_lease(&self, lease: Uuid, until: Duration) -> io::Result<()> {
+        let Some(leases) = self.0.policy.as_ref().and_then(|policy| policy.leases()) else {
+            return Ok(());
+        };
+        if platform::status(self.0.pid).is_some_and(|status| status.is_stopped) {
+            return Err(io::Error::other("the outer process of its sandbox is stopped"));
+        }
+        leases.extend(lease, until)
+    }
+
+    /// Ends a lease that was released. Blocks on the file system.
+    pub(crate) fn end_lease(&self, lease: Uuid) {
+        if let Some(leases) = self.0.policy.as_ref().and_then(|policy| policy.leases()) {
+            leases.end(lease);
+        }
     }
 
     /// Returns the layers of its sandbox.

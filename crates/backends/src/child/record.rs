@@ -141,6 +141,11 @@ impl Records {
         self.path(instance).with_extension("policy")
     }
 
+    /// The file of the lease of a child, which is not a record either.
+    pub(super) fn lease_path(&self, instance: Uuid) -> PathBuf {
+        self.path(instance).with_extension("lease")
+    }
+
     fn path(&self, instance: Uuid) -> PathBuf {
         self.folder.join(instance.to_string())
     }

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_sandbox::{
-    HoldSettings, Layers, Network, ResourceLimits, SandboxPolicy, held_stage_words,
+    HoldSettings, Layers, LeaseFile, Network, ResourceLimits, SandboxPolicy, held_stage_words,
     layers_of_machine, resolve_links, stage_variable, stage_words, usual_paths,
 };
 use uuid::Uuid;
 
 use super::InvalidSetting;
+use super::leases::ChildLeases;
 use super::program::{is_command_line, words_hint};
 use crate::workspace::{PrivatePaths, paths_of_worktree};
 
@@ -105,6 +106,8 @@ pub struct SavedPolicy {
     temporary: PathBuf,
     /// The file of the policy, beside the folder.
     file: PathBuf,
+    /// The leases under which the child works, in a cluster.
+    leases: Option<ChildLeases>,
     /// Whether another server uses it.
     is_left: AtomicBool,
 }
@@ -114,6 +117,15 @@ pub struct SavedPolicy {
 pub(crate) struct ProgramStart {
     pub(crate) words: Vec<OsString>,
     pub(crate) variables: Vec<(String, String)>,
+}
+
+/// What the stage of a child does beside its sandbox.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StagePlan {
+    /// How it holds the child while no server is connected, if it does.
+    pub(super) hold: Option<HoldSettings>,
+    /// The lease under which it lets the child work, if there is one.
+    pub(super) lease: Option<LeaseFile>,
 }
 
 /// The paths of a policy, without links.
@@ -214,7 +226,7 @@ impl Confinement<'_> {
     /// Fails if a required layer could not keep it from the server's own files.
     pub(super) fn save_policy(
         &self,
-        (instance, file, hold): (Uuid, Option<PathBuf>, Option<HoldSettings>),
+        (instance, file, plan): (Uuid, Option<PathBuf>, StagePlan),
         (command, env, start): (&[String], &[(String, String)], &Path),
     ) -> io::Result<Option<SavedPolicy>> {
         let layers = self.sandbox.layers();
@@ -251,7 +263,7 @@ impl Confinement<'_> {
             tracing::warn!("{why}");
         }
         let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
-        let saved = SavedPolicy::create(instance, file, layers)?;
+        let saved = SavedPolicy::create((instance, file), layers, plan.lease.clone())?;
         let policy = SandboxPolicy {
             layers,
             read: paths.read.into_iter().collect(),
@@ -262,7 +274,8 @@ impl Confinement<'_> {
             temporary: saved.temporary.canonicalize()?,
             network: self.sandbox.network,
             limits: ResourceLimits::default(),
-            hold,
+            hold: plan.hold,
+            lease: plan.lease,
         };
         policy.save(&saved.file)?;
         Ok(Some(saved))
@@ -332,12 +345,17 @@ impl PolicyPaths {
 
 impl SavedPolicy {
     /// Creates the folder of a child, for this user only.
-    fn create(instance: Uuid, file: Option<PathBuf>, layers: Layers) -> io::Result<Self> {
+    fn create(
+        (instance, file): (Uuid, Option<PathBuf>),
+        layers: Layers,
+        lease: Option<LeaseFile>,
+    ) -> io::Result<Self> {
         let temporary = temporary_folder(instance);
         DirBuilder::new().mode(0o700).create(&temporary)?;
         // Without a state folder this is the only place.
         let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
-        Ok(Self { layers, temporary, file, is_left: AtomicBool::new(false) })
+        let leases = lease.map(ChildLeases::new);
+        Ok(Self { layers, temporary, file, leases, is_left: AtomicBool::new(false) })
     }
 
     /// Takes over the policy of a child that another server has started. Its file moves here from one of these places.
@@ -353,7 +371,12 @@ impl SavedPolicy {
         let temporary = temporary_folder(instance);
         // Each start of a service can have a `/tmp` of its own. The commands of the agent need the folder.
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
-        Ok(Self { layers, temporary, file, is_left: AtomicBool::new(false) })
+        Ok(Self { layers, temporary, file, leases: None, is_left: AtomicBool::new(false) })
+    }
+
+    /// Returns the leases under which the child works, if its stage looks at them.
+    pub(super) fn leases(&self) -> Option<&ChildLeases> {
+        self.leases.as_ref()
     }
 
     /// Removes both. Blocks on the file system.
@@ -364,6 +387,7 @@ impl SavedPolicy {
         {
             tracing::warn!(%error, file = %self.file.display(), "the policy of an agent could not be removed");
         }
+        self.leases.iter().for_each(ChildLeases::remove);
     }
 
     /// Leaves both to another server.

@@ -16,16 +16,20 @@ use trilogue_sandbox::{
     layers_of_machine, stage_words,
 };
 
+mod lease;
+
 /// How long a test waits for anything. Only a failing test takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR_MS: u64 = 3_600_000;
-const TESTS: [(&str, fn()); 6] = [
+const TESTS: [(&str, fn()); 8] = [
     ("a_program_starts_without_blocked_signals", a_program_starts_without_blocked_signals),
     ("a_held_agent_survives_its_server", a_held_agent_survives_its_server),
     ("a_signal_ends_the_stage_as_its_agent", a_signal_ends_the_stage_as_its_agent),
     ("an_orphan_ends_with_all_its_processes", an_orphan_ends_with_all_its_processes),
     ("an_agent_in_namespaces_is_held", an_agent_in_namespaces_is_held),
     ("a_stage_without_a_socket_does_not_start", a_stage_without_a_socket_does_not_start),
+    ("a_program_works_until_its_lease_is_over", lease::a_program_works_until_its_lease_is_over),
+    ("a_program_with_a_lease_ends_with_its_server", lease::a_program_ends_with_its_server),
 ];
 
 struct StageProcess {
@@ -220,6 +224,7 @@ fn policy(folder: &Path, layers: Layers, orphan_ms: u64) -> SandboxPolicy {
         network: Network::Open,
         limits: ResourceLimits::default(),
         hold: Some(HoldSettings { secret: secret(), buffer_bytes: 1 << 20, orphan_ms }),
+        lease: None,
     }
 }
 

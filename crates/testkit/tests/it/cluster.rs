@@ -1,8 +1,10 @@
 //! Servers as nodes of one PostgreSQL store, and faults of machines and networks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -167,6 +169,9 @@ impl Fault {
     }
 }
 
+/// The folder of the nodes, what they share, and their program if it is not the usual one.
+type NodePlace<'a> = (&'a Path, &'a Services, Option<PathBuf>);
+
 // === impl Cluster ===
 
 impl Cluster {
@@ -188,28 +193,50 @@ impl Cluster {
         agents: [&[(String, String)]; NAMES.len()],
         times: ClusterTimes,
     ) -> Result<Self> {
-        Self::start_on(Services::start().await?, settings, agents, times).await
+        let place = (Services::start().await?, Folder::new()?);
+        Self::start_on(place, settings, agents, (times, None)).await
     }
 
     /// As [`Self::start_at`], on a PostgreSQL with a synchronous replica. The first node's address leads through a proxy to the one that is the primary; the others' addresses name both hosts.
     pub(crate) async fn start_replicated(times: ClusterTimes, settings: &str) -> Result<Self> {
         let agents = ServerOptions::default().agents;
         let services = Services::start_replicated(Replication::Synchronous).await?;
-        Self::start_on(services, settings, [&agents, &agents, &agents], times).await
+        let folder = Folder::new()?;
+        Self::start_on((services, folder), settings, [&agents, &agents, &agents], (times, None))
+            .await
+    }
+
+    /// Like [`Self::start`]. Each node takes the others for servers of other machines, whose processes it does not know. Needs root.
+    pub(crate) async fn start_apart(settings: &str) -> Result<Self> {
+        let agents = ServerOptions::default().agents;
+        let folder = Folder::new()?;
+        let home = Home::new(folder.path(), &ServerOptions::default())?;
+        let program = home.command_line(&[]).await?.pop().context("the program has no name")?;
+        let launcher = folder.path().join("launcher");
+        let script = format!(
+            "#!/bin/sh
+cat /proc/sys/kernel/random/uuid > boot_id
+exec unshare --mount /bin/sh -c 'mount --bind boot_id /proc/sys/kernel/random/boot_id && exec {program} \"$@\"' server \"$@\"
+"
+        );
+        std::fs::write(&launcher, script)?;
+        std::fs::set_permissions(&launcher, Permissions::from_mode(0o755))?;
+        let place = (Services::start().await?, folder);
+        Self::start_on(place, settings, [&agents, &agents, &agents], (QUICK, Some(launcher))).await
     }
 
     async fn start_on(
-        services: Services,
+        (services, folder): (Services, Folder),
         settings: &str,
         agents: [&[(String, String)]; NAMES.len()],
-        times: ClusterTimes,
+        (times, binary): (ClusterTimes, Option<PathBuf>),
     ) -> Result<Self> {
-        let folder = Folder::new()?;
         let database = connect(services.postgres()).await?;
         database.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).await?;
         let mut nodes = Vec::new();
         for ((name, skew), agents) in NAMES.into_iter().zip(SKEWS_S).zip(agents) {
-            let node = Node::start(name, settings, agents, (folder.path(), &services, times)).await;
+            let place = (folder.path(), &services, binary.clone());
+            let node = Node::start(name, settings, agents, (place, times)).await;
             let node = node.with_context(|| format!("the start of {name}"))?;
             node.clock.set(skew)?;
             nodes.push(node);
@@ -474,7 +501,7 @@ impl Node {
         name: &str,
         settings: &str,
         agents: &[(String, String)],
-        (folder, services, times): (&Path, &Services, ClusterTimes),
+        ((folder, services, binary), times): (NodePlace<'_>, ClusterTimes),
     ) -> Result<Self> {
         let application = format!("{SCHEMA}_{name}");
         // Only the first node has a proxy that knows which host is the primary.
@@ -496,6 +523,7 @@ impl Node {
             settings: format!("{settings}\n{cluster}"),
             environment: clock.environment(),
             agents: agents.to_vec(),
+            binary,
             ..ServerOptions::default()
         };
         let home = Home::new(&dir, &options)?;

@@ -21,32 +21,57 @@ enum NodeFault {
     Pause,
 }
 
-/// The times of a process's first and last write into the folder, in nanoseconds, by process id.
-type Writers = BTreeMap<u32, (u128, u128)>;
+/// Where the nodes run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Machines {
+    /// Agents have no sandbox: the next node kills those of the earlier one.
+    One,
+    /// The sandbox of an agent must keep it from working on.
+    Several,
+}
+
+/// The process ids of the agents, and the times of their first and last writes into the folder in nanoseconds, by names that they gave themselves.
+type Writers = BTreeMap<String, (u32, u128, u128)>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_agent_of_a_killed_node_does_not_write_beside_the_next_one() {
-    write_in_turn(NodeFault::Kill).await;
+    write_in_turn(NodeFault::Kill, Machines::One).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_agent_of_a_node_that_stands_still_does_not_write_beside_the_next_one() {
-    write_in_turn(NodeFault::Pause).await;
+    write_in_turn(NodeFault::Pause, Machines::One).await;
 }
 
-async fn write_in_turn(fault: NodeFault) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_killed_node_of_another_machine_ends() {
+    write_in_turn(NodeFault::Kill, Machines::Several).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_node_of_another_machine_stands_still_with_it() {
+    write_in_turn(NodeFault::Pause, Machines::Several).await;
+}
+
+async fn write_in_turn(fault: NodeFault, machines: Machines) {
     let (store, shared) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let agent = scripted(&store.path().join("sessions"), &[]).await.join(" ");
+    let agent = scripted(&store.path().join("sessions"), &[]).await;
+    let (program, agent) = (agent[0].clone(), agent.join(" "));
     // The agent writes into its folder until the folder is removed.
-    let script =
-        format!("(while echo \"$$ $(date +%s%N)\" >> marks; do sleep 0.01; done) & exec {agent}");
-    // In a sandbox, processes of two nodes can have the same number.
+    let script = format!(
+        "name=$(cat /proc/sys/kernel/random/uuid); (while echo \"$name $$ $(date +%s%N)\" >> marks; do sleep 0.01; done) & exec {agent}"
+    );
+    let sandbox = if machines == Machines::One { "off" } else { "require:files" };
     let settings = format!(
-        "[agents.writer]\nkind = \"agent-client\"\nsandbox = \"off\"\ncommand = {}\ncwd = \"{}/{{thread}}\"\n\n",
+        "[agents.writer]\nkind = \"agent-client\"\nsandbox = \"{sandbox}\"\nread_paths = [{program:?}]\nwrite_paths = [{:?}]\ncommand = {}\ncwd = \"{}/{{thread}}\"\n\n",
+        store.path(),
         json!(["sh", "-c", script]),
         shared.path().display()
     );
-    let mut cluster = Cluster::start(&settings).await.unwrap();
+    let mut cluster = match machines {
+        Machines::One => Cluster::start(&settings).await.unwrap(),
+        Machines::Several => Cluster::start_apart(&settings).await.unwrap(),
+    };
     let [a, ..] = &cluster.clients()[..] else { panic!("there are three nodes") };
     let endless = run_of("writer", THREAD, &json!("say:at work\nslow"), "async");
     a.post("/api/v1/runs", &endless).await.unwrap().ok().unwrap();
@@ -81,13 +106,14 @@ async fn write_in_turn(fault: NodeFault) {
         let again = next.post("/api/v1/runs", &again).await.unwrap().ok().unwrap();
         assert_eq!(again["status"], "completed", "{again}");
     }
-    let mut wrote: Vec<_> = writers(shared.path()).into_iter().collect();
-    wrote.sort_by_key(|(_, (first, _))| *first);
-    let [(before, (_, last)), (_, (first, _))] = wrote[..] else {
+    let mut wrote: Vec<_> = writers(shared.path()).into_values().collect();
+    wrote.sort_by_key(|(_, first, _)| *first);
+    let [(before, _, last), (_, first, _)] = wrote[..] else {
         panic!("not two agents wrote: {wrote:?}")
     };
     assert!(last < first, "both agents wrote for {} ms", (last - first) / 1_000_000);
-    assert!(!is_running(before), "the first agent runs");
+    // In a sandbox, the number is one of its namespace.
+    assert!(machines == Machines::Several || !is_running(before), "the first agent runs");
     let log = cluster.log_ends();
     cluster.stop().await.unwrap();
     for folder in fs::read_dir(shared.path()).unwrap() {
@@ -100,9 +126,9 @@ fn writers(shared: &Path) -> Writers {
     for folder in fs::read_dir(shared).unwrap() {
         let marks = fs::read_to_string(folder.unwrap().path().join("marks")).unwrap_or_default();
         for line in marks.lines() {
-            let Some((pid, at)) = line.split_once(' ') else { continue };
+            let [name, pid, at] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
             let (Ok(pid), Ok(at)) = (pid.parse(), at.parse()) else { continue };
-            let (_, last) = writers.entry(pid).or_insert((at, at));
+            let (.., last) = writers.entry(name.to_owned()).or_insert((pid, at, at));
             *last = at;
         }
     }

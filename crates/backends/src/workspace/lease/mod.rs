@@ -9,8 +9,9 @@
 //!   its agent and removes its lease.
 //! - Clocks are never compared: a lease has expired if its content has not changed for [`EXPIRES_AFTER`] by the clock of the server that waits.
 //! - A holder that cannot renew its lease for [`GIVES_UP_AFTER`] kills its agent, before others treat the lease as expired.
+//! - The agent of a server that stands still is suspended at the same time, by the [stage](trilogue_sandbox) of its sandbox. It continues with the next renewal.
 //!
-//! A paused server on another machine cannot kill its agent, which keeps working until the server continues.
+//! Without a sandbox, a paused server on another machine cannot stop its agent, which keeps working until the server continues.
 
 mod record;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, lock};
 use trilogue_runtime::ThreadContext;
+use trilogue_sandbox::LeaseFile;
 use uuid::Uuid;
 
 use super::folder;
@@ -66,12 +68,15 @@ struct LeaseTimes {
 
 #[derive(Debug)]
 struct LeaseState {
+    id: Uuid,
     folder: LeaseFolder,
     path: PathBuf,
     thread: String,
     epoch: u64,
     times: LeaseTimes,
     holder: Mutex<LeaseHolder>,
+    /// The agent, which works until this lease is over.
+    child: Mutex<Option<Child>>,
     /// The number of renewals.
     count: AtomicU64,
     renewed_at: Mutex<Instant>,
@@ -105,13 +110,16 @@ impl WorkspaceLease {
         times: LeaseTimes,
     ) -> Result<Option<Arc<Self>>> {
         let folder = LeaseFolder::new(workspace, thread.clone());
+        let id = Uuid::new_v4();
         let state = Arc::new(LeaseState {
-            path: folder.path(epoch, Uuid::new_v4()),
+            id,
+            path: folder.path(epoch, id),
             folder,
             thread,
             epoch,
             times,
             holder: Mutex::new(holder),
+            child: Mutex::new(None),
             count: AtomicU64::new(0),
             renewed_at: Mutex::new(Instant::now()),
             is_removed: Mutex::new(false),
@@ -119,7 +127,8 @@ impl WorkspaceLease {
             released: CancellationToken::new(),
         });
         let lease = Arc::new(Self(Arc::clone(&state)));
-        if let Err(error) = state.on_disk(LeaseState::write).await {
+        // No agent has started yet.
+        if let Err(error) = state.on_disk(|state| state.write(Duration::ZERO)).await {
             let kind = error.kind();
             if matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
                 tracing::debug!(workspace = %workspace.display(), %error, "a folder gets no lease");
@@ -136,6 +145,7 @@ impl WorkspaceLease {
     pub(crate) async fn name_child(&self, child: &Child) {
         let leader = child.pid().and_then(Identity::of);
         lock(&self.0.holder).child = Some((child.instance(), leader));
+        *lock(&self.0.child) = Some(child.clone());
         self.0.renew().await;
     }
 
@@ -198,14 +208,17 @@ impl LeaseState {
         }
     }
 
-    fn write(&self) -> io::Result<()> {
+    /// Writes the lease, and lets the agent work until a time since boot.
+    fn write(&self, until: Duration) -> io::Result<()> {
         let is_removed = lock(&self.is_removed);
         if *is_removed {
             return Ok(());
         }
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let content = lock(&self.holder).to_content((&self.thread, self.epoch), count);
-        self.folder.write(&self.path, &content)
+        self.folder.write(&self.path, &content)?;
+        let child = lock(&self.child).clone();
+        child.map_or(Ok(()), |child| child.extend_lease(self.id, until))
     }
 
     fn others(&self) -> io::Result<Vec<FoundLease>> {
@@ -214,9 +227,11 @@ impl LeaseState {
 
     /// Renews the lease, unless there is a newer one. Returns whether this one is the newest.
     fn write_unless_newer(&self) -> io::Result<bool> {
+        // Before the write: if this server stands still now, others count from the write, and the agent from here.
+        let until = LeaseFile::now() + self.times.gives_up_after;
         let is_newest = self.others()?.iter().all(|other| other.epoch <= self.epoch);
         if is_newest {
-            self.write()?;
+            self.write(until)?;
         }
         Ok(is_newest)
     }
@@ -293,6 +308,7 @@ impl LeaseState {
         let mut is_removed = lock(&self.is_removed);
         if !std::mem::replace(&mut *is_removed, true) {
             self.folder.remove(&self.path);
+            lock(&self.child).take().inspect(|child| child.end_lease(self.id));
         }
     }
 }
