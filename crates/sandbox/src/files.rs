@@ -9,24 +9,12 @@ use landlock::{
 };
 
 use crate::SandboxPolicy;
+use crate::access::DEVICES;
 use crate::grants::around;
 use crate::links;
 
 /// The newest interface that this file was written for. An older kernel enforces the part that it knows.
 const NEWEST: ABI = ABI::V7;
-
-/// The devices that every program may use.
-const DEVICES: [&str; 9] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/shm",
-];
 
 /// Whether this kernel restricts files.
 pub(crate) fn is_available() -> bool {

@@ -175,8 +175,9 @@ fn is_bin(folder: &Path) -> bool {
     folder.file_name() == Some(OsStr::new("bin"))
 }
 
-/// Whether a folder is the root, one with a home folder in it, one with the settings of all programs, or one for the temporary files of all users.
-fn is_too_much(folder: &Path, home: Option<&Path>) -> bool {
+/// Whether a folder is the root, one with a home folder in it, one with the settings of all programs, or one for the temporary files of all users. No rule should grant such a folder as a whole.
+#[must_use]
+pub fn is_too_much(folder: &Path, home: Option<&Path>) -> bool {
     let is_of_home = |home: &Path| {
         home.starts_with(folder)
             || [".local", ".local/share", ".config", ".cache"]

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `policy.rs` | what a program may do, as the server gives it to the stage |
 //! | `layers.rs`, `machine.rs` | the layers, and which this machine has |
+//! | `access.rs` | what a policy allows with a path |
 //! | `grants.rs` | the paths that programs may usually read |
 //! | `links.rs` | links on the way to a path |
 //! | `git.rs` | repositories of git |
@@ -25,6 +26,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod access;
 mod git;
 mod grants;
 mod layers;
@@ -48,8 +50,9 @@ mod resources;
 #[cfg(target_os = "linux")]
 mod stage;
 
+pub use access::PathAccess;
 pub use git::is_git_repository;
-pub use grants::usual_paths;
+pub use grants::{is_too_much, usual_paths};
 pub use layers::Layers;
 pub use lease::LeaseFile;
 pub use links::{ResolvedPath, resolve_links};

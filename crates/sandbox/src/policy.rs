@@ -86,6 +86,11 @@ impl SandboxPolicy {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)
     }
+
+    /// Reads a saved policy.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        serde_json::from_slice(&std::fs::read(path)?).map_err(io::Error::other)
+    }
 }
 
 /// Returns the words that start a program under a saved policy: they come before its command. Without a stage in this program, which then has no [layer](crate::layers_of_machine) either, the start fails.

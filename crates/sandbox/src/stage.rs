@@ -128,8 +128,7 @@ fn start(policy: &SandboxPolicy, command: &[OsString]) -> io::Result<ExitCode> {
 
 fn read(policy: &OsString) -> io::Result<SandboxPolicy> {
     let invalid = |error: io::Error| io::Error::other(format!("invalid policy: {error}"));
-    let text = fs::read(policy).map_err(invalid)?;
-    serde_json::from_slice(&text).map_err(|error| invalid(error.into()))
+    SandboxPolicy::load(policy.as_ref()).map_err(invalid)
 }
 
 /// Restricts this process, and what it starts. The order matters: each layer refuses what the ones before it need.
