@@ -35,6 +35,7 @@ mod sock_diag;
 mod strays;
 #[cfg(target_os = "linux")]
 mod tcp_sockets;
+mod trace;
 pub(crate) mod tree;
 
 use std::collections::HashMap;
@@ -71,6 +72,7 @@ pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub(crate) use redact::{address_secrets, texts};
 pub use sandbox::{Confinement, Sandbox, SandboxMode, SavedPolicy};
 pub use search_path::{find_program, join_folders, search_folders};
+pub use trace::{ChildTrace, TraceFiles};
 use trilogue_sandbox::LeaseFile;
 pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
@@ -543,7 +545,7 @@ async fn confine(
     let (mut command, env) = (program.command.to_vec(), env.to_vec());
     let saved = tokio::task::spawn_blocking(move || {
         let confinement = Confinement { sandbox: &sandbox, folders: &folders, private: &private };
-        if let Some(named) = command.first_mut().filter(|_| sandbox.layers().is_any()) {
+        if let Some(named) = command.first_mut().filter(|_| sandbox.has_policy()) {
             let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| &**path);
             let found = find_program(named, &start, path).ok_or(io::ErrorKind::NotFound)?;
             if found.metadata()?.permissions().mode() & 0o111 == 0 {

@@ -213,7 +213,8 @@ fn start_of(
         true => policy.held_stage(env, &[MARKER]),
         false => policy.stage(env, &[MARKER]),
     };
-    if let Some(executable) = stage.words.first_mut().filter(|_| !wrapper.is_empty()) {
+    let is_wrapped = !wrapper.is_empty() && !policy.is_traced();
+    if let Some(executable) = stage.words.first_mut().filter(|_| is_wrapped) {
         // The other name means the program that uses it.
         *executable = std::env::current_exe()?.into_os_string();
         // The wrapper needs the variables by their names.

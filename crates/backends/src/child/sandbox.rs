@@ -16,9 +16,9 @@ use trilogue_sandbox::{
 };
 use uuid::Uuid;
 
-use super::InvalidSetting;
 use super::leases::ChildLeases;
 use super::program::{is_command_line, words_hint};
+use super::{ChildTrace, InvalidSetting};
 use crate::workspace::{PrivatePaths, paths_of_worktree};
 
 /// The name of the variable with a child's folder for temporary files.
@@ -41,6 +41,8 @@ pub struct Sandbox {
     pub programs: Vec<Vec<String>>,
     /// The git repository to which its worktrees belong.
     pub repository: Option<PathBuf>,
+    /// Traces the child without any layer. Its policy is saved for comparison only.
+    pub trace: Option<ChildTrace>,
 }
 
 /// Which layers of a sandbox a child gets.
@@ -104,10 +106,11 @@ pub(crate) fn sandbox_hint(layers: Layers, output: &str) -> Option<&'static str>
 pub struct SavedPolicy {
     layers: Layers,
     temporary: PathBuf,
-    /// The file of the policy, beside the folder.
+    /// The file of the policy, beside the folder. It stays if the program is traced.
     file: PathBuf,
     /// The leases under which the child works, in a cluster.
     leases: Option<ChildLeases>,
+    trace: Option<ChildTrace>,
     /// Whether another server uses it.
     is_left: AtomicBool,
 }
@@ -144,8 +147,14 @@ impl Sandbox {
     pub fn layers(&self) -> Layers {
         match self.mode {
             SandboxMode::Off => Layers::NONE,
+            _ if self.trace.is_some() => Layers::NONE,
             _ => layers_of_machine(),
         }
+    }
+
+    /// Whether a child has a policy: to apply it, or to compare with it.
+    pub(super) fn has_policy(&self) -> bool {
+        self.trace.is_some() || self.layers().is_any()
     }
 
     /// Checks that this machine has the required layers, and that no path is one of the server.
@@ -161,7 +170,7 @@ impl Sandbox {
             return Err(InvalidSetting { key: "sandbox", why, hint: hint.to_owned() });
         }
         let is_closed = self.network == Network::None;
-        if is_closed && !has.calls && !has.namespaces {
+        if is_closed && !has.calls && !has.namespaces && self.trace.is_none() {
             let (why, hint) = match self.mode {
                 SandboxMode::Off => {
                     ("an agent without a sandbox uses the network", "set sandbox = \"auto\"")
@@ -214,6 +223,7 @@ impl Confinement<'static> {
             wrap_with: Vec::new(),
             programs: Vec::new(),
             repository: None,
+            trace: None,
         },
         folders: &[],
         private: &PrivatePaths::NONE,
@@ -230,14 +240,15 @@ impl Confinement<'_> {
         (command, env, start): (&[String], &[(String, String)], &Path),
     ) -> io::Result<Option<SavedPolicy>> {
         let layers = self.sandbox.layers();
-        if !layers.is_any() {
+        if !self.sandbox.has_policy() {
             return Ok(None);
         }
+        let trace = self.sandbox.trace.clone();
         let is_strict = self.sandbox.mode != SandboxMode::Auto;
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if self.folders.iter().any(|folder| folder.parent().is_none()) {
             let why = "an agent that works in '/' can have no sandbox; set `cwd` of the agent";
-            if is_strict {
+            if is_strict || trace.is_some() {
                 return refuse(why.to_owned());
             }
             tracing::warn!("{why}");
@@ -263,7 +274,7 @@ impl Confinement<'_> {
             tracing::warn!("{why}");
         }
         let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
-        let saved = SavedPolicy::create((instance, file), layers, plan.lease.clone())?;
+        let saved = SavedPolicy::create((instance, file), layers, (plan.lease.clone(), trace))?;
         let policy = SandboxPolicy {
             layers,
             read: paths.read.into_iter().collect(),
@@ -348,14 +359,15 @@ impl SavedPolicy {
     fn create(
         (instance, file): (Uuid, Option<PathBuf>),
         layers: Layers,
-        lease: Option<LeaseFile>,
+        (lease, trace): (Option<LeaseFile>, Option<ChildTrace>),
     ) -> io::Result<Self> {
         let temporary = temporary_folder(instance);
         DirBuilder::new().mode(0o700).create(&temporary)?;
+        let file = trace.as_ref().map(|trace| trace.policy_path(instance)).or(file);
         // Without a state folder this is the only place.
         let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
         let leases = lease.map(ChildLeases::new);
-        Ok(Self { layers, temporary, file, leases, is_left: AtomicBool::new(false) })
+        Ok(Self { layers, temporary, file, leases, trace, is_left: AtomicBool::new(false) })
     }
 
     /// Takes over the policy of a child that another server has started. Its file moves here from one of these places.
@@ -371,7 +383,8 @@ impl SavedPolicy {
         let temporary = temporary_folder(instance);
         // Each start of a service can have a `/tmp` of its own. The commands of the agent need the folder.
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
-        Ok(Self { layers, temporary, file, leases: None, is_left: AtomicBool::new(false) })
+        let is_left = AtomicBool::new(false);
+        Ok(Self { layers, temporary, file, leases: None, trace: None, is_left })
     }
 
     /// Returns the leases under which the child works, if its stage looks at them.
@@ -382,7 +395,8 @@ impl SavedPolicy {
     /// Removes both. Blocks on the file system.
     pub(super) fn remove(&self) {
         remove_folder(&self.temporary);
-        if let Err(error) = fs::remove_file(&self.file)
+        if self.trace.is_none()
+            && let Err(error) = fs::remove_file(&self.file)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, file = %self.file.display(), "the policy of an agent could not be removed");
@@ -399,8 +413,15 @@ impl SavedPolicy {
         self.layers
     }
 
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.is_some()
+    }
+
     /// Returns the words that come before the command of a program, and the variables that its stage gets.
     pub(crate) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
+        if let Some(trace) = &self.trace {
+            return ProgramStart { words: trace.words(&self.file), variables: env.to_vec() };
+        }
         self.stage_of(stage_words(&self.file).to_vec(), env, markers)
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use trilogue_backends::agent_client::{
     ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations,
 };
-use trilogue_backends::child::{Network, SandboxMode};
+use trilogue_backends::child::{ChildTrace, Network, SandboxMode};
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
@@ -111,6 +111,9 @@ pub struct Agent {
     /// A program with arguments that starts the agent in its own way, outside of the sandbox, such as `["systemd-run", "--user", "--scope", "-p", "MemoryMax=4G"]`. The agent's command follows as further arguments.
     #[serde(default)]
     pub wrap_with: List<String>,
+    /// Traces the agent in place of its sandbox. Only `trilogue agents trace` sets it.
+    #[serde(skip)]
+    pub trace: Option<ChildTrace>,
     /// Whether a turn of the agent continues when the server is killed or restarted: the agent works on for up to ten minutes, and the next server continues the turn without a loss. It needs a sandbox and a server with a state folder that shares its store with no other server. See [Restarts](../hosting-agents.md).
     #[serde(default = "outlive")]
     pub outlive: bool,
@@ -313,7 +316,8 @@ impl Agent {
     }
 
     /// Its home folder: that of its own variables, or else of the server.
-    pub(crate) fn home(&self) -> Option<PathBuf> {
+    #[must_use]
+    pub fn home(&self) -> Option<PathBuf> {
         let own = self.env.get("HOME").map(|home| PathBuf::from(&home.0));
         own.or_else(|| std::env::var_os("HOME").map(PathBuf::from))
     }

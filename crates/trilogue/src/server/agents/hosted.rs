@@ -251,6 +251,7 @@ pub(super) fn sandbox(agent: &config::Agent, known: Option<&KnownAgent>) -> Sand
         wrap_with,
         programs: agent.mcp_servers.values().map(McpServer::words).collect(),
         repository: agent.worktree.as_ref().map(|path| here.join(path)),
+        trace: agent.trace.clone(),
     }
 }
 

@@ -151,6 +151,7 @@ fn every_setting_arrives() {
             state: vec!["/srv/home/.cache/trilogue/agents/coder".into()],
             network: Network::Open,
             wrap_with: ["nice", "-n", "5"].map(str::to_owned).to_vec(),
+            trace: None,
         },
         inherit: vec!["SSH_AUTH_SOCK".to_owned()],
         processes: backend::Processes::Shared,
