@@ -112,6 +112,9 @@ pub struct Options {
     /// The file that the settings were read from. No agent gets it from the server.
     #[serde(skip)]
     pub file: Option<PathBuf>,
+    /// Further files that no agent gets: those of another server with these agents.
+    #[serde(skip)]
+    pub private_files: Vec<PathBuf>,
 }
 
 /// Where the server listens, and who can reach it.

@@ -31,6 +31,7 @@ pub use claim::{ClaimResult, ServerClaim};
 pub(crate) use idle_exit::IdleExit;
 pub use local_listener::LocalListener;
 pub use log_file::LogFile;
+pub use private_paths::private_files;
 pub use server_record::{ServerRecord, StartedBy};
 pub use user_options::{built_in_agents, user_options};
 pub use user_server_dir::UserServerDir;

@@ -7,8 +7,14 @@ use trilogue_backends::workspace::PrivatePaths;
 use crate::config::Options;
 use crate::local::token_file;
 
-/// The state folder with the tokens, the store, the file of the settings, and the files with secrets that they name.
+/// The state folder with the tokens, and the [files](private_files).
 pub(crate) fn private_paths(options: &Options) -> PrivatePaths {
+    private_files(options).into_iter().fold(of_state(), PrivatePaths::with_file)
+}
+
+/// The store, the file of the settings, and the files with secrets that they name.
+#[must_use]
+pub fn private_files(options: &Options) -> Vec<PathBuf> {
     let store = trilogue_store::file_of_url(&options.store.url);
     let named = |file: &Option<String>| file.as_ref().map(PathBuf::from);
     let secrets = [
@@ -23,7 +29,9 @@ pub(crate) fn private_paths(options: &Options) -> PrivatePaths {
     files
         .chain(of_agents)
         .chain(of_headers)
-        .fold(of_state(), |paths, file| paths.with_file(here.join(file)))
+        .chain(options.private_files.iter().cloned())
+        .map(|file| here.join(file))
+        .collect()
 }
 
 /// The state folder only, for a server without settings.
