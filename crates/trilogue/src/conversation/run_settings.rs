@@ -38,6 +38,11 @@ pub(crate) struct SettingArguments {
 // === impl SettingArguments ===
 
 impl SettingArguments {
+    /// Allows these kinds of tools without a question.
+    pub(crate) fn allowing(kinds: &[String]) -> Self {
+        Self { allow: kinds.to_vec(), ..Self::default() }
+    }
+
     /// The configuration of the run, with the folder in which the agent works.
     pub(crate) fn config(&self, folder: Option<String>) -> Result<Option<Json>> {
         let mut members = Map::new();

@@ -55,12 +55,17 @@ pub(crate) struct ViewArguments {
     /// Write the agent's text unchanged, control sequences included. Only into a pipe or a file.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    /// Whether standard output is for something else: all of it goes to standard error.
+    #[arg(skip)]
+    aside: bool,
 }
 
 /// Renders one run to standard output and standard error.
 #[derive(Debug)]
 pub(super) struct RunView {
     json: bool,
+    /// Whether all goes to standard error.
+    aside: bool,
     folder: Option<Folder>,
     fold: PieceFold,
     denial: DenialTracker,
@@ -75,6 +80,15 @@ pub(super) struct RunView {
 enum Renderer {
     Plain(PlainRenderer),
     Rich(RichRenderer),
+}
+
+// === impl ViewArguments ===
+
+impl ViewArguments {
+    /// Writes all to standard error.
+    pub(crate) fn aside() -> Self {
+        Self { aside: true, ..Self::default() }
+    }
 }
 
 // === impl RunView ===
@@ -95,21 +109,23 @@ impl RunView {
             all: arguments.all,
             users: false,
         });
-        let draws = print::can_redraw() && !arguments.plain && !globals.json;
+        let is_plain = arguments.plain || arguments.aside || globals.json;
+        let draws = print::can_redraw() && !is_plain;
         let drawn = Instant::now();
         let renderer = if draws {
             let options = RichOptions { unfolded: arguments.full, record: false };
             Renderer::Rich(RichRenderer::new(options, drawn))
         } else {
-            let live = print::is_terminal();
+            let live = print::is_terminal() && !arguments.aside;
             Renderer::Plain(PlainRenderer::new(PlainOptions {
                 live,
                 raw: arguments.raw,
                 record: false,
             }))
         };
-        let (json, denial, images) = (globals.json, DenialTracker::default(), Vec::new());
-        Ok(Self { json, folder, fold, denial, renderer, images, drawn })
+        let (json, aside) = (globals.json, arguments.aside);
+        let (denial, images) = (DenialTracker::default(), Vec::new());
+        Ok(Self { json, aside, folder, fold, denial, renderer, images, drawn })
     }
 
     /// Renders an event; with `--json`, only takes note of it.
@@ -123,6 +139,7 @@ impl RunView {
                 }
                 match rendered.out.as_str() {
                     "" => {}
+                    out if self.aside => print::aside(out),
                     out if plain.is_raw() => print::raw(out.as_bytes())?,
                     out => print::out(out)?,
                 }
@@ -270,8 +287,11 @@ impl RunView {
         let mut saved = Vec::new();
         for part in self.fold.artifacts() {
             let name = part.name.as_deref().unwrap_or_default();
-            if !self.json {
-                print::out(&format!("{}\n", artifact_line(part)))?;
+            let line = format!("{}\n", artifact_line(part));
+            match (self.json, self.aside) {
+                (true, _) => {}
+                (false, true) => print::aside(&line),
+                (false, false) => print::out(&line)?,
             }
             let Some(folder) = &self.folder else { continue };
             let Some(bytes) = bytes(part, reader.open(part).await?).await? else {
