@@ -4,6 +4,7 @@ mod add;
 pub(crate) mod entry;
 mod known_agents;
 mod login;
+mod trace;
 
 use clap::{Args, Subcommand};
 use trilogue_sdk::client::connect;
@@ -16,7 +17,7 @@ use crate::terminal::exit::{CliError, Result};
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
-/// List the agents of the server, or add one.
+/// List the agents of the server, add one, or find out what one needs.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentsCommand {
@@ -36,6 +37,7 @@ enum AgentsAction {
     Known(known_agents::KnownCommand),
     Add(add::AddCommand),
     Login(login::LoginCommand),
+    Trace(trace::TraceCommand),
 }
 
 // === impl AgentsCommand ===
@@ -46,6 +48,7 @@ impl AgentsCommand {
             Some(AgentsAction::Known(known)) => return known.execute(globals).await,
             Some(AgentsAction::Add(add)) => return add.execute(globals),
             Some(AgentsAction::Login(login)) => return login.execute(globals).await,
+            Some(AgentsAction::Trace(trace)) => return Box::pin(trace.execute(globals)).await,
             None => {}
         }
         let server = RemoteServer::find(globals)?;

@@ -11,6 +11,7 @@ mod agent_client_examples;
 mod agent_failures;
 mod agent_registry;
 mod agent_settings;
+mod agents_trace;
 mod approval;
 mod audit;
 mod background;
