@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 const FILES: &str = "files";
 const CALLS: &str = "system calls";
 const NAMESPACES: &str = "namespaces";
+const LIMITS: &str = "limits";
 
 /// The layers of a sandbox that a machine has, or that a program runs in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -16,18 +17,22 @@ pub struct Layers {
     pub calls: bool,
     /// Namespaces of users, mounts, processes and messages.
     pub namespaces: bool,
+    /// A control group with the limits that the program has. No machine has it for all programs.
+    #[serde(default)]
+    pub limits: bool,
 }
 
 // === impl Layers ===
 
 impl Layers {
-    pub const NONE: Self = Self { files: false, calls: false, namespaces: false };
-    pub const ALL: Self = Self { files: true, calls: true, namespaces: true };
+    pub const NONE: Self = Self { files: false, calls: false, namespaces: false, limits: false };
+    /// All that a machine can have.
+    pub const ALL: Self = Self { files: true, calls: true, namespaces: true, limits: false };
 
     /// Whether a program in these layers has any sandbox.
     #[must_use]
     pub const fn is_any(self) -> bool {
-        self.files || self.calls || self.namespaces
+        self.files || self.calls || self.namespaces || self.limits
     }
 
     /// Returns the first of these layers that is not here, and what brings it. `None` if all are here.
@@ -53,7 +58,12 @@ impl Layers {
 
     /// Returns the names of the layers, in the order in which users know them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let all = [(self.files, FILES), (self.calls, CALLS), (self.namespaces, NAMESPACES)];
+        let all = [
+            (self.files, FILES),
+            (self.calls, CALLS),
+            (self.namespaces, NAMESPACES),
+            (self.limits, LIMITS),
+        ];
         all.into_iter().filter_map(|(has, name)| has.then_some(name))
     }
 }

@@ -18,6 +18,7 @@
 //! | `calls.rs` | system calls by seccomp |
 //! | `namespaces.rs` | the program's own view of processes, mounts and the network |
 //! | `resources.rs` | limits of resources, and capabilities |
+//! | `control_group/` | limits of a program with everything that it starts, in a group that the operator delegates |
 //! | `holder/` | keeps a program alive while no server is attached |
 //!
 //! Other systems than Linux have no layer.
@@ -35,6 +36,7 @@ mod links;
 mod machine;
 mod policy;
 
+pub mod control_group;
 pub mod holder;
 
 #[cfg(target_os = "linux")]

@@ -15,6 +15,7 @@ fn find() -> Layers {
         files: crate::files::is_available(),
         calls: crate::calls::is_available(),
         namespaces: crate::namespaces::is_available(),
+        limits: false,
     }
 }
 

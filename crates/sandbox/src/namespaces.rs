@@ -17,6 +17,7 @@ use rustix::mount::{
 };
 use rustix::process::{geteuid, getgid, getuid};
 
+use crate::control_group::unescape;
 use crate::stage::PROBE;
 use crate::{Network, SELF, STAGE_COMMAND, SandboxPolicy, is_git_repository, links, resources};
 
@@ -236,12 +237,6 @@ fn remount_all_read_only(writable: &[&Path]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Replaces the codes of blanks in a path of the list of mounts.
-fn unescape(path: &str) -> String {
-    let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    codes.iter().fold(path.to_owned(), |path, (code, text)| path.replace(code, text))
 }
 
 fn mount_tmpfs(path: &Path) -> io::Result<()> {
