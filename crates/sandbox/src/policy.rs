@@ -35,6 +35,9 @@ pub struct SandboxPolicy {
     pub temporary: PathBuf,
     pub network: Network,
     pub limits: ResourceLimits,
+    /// The folder of its [control group](crate::control_group), which the outer stage enters first.
+    #[serde(default)]
+    pub group: Option<PathBuf>,
     /// How the stage of [`held_stage_words`] holds the program while no server is attached. Other stages give a program the pipes of the server, with which it ends.
     #[serde(default)]
     pub hold: Option<HoldSettings>,

@@ -19,6 +19,7 @@ use rustix::process::{
 };
 
 use crate::child_tree::{Descendants, number};
+use crate::control_group::ProgramGroup;
 use crate::lease::{OpenLease, run_under};
 use crate::policy::{HELD, program_variable};
 use crate::{
@@ -70,6 +71,10 @@ fn hold(
     arguments: &[OsString],
     settings: Option<&HoldSettings>,
 ) -> io::Result<ExitCode> {
+    // First: everything that this process starts is in the group too.
+    if let Some(folder) = &policy.group {
+        ProgramGroup::at(folder.clone()).enter()?;
+    }
     // Signals for the whole group reach the program itself, which starts without this mask.
     signals_of_stop().thread_block()?;
     set_child_subreaper(Some(getpid()))?;

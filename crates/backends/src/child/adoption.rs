@@ -16,7 +16,7 @@ use super::holder::{AttachedHolder, BeginOutput, HolderSocket};
 use super::identity::Identity;
 use super::record::{PreviousServer, RecordedChild, Records};
 use super::sandbox::SavedPolicy;
-use super::strays;
+use super::{limits, strays};
 
 /// How long a child may wait for the run that continues with it, once all runs are recovered.
 pub(super) const CLAIM_TIME: Duration = Duration::from_secs(10);
@@ -141,7 +141,9 @@ impl HeldChildren {
                 "ending an agent that outlived its server: no run continues with it"
             );
             // The holder ends the rest itself when its time is over.
-            if strays::kill(instance, Some(held.leader)).await {
+            let folders = held.policy.group().map(|group| group.folder().to_owned());
+            let is_clear = strays::kill(instance, Some(held.leader)).await;
+            if limits::end_groups(folders.into_iter().collect()).await && is_clear {
                 records.socket(instance).remove();
                 records.remove(instance);
             }
@@ -164,8 +166,7 @@ async fn adopt(
     policies: &[PathBuf],
     records: &Arc<Records>,
 ) -> std::io::Result<Option<HeldChild>> {
-    let (Some(secret), Some(store), Some(leader)) = (&child.secret, &child.store, child.leader)
-    else {
+    let (Some(secret), Some(_), Some(leader)) = (&child.secret, &child.store, child.leader) else {
         return Ok(None);
     };
     if !leader.is_alive() {
@@ -174,8 +175,9 @@ async fn adopt(
     let attached = records.socket(child.instance).attach(secret).await?;
     let note: HeldNote = serde_json::from_slice(&attached.state.note)?;
     // The record first: if this server is killed now, the next one finds the child.
-    records.write(child.instance, Some(leader), Some((secret, store)))?;
+    records.write(child)?;
     let file = records.policy_path(child.instance);
-    let policy = SavedPolicy::adopt(child.instance, policies, file, note.layers)?;
+    let of_child = (note.layers, child.group.clone());
+    let policy = SavedPolicy::adopt(child.instance, policies, file, of_child)?;
     Ok(Some(HeldChild { leader, attached, note, policy }))
 }

@@ -22,6 +22,7 @@ mod held_output;
 mod holder;
 mod identity;
 mod leases;
+mod limits;
 mod platform;
 mod process;
 mod program;
@@ -74,6 +75,7 @@ pub use sandbox::{Confinement, Sandbox, SandboxMode, SavedPolicy};
 pub use search_path::{find_program, join_folders, search_folders};
 pub use trace::{ChildTrace, TraceFiles};
 use trilogue_sandbox::LeaseFile;
+pub use trilogue_sandbox::control_group::GroupLimits;
 pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
 
@@ -85,7 +87,7 @@ pub(crate) use identity::Identity;
 use platform::SEES_PROCESSES;
 pub(crate) use platform::machine;
 use process::{PreparedProgram, SpawnedChild};
-use record::Records;
+use record::{RecordedChild, Records};
 use sandbox::StagePlan;
 pub(crate) use sandbox::{ProgramStart, sandbox_hint};
 pub(crate) use strays::kill as kill_stray;
@@ -186,6 +188,7 @@ impl Children {
     pub async fn open_for(state: Option<PathBuf>, store: &str) -> Result<Arc<Self>> {
         let store = Uuid::new_v5(&Uuid::NAMESPACE_URL, store.as_bytes()).to_string();
         let (mut records, mut strays) = (None, 0);
+        limits::enter_leaf();
         if let Some(state) = state {
             let folder = state.join("children");
             let opened = tokio::task::spawn_blocking(move || {
@@ -378,8 +381,9 @@ impl Children {
         let _starting = StartingChild::begin(&self.running)?;
         let instance = Uuid::new_v4();
         // Record the marker before the spawn: if this server is killed in between, the next one still finds the child.
+        let mut recorded = RecordedChild::new(instance, limits::group_folder(instance));
         if let Some(records) = &self.records {
-            record(records, instance, None, (None, None)).await?;
+            record(records, recorded.clone(), None).await?;
         }
         let env = environment::of(program, instance);
         let file = self.records.as_ref().map(|records| records.policy_path(instance));
@@ -388,7 +392,10 @@ impl Children {
             hold: plan.as_ref().map(HoldPlan::settings),
             lease: self.lease_file(instance),
         };
-        let kept = plan.as_ref().map(|plan| (plan.secret.clone(), plan.store.clone()));
+        if let Some(plan) = &plan {
+            (recorded.secret, recorded.store) =
+                (Some(plan.secret.clone()), Some(plan.store.clone()));
+        }
         let spawned = match confine(program, &env, (instance, file, stage)).await {
             Ok(policy) => {
                 let plan = plan.filter(|_| policy.is_some());
@@ -410,7 +417,8 @@ impl Children {
         counter!(STARTS, "agent" => program.name.to_owned()).increment(1);
         let mut guard = KillOnDrop(Some(started));
         if let Some(records) = &self.records {
-            record(records, instance, leader, (kept, Some(recording))).await?;
+            recorded.leader = leader;
+            record(records, recorded, Some(recording)).await?;
         }
         guard.0.take().ok_or_else(|| broken("a child was not started"))
     }
@@ -512,14 +520,12 @@ impl Drop for KillOnDrop {
 /// Writes a record, then drops `recording`. A cancelled caller does not stop the write.
 async fn record(
     records: &Arc<Records>,
-    instance: Uuid,
-    leader: Option<Identity>,
-    (kept, recording): (Option<(String, String)>, Option<oneshot::Sender<()>>),
+    child: RecordedChild,
+    recording: Option<oneshot::Sender<()>>,
 ) -> Result<()> {
     let records = Arc::clone(records);
     let written = tokio::task::spawn_blocking(move || {
-        let kept = kept.as_ref().map(|(secret, store)| (&**secret, &**store));
-        let written = records.write(instance, leader, kept);
+        let written = records.write(&child);
         // The watcher waits for this before it removes the record. Otherwise this write could restore it.
         drop(recording);
         written

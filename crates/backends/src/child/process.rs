@@ -19,11 +19,13 @@ use tokio::task::JoinHandle;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::lock;
+use trilogue_sandbox::control_group::{ProgramGroup, ReachedLimit};
 use uuid::Uuid;
 
 use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan, IDLE_ORPHAN_TIME, ORPHAN_TIME};
 use super::holder::{AdoptedLeader, HeldStreams, HolderLink};
 use super::identity::Identity;
+use super::limits;
 use super::platform;
 use super::record::Records;
 use super::sandbox::{ProgramStart, SavedPolicy};
@@ -78,8 +80,14 @@ enum ChildLeader {
     Adopted(AdoptedLeader),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChildExit(Option<ExitStatus>);
+/// How a child exited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChildExit {
+    /// `None` if it is unknown.
+    status: Option<ExitStatus>,
+    /// The limit that may be the cause.
+    limit: Option<ReachedLimit>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -478,7 +486,7 @@ impl Child {
     pub async fn exited(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let ended = stage.wait_for(|stage| *stage != Stage::Running).await;
-        ended.map_or(ChildExit(None), |stage| stage.exit())
+        ended.map_or_else(|_| ChildExit::default(), |stage| stage.exit())
     }
 
     /// Stops the child and its descendants. Waits up to [`STEP`] for the child to exit by itself, as most children do after their standard
@@ -507,7 +515,7 @@ impl Child {
     async fn wait_until_gone(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let gone = stage.wait_for(|stage| matches!(stage, Stage::Gone(_))).await;
-        gone.map_or(ChildExit(None), |stage| stage.exit())
+        gone.map_or_else(|_| ChildExit::default(), |stage| stage.exit())
     }
 
     /// Watches the child until it and its descendants are gone or could not be killed. Returns whether all are gone; `None` if it is left to the next server.
@@ -528,18 +536,33 @@ impl Child {
                 self.0.policy.iter().for_each(|policy| policy.leave());
                 return None;
             }
-            exit = self.exit(&leader, &tree) => ChildExit(exit),
+            status = self.exit(&leader, &tree) => self.explain(status).await,
         };
         // Read its standard error before the exit is reported, so that errors can show its end.
         drop(tokio::time::timeout(STDERR_GRACE, stderr).await);
         self.0.stage.send_replace(Stage::Exited(exit));
         let is_clear = self.clear(&tree).await;
+        // It also has processes that hide from the tree.
+        let group = self.group().map(|group| group.folder().to_owned());
+        let is_clear = limits::end_groups(group.into_iter().collect()).await && is_clear;
         // Reap last: after this, another group can get the same id.
         if !leader.reap().await {
             tracing::warn!(pid = self.0.pid, "a process does not exit");
         }
         self.0.stage.send_replace(Stage::Gone(exit));
         Some(is_clear)
+    }
+
+    fn group(&self) -> Option<&ProgramGroup> {
+        self.0.policy.as_ref().and_then(|policy| policy.group())
+    }
+
+    /// Adds the limit that may have ended the child.
+    async fn explain(&self, status: Option<ExitStatus>) -> ChildExit {
+        let exit = ChildExit { status, limit: None };
+        let Some(group) = self.group().filter(|_| !exit.is_success()).cloned() else { return exit };
+        let reached = tokio::task::spawn_blocking(move || group.reached_limit()).await;
+        ChildExit { limit: reached.unwrap_or_default(), ..exit }
     }
 
     /// Waits until the child exits, and stops or kills it on request. Returns `None` if its status is unknown.
@@ -588,19 +611,20 @@ impl ChildExit {
     /// Returns whether the exit status is zero.
     #[must_use]
     pub fn is_success(self) -> bool {
-        self.0.is_some_and(|status| status.success())
+        self.status.is_some_and(|status| status.success())
     }
 }
 
 /// Writes a verb phrase that completes "the process …".
 impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(status) = self.0 else { return f.write_str("exited with an unknown status") };
-        match (status.code(), status.signal()) {
-            (Some(code), _) => write!(f, "exited with status {code}"),
-            (None, Some(signal)) => write!(f, "was killed by signal {signal}"),
-            (None, None) => write!(f, "exited: {status}"),
+        match self.status.map(|status| (status, status.code(), status.signal())) {
+            None => f.write_str("exited with an unknown status")?,
+            Some((_, Some(code), _)) => write!(f, "exited with status {code}")?,
+            Some((_, None, Some(signal))) => write!(f, "was killed by signal {signal}")?,
+            Some((status, None, None)) => write!(f, "exited: {status}")?,
         }
+        self.limit.map_or(Ok(()), |limit| write!(f, ": {limit}"))
     }
 }
 
@@ -609,7 +633,7 @@ impl fmt::Display for ChildExit {
 impl Stage {
     fn exit(self) -> ChildExit {
         match self {
-            Self::Running => ChildExit(None),
+            Self::Running => ChildExit::default(),
             Self::Exited(exit) | Self::Gone(exit) => exit,
         }
     }

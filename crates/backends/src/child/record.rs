@@ -50,6 +50,8 @@ pub(super) struct RecordedChild {
     pub(super) secret: Option<String>,
     /// The store of its run, if it can outlive its server.
     pub(super) store: Option<String>,
+    /// The folder of its control group, if it may have one.
+    pub(super) group: Option<PathBuf>,
 }
 
 // === impl Records ===
@@ -87,22 +89,16 @@ impl Records {
     }
 
     /// Writes a record durably.
-    pub(super) fn write(
-        &self,
-        instance: Uuid,
-        leader: Option<Identity>,
-        hold: Option<(&str, &str)>,
-    ) -> io::Result<()> {
-        let mut record = json!({
+    pub(super) fn write(&self, child: &RecordedChild) -> io::Result<()> {
+        let record = json!({
             "boot": self.boot,
             "numbers": self.pid_namespace,
-            "child": leader.map(Identity::to_json),
+            "child": child.leader.map(Identity::to_json),
+            "secret": child.secret,
+            "store": child.store,
+            "group": child.group,
         });
-        if let Some((secret, store)) = hold {
-            record["secret"] = json!(secret);
-            record["store"] = json!(store);
-        }
-        let path = self.path(instance);
+        let path = self.path(child.instance);
         let new = path.with_extension("new");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -201,6 +197,11 @@ impl PreviousServer {
 // === impl RecordedChild ===
 
 impl RecordedChild {
+    /// A child that has not started.
+    pub(super) fn new(instance: Uuid, group: Option<PathBuf>) -> Self {
+        Self { instance, leader: None, secret: None, store: None, group }
+    }
+
     /// Reads a record. Returns `None` if the machine has restarted since. A record that cannot be read still gives its instance, from its name.
     fn read(instance: Uuid, path: &Path, (boot, pid_namespace): &(String, String)) -> Option<Self> {
         let is_short = || fs::metadata(path).is_ok_and(|it| it.len() <= MAX_RECORD_BYTES);
@@ -215,7 +216,8 @@ impl RecordedChild {
         let leader = record.get("child").filter(|_| is_ours).and_then(Identity::from_json);
         let secret = text_of("secret").filter(|_| is_ours).map(str::to_owned);
         let store = text_of("store").filter(|_| is_ours).map(str::to_owned);
-        Some(Self { instance, leader, secret, store })
+        let group = text_of("group").filter(|_| is_ours).map(PathBuf::from);
+        Some(Self { instance, leader, secret, store, group })
     }
 }
 

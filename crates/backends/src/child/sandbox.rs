@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trilogue_sandbox::control_group::{GroupLimits, ProgramGroup};
 use trilogue_sandbox::{
     HoldSettings, Layers, LeaseFile, Network, ResourceLimits, SandboxPolicy, held_stage_words,
     layers_of_machine, resolve_links, stage_variable, stage_words, usual_paths,
@@ -35,6 +36,7 @@ pub struct Sandbox {
     /// The folders that it may change and that are created when it starts.
     pub state: Vec<PathBuf>,
     pub network: Network,
+    pub limits: GroupLimits,
     /// A program with arguments, outside of the sandbox, that starts the command in its own way. Empty: none.
     pub wrap_with: Vec<String>,
     /// Commands of other programs that it starts, which it may read as its own.
@@ -101,7 +103,7 @@ pub(crate) fn sandbox_hint(layers: Layers, output: &str) -> Option<&'static str>
     (layers.is_any() && is_refused).then_some(SANDBOX_HINT)
 }
 
-/// A policy that was saved for the stages of a child and of its commands, with the folder for the temporary files of the child. Dropping it removes both.
+/// A policy that was saved for the stages of a child and of its commands, with the folder for the temporary files of the child and its control group. Dropping it removes them.
 #[derive(Debug)]
 pub struct SavedPolicy {
     layers: Layers,
@@ -111,6 +113,8 @@ pub struct SavedPolicy {
     /// The leases under which the child works, in a cluster.
     leases: Option<ChildLeases>,
     trace: Option<ChildTrace>,
+    /// The control group of the child.
+    group: Option<ProgramGroup>,
     /// Whether another server uses it.
     is_left: AtomicBool,
 }
@@ -148,7 +152,7 @@ impl Sandbox {
         match self.mode {
             SandboxMode::Off => Layers::NONE,
             _ if self.trace.is_some() => Layers::NONE,
-            _ => layers_of_machine(),
+            _ => Layers { limits: self.has_limits(), ..layers_of_machine() },
         }
     }
 
@@ -169,6 +173,7 @@ impl Sandbox {
             let why = format!("this machine does not have the layer '{layer}'; it has: {has}");
             return Err(InvalidSetting { key: "sandbox", why, hint: hint.to_owned() });
         }
+        self.check_limits()?;
         let is_closed = self.network == Network::None;
         if is_closed && !has.calls && !has.namespaces && self.trace.is_none() {
             let (why, hint) = match self.mode {
@@ -220,6 +225,7 @@ impl Confinement<'static> {
             write: Vec::new(),
             state: Vec::new(),
             network: Network::Open,
+            limits: GroupLimits::NONE,
             wrap_with: Vec::new(),
             programs: Vec::new(),
             repository: None,
@@ -274,7 +280,10 @@ impl Confinement<'_> {
             tracing::warn!("{why}");
         }
         let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
-        let saved = SavedPolicy::create((instance, file), layers, (plan.lease.clone(), trace))?;
+        let group = if trace.is_some() { None } else { self.sandbox.create_group(instance)? };
+        let layers = Layers { limits: layers.limits && group.is_some(), ..layers };
+        let lease = plan.lease.clone();
+        let saved = SavedPolicy::create((instance, file), layers, (lease, trace, group))?;
         let policy = SandboxPolicy {
             layers,
             read: paths.read.into_iter().collect(),
@@ -285,6 +294,7 @@ impl Confinement<'_> {
             temporary: saved.temporary.canonicalize()?,
             network: self.sandbox.network,
             limits: ResourceLimits::default(),
+            group: saved.group.as_ref().map(|group| group.folder().to_owned()),
             hold: plan.hold,
             lease: plan.lease,
         };
@@ -359,23 +369,25 @@ impl SavedPolicy {
     fn create(
         (instance, file): (Uuid, Option<PathBuf>),
         layers: Layers,
-        (lease, trace): (Option<LeaseFile>, Option<ChildTrace>),
+        (lease, trace, group): (Option<LeaseFile>, Option<ChildTrace>, Option<ProgramGroup>),
     ) -> io::Result<Self> {
         let temporary = temporary_folder(instance);
-        DirBuilder::new().mode(0o700).create(&temporary)?;
         let file = trace.as_ref().map(|trace| trace.policy_path(instance)).or(file);
         // Without a state folder this is the only place.
         let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
         let leases = lease.map(ChildLeases::new);
-        Ok(Self { layers, temporary, file, leases, trace, is_left: AtomicBool::new(false) })
+        let is_left = AtomicBool::new(false);
+        let saved = Self { layers, temporary, file, leases, trace, group, is_left };
+        DirBuilder::new().mode(0o700).create(&saved.temporary)?;
+        Ok(saved)
     }
 
-    /// Takes over the policy of a child that another server has started. Its file moves here from one of these places.
+    /// Takes over the policy of a child that another server has started, with its control group. Its file moves here from one of these places.
     pub(super) fn adopt(
         instance: Uuid,
         from: &[PathBuf],
         file: PathBuf,
-        layers: Layers,
+        (layers, group): (Layers, Option<PathBuf>),
     ) -> io::Result<Self> {
         if !from.iter().any(|from| fs::rename(from, &file).is_ok()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "its policy is gone"));
@@ -383,8 +395,9 @@ impl SavedPolicy {
         let temporary = temporary_folder(instance);
         // Each start of a service can have a `/tmp` of its own. The commands of the agent need the folder.
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
+        let group = group.map(ProgramGroup::at);
         let is_left = AtomicBool::new(false);
-        Ok(Self { layers, temporary, file, leases: None, trace: None, is_left })
+        Ok(Self { layers, temporary, file, leases: None, trace: None, group, is_left })
     }
 
     /// Returns the leases under which the child works, if its stage looks at them.
@@ -392,7 +405,7 @@ impl SavedPolicy {
         self.leases.as_ref()
     }
 
-    /// Removes both. Blocks on the file system.
+    /// Removes them. Blocks on the file system.
     pub(super) fn remove(&self) {
         remove_folder(&self.temporary);
         if self.trace.is_none()
@@ -402,9 +415,11 @@ impl SavedPolicy {
             tracing::warn!(%error, file = %self.file.display(), "the policy of an agent could not be removed");
         }
         self.leases.iter().for_each(ChildLeases::remove);
+        // With processes in it, it stays, and the next server removes it.
+        let _ = self.group.as_ref().map(ProgramGroup::remove);
     }
 
-    /// Leaves both to another server.
+    /// Leaves them to another server.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Ordering::Release);
     }
@@ -415,6 +430,10 @@ impl SavedPolicy {
 
     pub(super) fn is_traced(&self) -> bool {
         self.trace.is_some()
+    }
+
+    pub(super) fn group(&self) -> Option<&ProgramGroup> {
+        self.group.as_ref()
     }
 
     /// Returns the words that come before the command of a program, and the variables that its stage gets.

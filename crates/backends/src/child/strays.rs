@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::identity::Identity;
 use super::program::{COMMAND_MARKER, MARKER};
 use super::record::PreviousServer;
-use super::sandbox;
 use super::tree::Tree;
+use super::{limits, sandbox};
 
 /// How long strays may take to exit after `TERM`.
 const STRAY_GRACE: Duration = Duration::from_millis(500);
@@ -42,7 +42,10 @@ pub(super) async fn stop(
         tree = with_child(tree, child.instance, child.leader);
     }
     let strays = tree.signal(Signal::TERM).await;
-    if strays == Some(0) || tree.gone_within(STRAY_GRACE).await || tree.kill().await {
+    let is_clear = strays == Some(0) || tree.gone_within(STRAY_GRACE).await || tree.kill().await;
+    let children = servers.iter().flat_map(|server| &server.children);
+    let folders = children.filter_map(|child| child.group.clone()).collect();
+    if limits::end_groups(folders).await && is_clear {
         for server in &servers {
             for child in &server.children {
                 sandbox::remove_left(child.instance);

@@ -223,6 +223,7 @@ fn policy(folder: &Path, layers: Layers, orphan_ms: u64) -> SandboxPolicy {
         temporary,
         network: Network::Open,
         limits: ResourceLimits::default(),
+        group: None,
         hold: Some(HoldSettings { secret: secret(), buffer_bytes: 1 << 20, orphan_ms }),
         lease: None,
     }
