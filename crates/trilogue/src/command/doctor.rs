@@ -75,6 +75,7 @@ impl Doctor {
                 found.extend(probe::listeners(options));
             }
             found.extend(probe::agents(options).await);
+            found.extend(probe::limits(options, record.as_ref().map(|record| record.pid)));
             found.extend(probe::notify(options).await);
             found.extend(probe::cluster(options));
             found.extend(bucket(options).await);

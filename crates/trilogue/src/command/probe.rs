@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use trilogue::config::{Agent, Options};
 use trilogue::find_program;
+use trilogue_sandbox::control_group::{DelegatedGroup, GroupLimits};
 use url::Url;
 
 use crate::command::server_command::user_of;
@@ -102,6 +103,26 @@ pub(crate) async fn agents(options: &Options) -> Vec<ProbeFinding> {
         }
     }
     found
+}
+
+/// Looks whether a server can apply the limits of its agents: the one that runs as this process, or one that is started as this command is.
+pub(crate) fn limits(options: &Options, server: Option<u32>) -> Vec<ProbeFinding> {
+    let process = server.unwrap_or_else(std::process::id);
+    let group = DelegatedGroup::of_process(process);
+    let found = options.agents.iter().filter_map(|(name, agent)| {
+        let limits = Some(agent.limits.to_group()).filter(GroupLimits::is_any)?;
+        let missing = match &group {
+            Ok(group) => group.check(&limits).err()?,
+            Err(missing) => missing.clone(),
+        };
+        let detail = match server {
+            Some(_) => format!("not all are in force: {missing}"),
+            None => format!("a server that is started here cannot apply all of them: {missing}"),
+        };
+        let subject = format!("agents.{name}.limits");
+        Some(ProbeFinding::warning(subject, detail).hint(missing.hint))
+    });
+    found.collect()
 }
 
 /// Looks for the variables of secrets. They may be set only where the server starts.

@@ -45,6 +45,7 @@ impl Serve {
             let mounts = options.mounts_in_force()?;
             let settings = config::settings(&options, file, &flags);
             let mut found = probe::agents(&options).await;
+            found.extend(probe::limits(&options, None));
             found.extend(probe::secrets(&options));
             found.extend(probe::cluster(&options));
             found.extend(probe::notify(&options).await);

@@ -16,6 +16,7 @@ use trilogue_backends::child::{ChildTrace, Network, SandboxMode};
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
+use super::agent_limits::AgentLimits;
 use super::agent_settings::{self, AgentKind};
 use super::list::List;
 use super::mcp_server::McpServer;
@@ -108,6 +109,9 @@ pub struct Agent {
     /// What the agent in its sandbox may reach over the network: `open` is everything that the server's machine reaches, `none` is nothing.
     #[serde(default)]
     pub network: Network,
+    /// Limits of each process of the agent, with everything that it starts. They need a sandbox, and a control group (cgroup v2) that the operator delegates to the server, as `deploy/trilogue.service` does. Without one the server warns, and with `sandbox = "require:all"` it does not start.
+    #[serde(default)]
+    pub limits: AgentLimits,
     /// A program with arguments that starts the agent in its own way, outside of the sandbox, such as `["systemd-run", "--user", "--scope", "-p", "MemoryMax=4G"]`. The agent's command follows as further arguments.
     #[serde(default)]
     pub wrap_with: List<String>,

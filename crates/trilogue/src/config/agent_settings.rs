@@ -37,7 +37,7 @@ enum Condition {
 }
 
 /// The settings of an `agent-client` that are about its program.
-const OF_PROGRAMS: [&str; 15] = [
+const OF_PROGRAMS: [&str; 16] = [
     "command",
     "cwd",
     "start_in",
@@ -49,6 +49,7 @@ const OF_PROGRAMS: [&str; 15] = [
     "read_paths",
     "write_paths",
     "network",
+    "limits",
     "wrap_with",
     "outlive",
     "files",
@@ -94,6 +95,7 @@ const GROUPS: [SettingGroup; 15] = [
             "sandbox",
             "read_paths",
             "write_paths",
+            "limits",
             "wrap_with",
         ],
     ),

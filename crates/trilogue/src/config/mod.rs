@@ -3,6 +3,7 @@
 //! `docs/reference/configuration.md` is generated from the doc comments of these types.
 
 mod agent;
+mod agent_limits;
 mod agent_registry;
 mod agent_settings;
 mod client;
@@ -47,6 +48,7 @@ pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
 pub use agent::{Agent, AllAgents, Permission, RedactedText, StartIn};
+pub use agent_limits::{AgentLimits, Cores};
 pub use agent_registry::AgentRegistry;
 pub use agent_settings::AgentKind;
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};

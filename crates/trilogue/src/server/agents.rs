@@ -172,7 +172,8 @@ fn note_origin(
 pub(crate) fn log_sandboxes(options: &config::Options) {
     for (agent, settings) in options.agents.iter().filter(|(_, it)| !it.command.0.is_empty()) {
         let (mode, network) = (settings.sandbox, settings.network);
-        let layers = Sandbox { mode, ..Sandbox::default() }.layers();
+        let sandbox = Sandbox { mode, limits: settings.limits.to_group(), ..Sandbox::default() };
+        let layers = sandbox.layers();
         match (layers.is_any(), mode) {
             (true, _) => tracing::info!(agent, %layers, ?network, "the agent runs in a sandbox"),
             (false, SandboxMode::Off) => tracing::info!(agent, "the agent runs without a sandbox"),
@@ -180,6 +181,10 @@ pub(crate) fn log_sandboxes(options: &config::Options) {
                 agent,
                 "the agent runs without a sandbox: this machine has no layer of it"
             ),
+        }
+        if let Some(missing) = sandbox.missing_limit() {
+            let hint = missing.hint;
+            tracing::warn!(agent, %missing, hint, "not all `limits` of the agent are in force");
         }
     }
 }

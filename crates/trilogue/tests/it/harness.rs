@@ -121,7 +121,11 @@ impl Home {
         self.try_start_as(command, arguments).unwrap_or_else(|ended| panic!("{ended}"))
     }
 
-    fn try_start_as(&self, command: Command, arguments: &[&str]) -> Result<Server, String> {
+    pub(crate) fn try_start_as(
+        &self,
+        command: Command,
+        arguments: &[&str],
+    ) -> Result<Server, String> {
         let ports = self.dir.path().join("ports");
         let log = self.dir.path().join("server.log");
         // A previous server's file would be mistaken for this server's.

@@ -32,6 +32,8 @@ mod connect_foreign;
 mod connect_remote;
 mod connect_sdk;
 mod consent;
+#[cfg(target_os = "linux")]
+mod control_groups;
 mod copy;
 #[cfg(target_os = "linux")]
 mod descriptors;

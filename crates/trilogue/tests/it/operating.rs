@@ -227,7 +227,8 @@ fn clients_reach_the_server_through_nginx_and_see_events_as_they_happen() {
 fn the_service_unit_is_one_and_starts_what_there_is() {
     let unit = deployed("trilogue.service");
     let home = Home::new();
-    let here = unit.replace(INSTALLED, BINARY);
+    // A systemd before 254 ignores this key, and its `verify` fails.
+    let here = unit.replace(INSTALLED, BINARY).replace("\nDelegateSubgroup=server\n", "\n");
     let path = home.write("trilogue.service", &here);
     let verified = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--recursive-errors=no"])

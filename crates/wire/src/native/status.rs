@@ -163,7 +163,7 @@ record! {
         memory_bytes: u64,
         /// Whether no run uses the process.
         idle: bool,
-        /// The layers of its sandbox: `files`, `system calls` and `namespaces`. Empty without one.
+        /// The layers of its sandbox: `files`, `system calls`, `namespaces` and `limits`. Empty without one.
         sandbox: Vec<String> = default,
     }
 

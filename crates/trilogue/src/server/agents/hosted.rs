@@ -236,7 +236,8 @@ fn roots(agent: &config::Agent) -> Vec<PathBuf> {
 pub(super) fn sandbox(agent: &config::Agent, known: Option<&KnownAgent>) -> Sandbox {
     let wrap_with = agent.wrap_with.0.clone();
     if agent.sandbox == SandboxMode::Off {
-        return Sandbox { wrap_with, network: agent.network, ..Sandbox::default() };
+        let (network, limits) = (agent.network, agent.limits.to_group());
+        return Sandbox { wrap_with, network, limits, ..Sandbox::default() };
     }
     let here = std::env::current_dir().unwrap_or_default();
     let whole = |path: &String| agent.whole_path(path);
@@ -248,6 +249,7 @@ pub(super) fn sandbox(agent: &config::Agent, known: Option<&KnownAgent>) -> Sand
         write: agent.write_paths.0.iter().chain(files).map(whole).collect(),
         state: folders.into_iter().map(whole).collect(),
         network: agent.network,
+        limits: agent.limits.to_group(),
         wrap_with,
         programs: agent.mcp_servers.values().map(McpServer::words).collect(),
         repository: agent.worktree.as_ref().map(|path| here.join(path)),

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trilogue_backends::agent_client as backend;
-use trilogue_backends::child::Network;
+use trilogue_backends::child::{GroupLimits, Network};
 use trilogue_backends::permission::{Subject, Verdict};
 use trilogue_backends::workspace;
 use trilogue_domain::{TenantId, ThreadId, ThreadKey};
@@ -112,7 +112,7 @@ fn every_setting_arrives() {
         terminals = true\nclient_tools = \"forward\"\nauth_method = \"key\"\nhold = true\n\
         on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\nclient_meta = \"drop\"\n\
         citations = \"meta\"\nsandbox = \"require:files\"\nread_paths = [\"/srv/models\", \"~/models\"]\n\
-        write_paths = \"/srv/cache\"\nnetwork = \"none\"\nwrap_with = [\"nice\", \"-n\", \"5\"]\n\
+        write_paths = \"/srv/cache\"\nnetwork = \"none\"\nlimits = {{ memory = \"1 GiB\", cpu = 1.5 }}\nwrap_with = [\"nice\", \"-n\", \"5\"]\n\
         env = {{ HOME = \"/srv/home\", npm_config_cache = \"/srv/npm\" }}\n"
     );
     // This test has no stage of a sandbox, so nothing can be required or closed.
@@ -150,6 +150,11 @@ fn every_setting_arrives() {
             repository: Some(std::env::current_dir().unwrap().join("repo")),
             state: vec!["/srv/home/.cache/trilogue/agents/coder".into()],
             network: Network::Open,
+            limits: GroupLimits {
+                memory_bytes: Some(1 << 30),
+                cpu_percent: Some(150),
+                ..GroupLimits::NONE
+            },
             wrap_with: ["nice", "-n", "5"].map(str::to_owned).to_vec(),
             trace: None,
         },
@@ -210,6 +215,12 @@ fn what_cannot_work_names_its_setting_and_the_fix() {
         (with("max_processes = 0"), ["`agents.coder.max_processes`", "at least 1"]),
         (with("max_sessions = 0"), ["`agents.coder.max_sessions`", "at least 1"]),
         (with("max_line = \"1KiB\""), ["`agents.coder.max_line`", "64KiB"]),
+        (with("limits = { memory = \"1MiB\" }"), ["`agents.coder.limits`", "at least 16MiB"]),
+        (with("limits = { processes = 1 }"), ["`agents.coder.limits`", "at least 8"]),
+        (
+            with("sandbox = \"off\"\nlimits = { cpu = 1 }"),
+            ["`agents.coder.limits`: an agent without a sandbox", "sandbox = \"auto\""],
+        ),
         (with("env = { \"A=B\" = \"x\" }"), ["`agents.coder.env`", "A=B"]),
         (with("inherit = [\"TRILOGUE_TOKEN\"]"), ["`agents.coder.inherit`", "`env`"]),
     ] {
