@@ -74,7 +74,9 @@ mod tests {
             temporary: "/tmp/own".into(),
             network: Network::Open,
             limits: ResourceLimits::default(),
+            group: None,
             hold: None,
+            lease: None,
         };
         for (path, access) in [
             ("/usr/bin/env", PathAccess::Read),

@@ -6,7 +6,6 @@
 //! The outer stage leaves the pipes of the server to the program, or [holds](holder) the program with pipes of its own, if the policy asks for it.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitCode, ExitStatus};

@@ -44,7 +44,9 @@ impl Machine {
             temporary: self.at("tmp"),
             network: Network::Open,
             limits: ResourceLimits::default(),
+            group: None,
             hold: None,
+            lease: None,
         };
         let mut all = TracedUses::default();
         for (kind, path) in uses {
