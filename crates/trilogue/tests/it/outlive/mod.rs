@@ -1,6 +1,7 @@
 //! Turns that continue when their server is killed or restarted.
 
 mod lives;
+mod upgrade;
 
 use std::fs;
 use std::process::{Command, Stdio};
