@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -223,14 +224,23 @@ fn start_of(
     };
     let is_wrapped = !wrapper.is_empty() && !policy.is_traced();
     if let Some(executable) = stage.words.first_mut().filter(|_| is_wrapped) {
-        // The other name means the program that uses it.
-        *executable = std::env::current_exe()?.into_os_string();
+        *executable = path_for_wrapper()?.into_os_string();
         // The wrapper needs the variables by their names.
         stage.variables.extend(env.iter().cloned());
     }
     let command = program.command.iter().map(OsString::from);
     let words = wrapper.iter().map(OsString::from).chain(stage.words).chain(command).collect();
     Ok(ProgramStart { words, variables: stage.variables })
+}
+
+/// The path by which a wrapper starts this program. The name that the stages use means the program that uses it.
+fn path_for_wrapper() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    match path.exists() {
+        true => Ok(path),
+        // An upgrade has replaced or removed the file. A stage is of the same version as its server.
+        false => Ok(format!("/proc/{}/exe", std::process::id()).into()),
+    }
 }
 
 // === impl Hold ===

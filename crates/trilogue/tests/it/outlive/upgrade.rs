@@ -107,3 +107,13 @@ fn a_turn_continues_while_the_program_is_replaced_or_removed() {
         assert_eq!(heard.matches("\"initialize\"").count(), 2, "{what}: {heard}");
     }
 }
+
+/// The wrapper starts the stage by a name of the program, and that name has to mean the program that runs.
+#[test]
+fn an_agent_with_a_wrapper_starts_after_the_program_was_replaced_or_removed() {
+    for upgrade in [Upgrade::Replaced, Upgrade::Removed] {
+        let mut lives = Lives::with_program("wrap_with = [\"env\"]\n", installed);
+        upgrade.carry_out(&mut lives);
+        lives.complete(&["say:one".to_owned(), "term:echo two".to_owned()]);
+    }
+}
