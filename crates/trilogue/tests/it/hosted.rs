@@ -301,6 +301,9 @@ fn commands_of_an_agent_run_in_its_sandbox() {
         serde_json::from_str(&server.run(&["status", "--json"]).expect(0).out).unwrap();
     let layers = status["agents"]["list"][0]["sandbox"].as_array().unwrap();
     assert!(layers.iter().any(|layer| layer == "files"), "{status}");
+    let log = home.log();
+    let begun = log.lines().find(|line| line.contains("an agent works for a thread")).unwrap();
+    assert!(begun.contains("files") && begun.contains("runner"), "{begun}");
 }
 
 #[test]

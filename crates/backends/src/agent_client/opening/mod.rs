@@ -347,6 +347,11 @@ impl SessionOpener {
         if let Some(lease) = &workspace_lease {
             process.work_under(lease).await;
         }
+        if let Some(child) = process.host().child() {
+            let (agent, thread, pid) = (process.agent(), thread.thread(), child.pid());
+            let sandbox = child.layers();
+            tracing::info!(%agent, %thread, pid, %sandbox, "an agent works for a thread");
+        }
         params::check_servers(&launch, &process)?;
         params::check_system_prompt(wanted, &process, &mut params);
         let extra = wanted.and_then(params::extra_members);
