@@ -1,7 +1,8 @@
-//! A model for coding agents on a loopback socket. It answers as a test scripts it, in three dialects: chat completions, Anthropic's messages and OpenAI's
-//! responses.
+//! A model for coding agents on a loopback socket. It answers as a test scripts it, in four dialects: chat completions, Anthropic's messages, OpenAI's responses
+//! and Gemini's.
 
 mod chat;
+mod gemini;
 mod messages;
 mod responses;
 mod script;
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -80,12 +81,21 @@ impl Model {
                 shared.answer(dialect, &request)
             })
         };
+        let gemini = post(
+            |State(shared): State<Arc<Shared>>,
+             Path(call): Path<String>,
+             Json(mut request): Json<Value>| async move {
+                request["stream"] = json!(call.ends_with(gemini::STREAMING_CALL));
+                shared.answer(gemini::DIALECT, &request)
+            },
+        );
         let router = Router::new()
             .route("/v1/models", get(|| async { Json(models) }))
             .route("/v1/chat/completions", dialect(chat::DIALECT))
             .route("/v1/messages", dialect(messages::DIALECT))
             .route("/v1/messages/count_tokens", post(|| async { Json(json!({"input_tokens": 7})) }))
             .route("/v1/responses", dialect(responses::DIALECT))
+            .route("/v1beta/models/{call}", gemini)
             .with_state(Arc::clone(&shared));
         Ok(Self { loopback: Loopback::serve(router).await?, shared })
     }
