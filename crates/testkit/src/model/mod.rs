@@ -161,6 +161,7 @@ impl Shared {
             return Json((dialect.whole)(&step, request)).into_response();
         }
         let [before, after] = (dialect.events)(&step, request);
+        let pace = step.pace;
         let wait = async move {
             if let Some(gate) = step.gate {
                 lock(&self.reached).insert(gate.clone());
@@ -173,6 +174,12 @@ impl Shared {
         let events = events.map(|(name, data)| {
             let event = Event::default().data(data);
             Ok::<_, Infallible>(if name.is_empty() { event } else { event.event(name) })
+        });
+        let events = events.then(move |event| async move {
+            if !pace.is_zero() {
+                tokio::time::sleep(pace).await;
+            }
+            event
         });
         Sse::new(events).into_response()
     }

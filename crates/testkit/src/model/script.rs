@@ -1,5 +1,7 @@
 //! What a test makes the model answer.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 /// One answer of the model: text, then calls of tools.
@@ -9,6 +11,8 @@ pub struct Step {
     pub(super) calls: Vec<Call>,
     /// The gate before the end of the answer: the text is sent before it, and the calls after it.
     pub(super) gate: Option<String>,
+    /// The time before each event of a stream.
+    pub(super) pace: Duration,
     /// The number of the request that it answers, for its ids.
     pub(super) number: usize,
 }
@@ -88,6 +92,13 @@ impl Step {
     #[must_use]
     pub fn behind(mut self, gate: &str) -> Self {
         self.gate = Some(gate.to_owned());
+        self
+    }
+
+    /// Streams slowly: each event comes after this time.
+    #[must_use]
+    pub fn paced(mut self, pace: Duration) -> Self {
+        self.pace = pace;
         self
     }
 }
