@@ -17,6 +17,7 @@
 
 pub mod callback;
 pub mod client;
+mod comparable_events;
 pub mod disk_journal;
 pub mod documents;
 pub mod editor;
@@ -53,6 +54,7 @@ pub mod wait;
 pub mod wait_only_server;
 
 pub use client::{Client, Reply};
+pub use comparable_events::comparable_events;
 pub use editor::Editor;
 pub use folder::Folder;
 pub use link::{ConnectionBreak, Link, Pace};

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use trilogue_testkit::comparable_events;
 
 use crate::agent_client_examples::example;
 use crate::harness::{BINARY, Home, Server, until};
@@ -121,41 +122,11 @@ pub(super) fn processes(lives: &Lives) -> usize {
     String::from_utf8(found).unwrap().lines().count()
 }
 
-/// The events of a run, without what differs from run to run: ids, times, and where a text was cut into pieces.
+/// The events of a run, without what differs from run to run.
 pub(super) fn events_of(lives: &Lives, run: &str) -> Vec<String> {
     let shown: Value = serde_json::from_str(&lives.thread()).unwrap();
-    let mut messages = Vec::new();
-    let mut events: Vec<(Value, String)> = Vec::new();
-    for event in shown["events"].as_array().unwrap() {
-        let kind = event["type"].as_str().unwrap();
-        if event["run_id"] != run || ["run.created", "run.resumed"].contains(&kind) {
-            continue;
-        }
-        let mut event = event.clone();
-        for name in ["id", "number", "run_number", "run_id", "at", "original"] {
-            event.as_object_mut().unwrap().remove(name);
-        }
-        if let Some(message) = event["message_id"].as_str() {
-            let place = messages.iter().position(|known| known == message);
-            let place = place.unwrap_or_else(|| {
-                messages.push(message.to_owned());
-                messages.len() - 1
-            });
-            event["message_id"] = json!(place);
-        }
-        if event["kind"] == "turn_result" {
-            event["data"]["userMessageId"] = Value::Null;
-        }
-        let text = event["text"].as_str().unwrap_or_default().to_owned();
-        event["text"] = Value::Null;
-        match events.last_mut() {
-            Some((last, joined)) if *last == event && !text.is_empty() => joined.push_str(&text),
-            _ => events.push((event, text)),
-        }
-    }
     let home = lives.home.work().display().to_string();
-    let text = |(event, text): (Value, String)| format!("{event} {text}").replace(&home, "HOME");
-    events.into_iter().map(text).collect()
+    comparable_events(shown["events"].as_array().unwrap(), run, &[(&home, "HOME")])
 }
 
 pub(super) fn check_equal(events: &[String], expected: &[String], what: &str) {
