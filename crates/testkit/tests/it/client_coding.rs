@@ -1,8 +1,10 @@
 //! A third-party coding agent, hosted, with a model on this machine. Its permissions are granted through another interface.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Result;
 use serde_json::{Value, json};
 use trilogue_testkit::editor::agent_text;
 use trilogue_testkit::model::{self, Model};
@@ -11,9 +13,9 @@ use trilogue_testkit::{Editor, Folder, Server, ServerOptions, until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts a server that hosts the agent, which asks before it edits files and uses this model.
-async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
-    let folder = |name: &str| own.path().join(name).display().to_string();
+/// The settings of the agent, which asks before it edits files and uses this model. Its own files are in the folder `own`. `further` are more settings of it.
+pub(crate) fn opencode_settings(own: &Path, model: &Model, further: &str) -> Result<String> {
+    let folder = |name: &str| own.join(name).display().to_string();
     let provider = json!({
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": model.url(), "apiKey": "none"},
@@ -24,13 +26,13 @@ async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
         "provider": {"fake": provider}, "permission": {"edit": "ask", "bash": "ask"},
         "autoupdate": false, "share": "disabled",
     });
-    let path = own.path().join("config/opencode");
-    fs::create_dir_all(&path).unwrap();
-    fs::write(path.join("opencode.json"), config.to_string()).unwrap();
+    let path = own.join("config/opencode");
+    fs::create_dir_all(&path)?;
+    fs::write(path.join("opencode.json"), config.to_string())?;
     let mut settings = format!(
-        "[agents.opencode]\nkind = \"agent-client\"\ncommand = {}\nsandbox = \"auto\"\nwrite_paths = {}\n\n[agents.opencode.env]\n",
-        json!([opencode().unwrap(), "acp"]),
-        json!([own.path()])
+        "[agents.opencode]\nkind = \"agent-client\"\ncommand = {}\nsandbox = \"auto\"\nwrite_paths = {}\n{further}\n[agents.opencode.env]\n",
+        json!([opencode()?, "acp"]),
+        json!([own])
     );
     let folders = [
         ("HOME", ""),
@@ -45,8 +47,7 @@ async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
     for name in ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"] {
         settings.push_str(&format!("OPENCODE_DISABLE_{name} = \"1\"\n"));
     }
-    let options = ServerOptions { settings, ..ServerOptions::default() };
-    Server::start(dir.path(), &options).await.unwrap()
+    Ok(settings)
 }
 
 /// Waits for the pending question.
@@ -66,7 +67,9 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     let file = cwd.path().join("notes.txt");
     let write = json!({"filePath": file, "content": "from the model"});
     model.calls("write the notes", "write", write);
-    let server = serve(&dir, &own, &model).await;
+    let settings = opencode_settings(own.path(), &model, "").unwrap();
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
     let command = server.home().command_line(&["connect", "opencode"]).await.unwrap();
     let mut editor = Editor::launch(&command, cwd.path()).await;
     let session = editor.session_in(cwd.path()).await;

@@ -120,7 +120,7 @@ impl Adapter {
     }
 
     /// Each one asks before it runs this command.
-    fn makes(self, file: &str) -> Step {
+    pub(super) fn makes(self, file: &str) -> Step {
         let command = format!("touch {file}");
         match self {
             Self::Claude => {

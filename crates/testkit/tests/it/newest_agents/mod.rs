@@ -3,7 +3,9 @@
 //! The results make `docs/reference/newest-agents.md`. `TRILOGUE_BLESS=1` writes it again.
 
 mod adapter;
+mod coding_agent;
 mod editor;
+mod killed_turn;
 mod rest;
 
 use std::fmt::Write as _;
