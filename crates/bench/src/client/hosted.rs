@@ -1,16 +1,15 @@
 //! What settings of a hosted agent cost: the wait for late output, and the sandbox.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tokio::task::block_in_place;
-use trilogue::STAGE_COMMAND;
 use trilogue_domain::ThreadId;
 
 use super::rates::median_of;
 use super::server_session::ServerSession;
+use super::stage_memory::{measure_holders, private_memory};
 use crate::echo::RUNS;
 use crate::report::{Report, millis, percentile, spread};
 
@@ -58,7 +57,7 @@ pub(crate) async fn measure_sandbox(report: &mut Report) -> Result<()> {
     let mean = mean.context("nothing ran in a sandbox on this machine")?;
     let what = format!("private memory of a stage, mean of {}", stages.len());
     report.target(&what, &format!("{mean} KiB"), mean < STAGE_KIB, "< 4 MiB");
-    Ok(())
+    measure_holders(report).await
 }
 
 /// Measures an editor's turns, and the latency of runs through `/api/v1`, with each of the settings in turn. Returns the rounds of each, and the private memory of the stages of sandboxes.
@@ -78,7 +77,7 @@ async fn measure(
             rounds.push(Round { turns, runs, starts });
         }
     }
-    let stages = private_memory_of_stages();
+    let stages = servers.iter().flat_map(|server| private_memory(server.dir())).collect();
     for server in servers {
         server.stop().await?;
     }
@@ -122,7 +121,7 @@ async fn starts(session: &ServerSession) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-async fn run(session: &ServerSession, thread: &ThreadId) -> Result<Duration> {
+pub(super) async fn run(session: &ServerSession, thread: &ThreadId) -> Result<Duration> {
     let body = json!({
         "agent": "flood", "input": "flood 1", "mode": "wait", "thread_id": thread.as_str(),
         "create_thread": true,
@@ -131,19 +130,4 @@ async fn run(session: &ServerSession, thread: &ThreadId) -> Result<Duration> {
     let run = session.server.client().post(RUNS, &body).await?.ok()?;
     ensure!(run["status"] == "completed", "{run}");
     Ok(begun.elapsed())
-}
-
-/// The private memory of each stage of a sandbox on this machine, in KiB.
-fn private_memory_of_stages() -> Vec<u64> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_stage =
-        |words: &[u8]| words.split(|byte| *byte == 0).nth(1) == Some(STAGE_COMMAND.as_bytes());
-    let stages =
-        processes.filter(|path| fs::read(path.join("cmdline")).is_ok_and(|it| is_stage(&it)));
-    let rollups = stages.filter_map(|path| fs::read_to_string(path.join("smaps_rollup")).ok());
-    let private = rollups.map(|rollup| {
-        let lines = rollup.lines().filter(|line| line.starts_with("Private_"));
-        lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
-    });
-    private.collect()
 }

@@ -12,6 +12,7 @@ mod network;
 mod peers;
 mod rates;
 mod server_session;
+mod stage_memory;
 
 use std::process::Command;
 use std::time::Duration;
