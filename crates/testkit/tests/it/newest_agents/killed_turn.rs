@@ -25,8 +25,8 @@ const BEGIN: &str = "Work begins: a file has to be made, and for that there is a
 /// What the model says after it.
 const END: &str = "The file is there. That is all that this turn had to do, so that only this long text is left to say, piece by piece.";
 
-/// The members of an agent's states with its own ids, counts and times.
-const OWN_DATA: [&str; 3] = ["_meta", "updatedAt", "used"];
+/// The members of an agent's states and tool outputs with its own ids, counts and times.
+const OWN_DATA: [&str; 4] = ["_meta", "pid", "updatedAt", "used"];
 
 /// A hosted agent and its model, without a server.
 struct Killed {
@@ -177,8 +177,10 @@ impl Killed {
             event["data"]["title"].is_null() || event["kind"] != "session_info_update"
         });
         for event in &mut all {
-            if let Some(data) = event.get_mut("data").and_then(Value::as_object_mut) {
-                OWN_DATA.iter().for_each(|name| drop(data.remove(*name)));
+            for place in ["data", "output"] {
+                if let Some(data) = event.get_mut(place).and_then(Value::as_object_mut) {
+                    OWN_DATA.iter().for_each(|name| drop(data.remove(*name)));
+                }
             }
         }
         let seen = comparable_events(&all, &turn.run, &[(&turn.thread, "THREAD")]);
