@@ -97,11 +97,10 @@ fn remove_own_data(event: &mut Value) {
     }
 }
 
-/// Whether an agent chooses the moment of an event also in turns without a kill. It sends a title once it has thought of it, and OpenCode sends a second
-/// question about a call while it carries the call out.
-fn is_untimed(event: &Value) -> bool {
+/// Whether an agent sends an event at any moment, also after the end of a turn: a title that it has thought of, or a notification of its own, as Qwen's with a suggestion for the next prompt.
+fn is_beside_the_turn(event: &Value) -> bool {
     let is_title = event["kind"] == "session_info_update" && event["data"]["title"].is_string();
-    is_title || event["type"] == "interrupt.rule_applied"
+    is_title || event["original"]["dialect"] == "agent-client/notification"
 }
 
 // === impl Killed ===
@@ -187,7 +186,9 @@ impl Killed {
         ensure!(ended["status"] == "completed", "{ended}");
         ensure!(self.file(&turn.thread).exists(), "the tool made no file");
         let mut all = events(client, &turn.thread).await?;
-        all.retain(|event| !is_untimed(event));
+        all.retain(|event| !is_beside_the_turn(event));
+        // OpenCode sends a second question about a call while it carries the call out, so its place varies also without a kill.
+        all.sort_by_key(|event| event["type"] == "interrupt.rule_applied");
         all.iter_mut().for_each(remove_own_data);
         let seen = comparable_events(&all, &turn.run, &[(&turn.thread, "THREAD")]);
         let said: String = seen.concat();
