@@ -62,6 +62,29 @@ const V6: &[(Cidr, AddressClass)] = &[
     (Cidr::v6(0xff00, 0, 0, 8), Multicast),
 ];
 
+/// The addresses at which clouds tell their machines secrets, of any class.
+const METADATA: &[Cidr] = &[
+    Cidr::v4(169, 254, 169, 254, 32),
+    Cidr::v4(169, 254, 170, 2, 32),
+    Cidr::v4(169, 254, 170, 23, 32),
+    Cidr::v4(168, 63, 129, 16, 32),
+    Cidr::v4(100, 100, 100, 200, 32),
+];
+/// The same of version 6: `fd00:ec2::254`, `fd00:ec2::23` and `fd20:ce::254`.
+const METADATA_V6: [[u16; 8]; 3] = [
+    [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254],
+    [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23],
+    [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
+];
+
+/// Whether a cloud tells its machines secrets at this address.
+pub(crate) fn is_metadata(address: IpAddr) -> bool {
+    match inner(address) {
+        IpAddr::V6(address) => METADATA_V6.contains(&address.segments()),
+        address => METADATA.iter().any(|block| block.contains(address)),
+    }
+}
+
 // === impl AddressClass ===
 
 impl AddressClass {

@@ -1,7 +1,9 @@
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http::{HeaderMap, StatusCode};
 use url::{Host, Url};
 
@@ -130,6 +132,24 @@ impl Client {
     pub async fn send(
         &self,
         request: http::Request<Bytes>,
+    ) -> Result<(StatusCode, HeaderMap, ResponseBody), Error> {
+        self.send_body(request).await
+    }
+
+    /// Sends a request whose body is a stream. Returns as [`Self::send`] does.
+    pub async fn send_stream<S>(
+        &self,
+        request: http::Request<S>,
+    ) -> Result<(StatusCode, HeaderMap, ResponseBody), Error>
+    where
+        S: Stream<Item = io::Result<Bytes>> + Send + 'static,
+    {
+        self.send_body(request.map(reqwest::Body::wrap_stream)).await
+    }
+
+    async fn send_body(
+        &self,
+        request: http::Request<impl Into<reqwest::Body>>,
     ) -> Result<(StatusCode, HeaderMap, ResponseBody), Error> {
         let (head, body) = request.into_parts();
         let url = Url::parse(&head.uri.to_string())

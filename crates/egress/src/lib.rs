@@ -10,6 +10,7 @@ mod authorities;
 mod certificate_hint;
 mod cidr;
 mod client;
+mod connect;
 mod error;
 mod policy;
 mod resolver;

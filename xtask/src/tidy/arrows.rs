@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trilogue-store", &["trilogue-domain"]),
     ("trilogue-egress", &[]),
     ("trilogue-sandbox", &[]),
+    ("trilogue-broker", &["trilogue-domain", "trilogue-egress", "trilogue-wire"]),
     ("trilogue-inspector", &[]),
     // Only the vocabulary by default; the others come with the features `peer`, `stdio` and `client`.
     ("trilogue-sdk", &["trilogue-domain", "trilogue-wire", "trilogue-mapping", "trilogue-egress"]),
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "trilogue-domain",
             "trilogue-wire",
             "trilogue-mapping",
+            "trilogue-broker",
             "trilogue-sandbox",
             "trilogue-sdk",
             "trilogue-egress",

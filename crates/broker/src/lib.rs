@@ -1,0 +1,42 @@
+//! The way of hosted agents to the network: a proxy in the server for each process of an agent.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `broker.rs` | takes the connections of a process |
+//! | `connection.rs` | finds out what a connection wants: a tunnel, a request, a key |
+//! | `access.rs`, `host_rules.rs`, `decision.rs` | what the process may reach |
+//! | `tunnel.rs`, `socks.rs`, `relay.rs` | tunnels by CONNECT and SOCKS5 |
+//! | `forward.rs` | requests over HTTP without encryption |
+//! | `key_route.rs` | requests to providers of models, with keys that the process does not have |
+//! | `usage/` | what providers report about the tokens of a request |
+//! | `prices.rs` | what tokens cost |
+//! | `observer.rs` | questions, records and usage, for those who serve an agent |
+//!
+//! # Invariants
+//! - A process reaches only what its access allows, at addresses that egress has checked, and never the metadata service of a cloud.
+//! - A key goes only to the address of its provider. No error, record or log has it.
+//! - Records and usage have no content.
+
+mod access;
+mod broker;
+mod connection;
+mod decision;
+mod forward;
+mod host_rules;
+mod key_route;
+mod observer;
+mod prices;
+mod refusal;
+mod relay;
+mod socks;
+mod tunnel;
+mod usage;
+
+pub use access::{AgentAccess, Dialect, KeyHeader, NetworkAccess, ProviderKey, Secret, Unlisted};
+pub use broker::{Broker, BrokerGuard, BrokerOptions, MAX_CONNECTIONS};
+pub use host_rules::{HostPattern, HostRules, InvalidPattern, MAX_PATTERNS, Target};
+pub use observer::{
+    BrokerObserver, ConnectionKind, ConnectionOutcome, ConnectionRecord, NetworkAnswer,
+};
+pub use prices::{InvalidPrices, PriceTable};
+pub use usage::RequestUsage;
