@@ -11,6 +11,7 @@ pub mod builtin;
 pub mod child;
 mod loss;
 pub mod native;
+pub mod network;
 mod output_warning;
 pub mod permission;
 pub mod remote;

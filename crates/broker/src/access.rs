@@ -17,8 +17,8 @@ pub struct AgentAccess {
     pub network: NetworkAccess,
     /// What no setting and no answer goes beyond. `None`: everything.
     pub ceiling: Option<HostRules>,
-    /// What the process proves itself by. `None` if nobody else reaches the listener.
-    pub secret: Option<Secret>,
+    /// What the process proves itself by. `None` if no other program reaches the listener.
+    pub secret: Option<SecretText>,
     pub keys: Vec<ProviderKey>,
 }
 
@@ -46,8 +46,8 @@ pub struct ProviderKey {
     /// The variable in which programs expect it, such as `ANTHROPIC_API_KEY`.
     pub name: String,
     /// What the process has in its place.
-    pub placeholder: Secret,
-    pub key: Secret,
+    pub placeholder: SecretText,
+    pub key: SecretText,
     /// Where the provider is. The rest of the path of a request follows its path.
     pub base: Url,
     pub header: KeyHeader,
@@ -78,11 +78,11 @@ pub enum Dialect {
 
 /// A text that is never shown.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct SecretText(String);
 
-// === impl Secret ===
+// === impl SecretText ===
 
-impl Secret {
+impl SecretText {
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(text)
@@ -100,7 +100,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }

@@ -13,6 +13,7 @@ use crate::connection;
 use crate::decision::Decisions;
 use crate::observer::BrokerObserver;
 use crate::prices::PriceTable;
+use crate::state::BrokerState;
 
 /// The connections of a process that are open at once. Further ones wait until one ends.
 pub const MAX_CONNECTIONS: usize = 512;
@@ -26,16 +27,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The proxy of all agents of a server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Broker(Arc<BrokerState>);
-
-#[derive(Debug)]
-pub(crate) struct BrokerState {
-    /// Connects agents to hosts.
-    pub(crate) hosts: Client,
-    /// Connects to the providers that the operator has named.
-    pub(crate) providers: Client,
-    pub(crate) prices: PriceTable,
-    pub(crate) idle: Duration,
-}
 
 #[derive(Clone, Debug)]
 pub struct BrokerOptions {
@@ -106,6 +97,14 @@ impl Broker {
         BrokerGuard { decisions, ended }
     }
 }
+
+impl PartialEq for Broker {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Broker {}
 
 /// Accepts connections until the process is gone.
 async fn accept(

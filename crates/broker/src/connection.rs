@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,17 +16,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trilogue_domain::lock;
 
-use crate::access::Secret;
-use crate::broker::BrokerState;
+use crate::access::SecretText;
 use crate::decision::Decisions;
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::ConnectionKind;
-use crate::refusal::{BrokerBody, Refusal, empty};
+use crate::refusal::{BrokerBody, BrokerRefusal, empty};
+use crate::state::{BrokerState, HEAD_TIMEOUT};
 use crate::tunnel::OpenConnection;
 use crate::{forward, key_route, socks};
 
-/// How long the head of a request may take, also on an idle connection.
-pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The most fields of a head.
@@ -82,10 +79,10 @@ async fn respond(
     broker: &BrokerState,
     decisions: &Arc<Decisions>,
     tunnel: &Mutex<Option<AcceptedTunnel>>,
-) -> Result<Response<BrokerBody>, Refusal> {
+) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let headers = request.headers();
     if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-        return Err(Refusal::invalid("the request has two lengths"));
+        return Err(BrokerRefusal::invalid("the request has two lengths"));
     }
     if let Some(route) = key_route::name_of(request.uri()) {
         let route = route.to_owned();
@@ -96,15 +93,15 @@ async fn respond(
     if let Some(secret) = &access.secret
         && !has_password(&request, secret)
     {
-        return Err(Refusal::no_credentials());
+        return Err(BrokerRefusal::no_credentials());
     }
     if *request.method() != Method::CONNECT {
         return forward::forward(request, broker, decisions).await;
     }
     let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_11);
     let target = authority
-        .and_then(|authority| Target::new(authority.host(), authority.port_u16()?))
-        .ok_or_else(|| Refusal::invalid("CONNECT needs a host and a port, over HTTP/1.1"))?;
+        .and_then(|authority| HostPort::new(authority.host(), authority.port_u16()?))
+        .ok_or_else(|| BrokerRefusal::invalid("CONNECT needs a host and a port, over HTTP/1.1"))?;
     let client = hyper::upgrade::on(&mut request);
     let (open, host) =
         OpenConnection::open(broker, decisions, target, ConnectionKind::Connect).await?;
@@ -113,7 +110,7 @@ async fn respond(
 }
 
 /// Whether a request has the secret of the process as the password of the proxy.
-fn has_password(request: &Request<Incoming>, secret: &Secret) -> bool {
+fn has_password(request: &Request<Incoming>, secret: &SecretText) -> bool {
     let field = request.headers().get(PROXY_AUTHORIZATION).and_then(|field| field.to_str().ok());
     let encoded = field.and_then(|field| field.strip_prefix("Basic "));
     let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded.trim()).ok());

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use trilogue_domain::lock;
 
 use crate::access::{AgentAccess, NetworkAccess, Unlisted};
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::{BrokerObserver, ConnectionOutcome, NetworkAnswer};
 
 /// The most questions of a process that are open at once.
@@ -33,8 +33,8 @@ pub(crate) struct Decisions {
 
 #[derive(Debug, Default)]
 struct Questions {
-    open: HashMap<Target, watch::Receiver<Option<NetworkAnswer>>>,
-    answered: HashMap<Target, (NetworkAnswer, Instant)>,
+    open: HashMap<HostPort, watch::Receiver<Option<NetworkAnswer>>>,
+    answered: HashMap<HostPort, (NetworkAnswer, Instant)>,
 }
 
 /// Whether a connection may begin.
@@ -81,8 +81,8 @@ impl Decisions {
         &self.observer
     }
 
-    /// Decides about a host. Waits for an answer if somebody must be asked.
-    pub(crate) async fn decide(&self, target: &Target) -> Decision {
+    /// Decides about a host. Waits for the answer if there is a question.
+    pub(crate) async fn decide(&self, target: &HostPort) -> Decision {
         let access = self.access();
         if let Some(decision) = refuse_beyond_ceiling(&access, target) {
             return decision;
@@ -102,7 +102,7 @@ impl Decisions {
         }
     }
 
-    async fn ask(&self, target: &Target) -> Decision {
+    async fn ask(&self, target: &HostPort) -> Decision {
         let Some(mut answer) = self.question(target) else {
             return Decision::of(ConnectionOutcome::Limit);
         };
@@ -119,9 +119,9 @@ impl Decisions {
     }
 
     /// Returns the answer of the open question about a host, or asks. `None` if too many are open.
-    fn question(&self, target: &Target) -> Option<watch::Receiver<Option<NetworkAnswer>>> {
+    fn question(&self, target: &HostPort) -> Option<watch::Receiver<Option<NetworkAnswer>>> {
         let mut questions = lock(&self.questions);
-        if let Some(answer) = questions.known(target) {
+        if let Some(answer) = questions.remembered_answer(target) {
             return Some(watch::channel(Some(answer)).1);
         }
         if let Some(open) = questions.open.get(target) {
@@ -147,7 +147,7 @@ impl Decisions {
 }
 
 /// Refuses what is beyond the ceiling.
-pub(crate) fn refuse_beyond_ceiling(access: &AgentAccess, target: &Target) -> Option<Decision> {
+pub(crate) fn refuse_beyond_ceiling(access: &AgentAccess, target: &HostPort) -> Option<Decision> {
     let ceiling = access.ceiling.as_ref()?;
     ceiling.find(target).is_none().then(|| Decision::of(ConnectionOutcome::Ceiling))
 }
@@ -156,7 +156,7 @@ pub(crate) fn refuse_beyond_ceiling(access: &AgentAccess, target: &Target) -> Op
 
 impl Questions {
     /// Returns the answer about a host that still holds. Only permission is remembered: a person who has refused may think again.
-    fn known(&mut self, target: &Target) -> Option<NetworkAnswer> {
+    fn remembered_answer(&mut self, target: &HostPort) -> Option<NetworkAnswer> {
         let is_answered = |answer: &watch::Receiver<Option<NetworkAnswer>>| {
             answer.borrow().is_some() || answer.has_changed().is_err()
         };

@@ -20,11 +20,11 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::task::JoinHandle;
 
-use crate::broker::BrokerState;
 use crate::decision::Decisions;
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::{ConnectionKind, ConnectionOutcome};
-use crate::refusal::{BrokerBody, Refusal};
+use crate::refusal::{BrokerBody, BrokerRefusal};
+use crate::state::BrokerState;
 use crate::tunnel::OpenConnection;
 
 /// Fields that are about one connection, beside those that `Connection` names.
@@ -46,9 +46,9 @@ pub(crate) async fn forward(
     request: Request<Incoming>,
     broker: &BrokerState,
     decisions: &Arc<Decisions>,
-) -> Result<Response<BrokerBody>, Refusal> {
+) -> Result<Response<BrokerBody>, BrokerRefusal> {
     if request.headers().contains_key(UPGRADE) {
-        return Err(Refusal::invalid("an upgrade needs a tunnel by CONNECT"));
+        return Err(BrokerRefusal::invalid("an upgrade needs a tunnel by CONNECT"));
     }
     let (mut head, body) = request.into_parts();
     let (authority, target) = host_of(&head.uri)?;
@@ -57,7 +57,7 @@ pub(crate) async fn forward(
         OpenConnection::open(broker, decisions, target, ConnectionKind::Http).await?;
     let broken = |error: hyper::Error| {
         tracing::debug!(%error, "a host broke off a request of an agent");
-        Refusal::of_outcome(ConnectionOutcome::Unreachable, open.target())
+        BrokerRefusal::of_outcome(ConnectionOutcome::Unreachable, open.target())
     };
     let (mut sender, connection) =
         http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -82,14 +82,14 @@ pub(crate) async fn forward(
 }
 
 /// Returns the field `Host` and the host of a request with a whole address.
-fn host_of(uri: &Uri) -> Result<(HeaderValue, Target), Refusal> {
+fn host_of(uri: &Uri) -> Result<(HeaderValue, HostPort), BrokerRefusal> {
     if uri.scheme() != Some(&Scheme::HTTP) {
-        return Err(Refusal::invalid("the request has no whole http:// address"));
+        return Err(BrokerRefusal::invalid("the request has no whole http:// address"));
     }
-    let invalid = || Refusal::invalid("the address of the request has no valid host");
+    let invalid = || BrokerRefusal::invalid("the address of the request has no valid host");
     let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
     let authority = authority.ok_or_else(invalid)?;
-    let target = Target::new(authority.host(), authority.port_u16().unwrap_or(80));
+    let target = HostPort::new(authority.host(), authority.port_u16().unwrap_or(80));
     let field = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid())?;
     Ok((field, target.ok_or_else(invalid)?))
 }

@@ -10,12 +10,14 @@ use url::Host;
 pub const MAX_PATTERNS: usize = 256;
 /// The longest pattern, in bytes: the longest name, with its port.
 const MAX_PATTERN_BYTES: usize = 260;
+/// The pattern of everything.
+const ALL_HOSTS: &str = "*";
 /// The ports of a pattern without one.
 const USUAL_PORTS: [u16; 2] = [443, 80];
 
 /// A host that an agent wants to reach. Names are in small letters, without a dot at the end, and in the form for name servers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Target {
+pub struct HostPort {
     /// The name, or an address without brackets.
     pub host: String,
     pub port: u16,
@@ -25,7 +27,7 @@ pub struct Target {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct HostRules(Vec<HostPattern>);
 
-/// A pattern of hosts: `api.example.com`, `*.example.org` for all names below, an address, each also with `:PORT` or `:*`. Without a port it means 443 and 80.
+/// A pattern of hosts: `api.example.com`, `*.example.org` for all names below, an address, each also with `:PORT` or `:*`. Without a port it means 443 and 80. `*` means all hosts and ports.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HostPattern {
     name: NamePattern,
@@ -34,6 +36,7 @@ pub struct HostPattern {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum NamePattern {
+    Any,
     Exact(String),
     /// The names that end with this, which begins with a dot.
     Below(String),
@@ -46,12 +49,12 @@ enum PortPattern {
     All,
 }
 
-/// A text that is no pattern, or a list that is too long.
+/// An invalid pattern, or a list that is too long.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPattern(String);
 
-/// Returns a host in the form in which hosts are compared. `None` if it is none.
+/// Returns a host in the form in which hosts are compared. `None` if it is invalid.
 fn normalize(host: &str) -> Option<String> {
     let host = host.strip_suffix('.').unwrap_or(host);
     if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -65,9 +68,9 @@ fn normalize(host: &str) -> Option<String> {
     }
 }
 
-// === impl Target ===
+// === impl HostPort ===
 
-impl Target {
+impl HostPort {
     /// Returns `None` if the host is neither a name nor an address.
     #[must_use]
     pub fn new(host: &str, port: u16) -> Option<Self> {
@@ -88,7 +91,7 @@ impl Target {
 }
 
 /// Writes `HOST:PORT`, an address of version 6 in brackets.
-impl fmt::Display for Target {
+impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
             true => write!(f, "[{}]:{}", self.host, self.port),
@@ -115,7 +118,7 @@ impl HostRules {
 
     /// Returns the first pattern that matches.
     #[must_use]
-    pub fn find(&self, target: &Target) -> Option<&HostPattern> {
+    pub fn find(&self, target: &HostPort) -> Option<&HostPattern> {
         self.0.iter().find(|pattern| pattern.matches(target))
     }
 }
@@ -123,7 +126,7 @@ impl HostRules {
 // === impl HostPattern ===
 
 impl HostPattern {
-    fn matches(&self, target: &Target) -> bool {
+    fn matches(&self, target: &HostPort) -> bool {
         let is_port = match self.ports {
             PortPattern::Usual => USUAL_PORTS.contains(&target.port),
             PortPattern::One(port) => port == target.port,
@@ -131,6 +134,7 @@ impl HostPattern {
         };
         is_port
             && match &self.name {
+                NamePattern::Any => true,
                 NamePattern::Exact(name) => *name == target.host,
                 NamePattern::Below(end) => {
                     target.host.len() > end.len()
@@ -156,6 +160,9 @@ impl FromStr for HostPattern {
         }
         if text.contains('/') {
             return invalid("blocks of addresses and paths are not supported; name each host");
+        }
+        if text == ALL_HOSTS {
+            return Ok(Self { name: NamePattern::Any, ports: PortPattern::All });
         }
         let is_bare_v6 = text.matches(':').count() > 1 && !text.starts_with('[');
         let (host, port) = match text.rsplit_once(':').filter(|_| !is_bare_v6) {
@@ -194,6 +201,7 @@ impl FromStr for HostPattern {
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
+            NamePattern::Any => return f.write_str(ALL_HOSTS),
             NamePattern::Exact(name) if name.contains(':') => write!(f, "[{name}]")?,
             NamePattern::Exact(name) => f.write_str(name)?,
             NamePattern::Below(end) => write!(f, "*{end}")?,
@@ -212,7 +220,7 @@ mod tests {
 
     fn matches(pattern: &str, host: &str, port: u16) -> bool {
         let pattern: HostPattern = pattern.parse().unwrap();
-        Target::new(host, port).is_some_and(|target| pattern.matches(&target))
+        HostPort::new(host, port).is_some_and(|target| pattern.matches(&target))
     }
 
     #[test]
@@ -246,12 +254,13 @@ mod tests {
 
     #[test]
     fn a_pattern_is_written_as_it_is_read() {
-        for text in ["api.example.com", "*.example.org:*", "[2001:db8::1]:443", "192.0.2.1:22"] {
+        for text in ["api.example.com", "*.example.org:*", "[2001:db8::1]:443", "192.0.2.1:22", "*"]
+        {
             assert_eq!(text.parse::<HostPattern>().unwrap().to_string(), text);
         }
         for text in [
             "",
-            "*",
+            "*:443",
             "*.",
             "a.*.example",
             "https://example.com",

@@ -20,13 +20,13 @@ use trilogue_egress::{Error, ResponseBody};
 use url::{Url, form_urlencoded};
 
 use crate::access::{Dialect, ProviderKey};
-use crate::broker::BrokerState;
 use crate::decision::{Decision, Decisions, refuse_beyond_ceiling};
 use crate::forward::remove_hop_fields;
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::{ConnectionKind, ConnectionOutcome, ConnectionRecord};
 use crate::prices::PriceTable;
-use crate::refusal::{BrokerBody, Refusal};
+use crate::refusal::{BrokerBody, BrokerRefusal};
+use crate::state::BrokerState;
 use crate::usage::{UsageReader, ask_for_usage};
 
 /// The path of key routes, before the name.
@@ -45,7 +45,7 @@ const QUERY_KEY: &str = "key";
 struct ProviderRequest {
     decisions: Arc<Decisions>,
     name: String,
-    target: Target,
+    target: HostPort,
     decision: Decision,
     begin: Instant,
     sent: Arc<AtomicU64>,
@@ -73,7 +73,7 @@ pub(crate) async fn forward(
 ) -> Response<BrokerBody> {
     let access = decisions.access();
     let Some(key) = access.keys.iter().find(|key| key.name == name) else {
-        return Refusal::unknown_key().response();
+        return BrokerRefusal::unknown_key().response();
     };
     match forward_with(request, key, broker, decisions).await {
         Ok(response) => response,
@@ -86,15 +86,16 @@ async fn forward_with(
     key: &ProviderKey,
     broker: &BrokerState,
     decisions: &Arc<Decisions>,
-) -> Result<Response<BrokerBody>, Refusal> {
+) -> Result<Response<BrokerBody>, BrokerRefusal> {
     if !has_placeholder(&request, key) {
-        return Err(Refusal::wrong_placeholder(&key.name));
+        return Err(BrokerRefusal::wrong_placeholder(&key.name));
     }
     let (mut head, body) = request.into_parts();
     let url = provider_url(key, &head.uri)?;
     let port = url.port_or_known_default().unwrap_or(443);
-    let host = url.host_str().and_then(|host| Target::new(host, port));
-    let target = host.ok_or_else(|| Refusal::of_provider("its address has no host".to_owned()))?;
+    let host = url.host_str().and_then(|host| HostPort::new(host, port));
+    let target =
+        host.ok_or_else(|| BrokerRefusal::of_provider("its address has no host".to_owned()))?;
     let access = decisions.access();
     let decision =
         refuse_beyond_ceiling(&access, &target).unwrap_or(Decision::of(ConnectionOutcome::Listed));
@@ -111,7 +112,7 @@ async fn forward_with(
         prices: broker.prices.clone(),
     };
     if !sending.decision.outcome.is_allowed() {
-        return Err(Refusal::of_outcome(sending.decision.outcome, &sending.target));
+        return Err(BrokerRefusal::of_outcome(sending.decision.outcome, &sending.target));
     }
     set_key(&mut head.headers, key)?;
     // What is not compressed can be read, and cannot grow.
@@ -119,7 +120,7 @@ async fn forward_with(
     let (body, has_asked) =
         request_body(body, &mut head.headers, (key.dialect, url.path())).await?;
     let uri = url.as_str().parse::<Uri>();
-    let uri = uri.map_err(|_| Refusal::invalid("the address of the request is malformed"))?;
+    let uri = uri.map_err(|_| BrokerRefusal::invalid("the address of the request is malformed"))?;
     let is_post = head.method == Method::POST;
     let mut outgoing = Request::new(());
     (*outgoing.method_mut(), *outgoing.headers_mut(), *outgoing.uri_mut()) =
@@ -140,7 +141,7 @@ async fn forward_with(
         Ok(answered) => answered,
         Err(error) => {
             sending.decision.outcome = ConnectionOutcome::Unreachable;
-            return Err(Refusal::of_provider(reason(&error)));
+            return Err(BrokerRefusal::of_provider(reason(&error)));
         }
     };
     if is_post && !url.path().ends_with(COUNT_TOKENS) && !url.path().ends_with(COUNT_TOKENS_GEMINI)
@@ -181,13 +182,13 @@ fn has_placeholder(request: &Request<Incoming>, key: &ProviderKey) -> bool {
 }
 
 /// Returns the address at the provider.
-fn provider_url(key: &ProviderKey, uri: &Uri) -> Result<Url, Refusal> {
+fn provider_url(key: &ProviderKey, uri: &Uri) -> Result<Url, BrokerRefusal> {
     let path = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let rest = path.strip_prefix(&key.name).unwrap_or_default();
     let is_odd = |part: &str| matches!(part, "." | "..") || part.contains('\\');
     let decoded = rest.replace("%2e", ".").replace("%2E", ".");
     if decoded.split('/').any(is_odd) || rest.contains("//") {
-        return Err(Refusal::invalid("the path of the request is not plain"));
+        return Err(BrokerRefusal::invalid("the path of the request is not plain"));
     }
     let mut url = key.base.clone();
     let base = url.path().trim_end_matches('/').to_owned();
@@ -203,13 +204,13 @@ fn provider_url(key: &ProviderKey, uri: &Uri) -> Result<Url, Refusal> {
 }
 
 /// Puts the key in the place of everything that could be one.
-fn set_key(headers: &mut HeaderMap, key: &ProviderKey) -> Result<(), Refusal> {
+fn set_key(headers: &mut HeaderMap, key: &ProviderKey) -> Result<(), BrokerRefusal> {
     remove_hop_fields(headers);
     for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY, HOST, TRANSFER_ENCODING] {
         headers.remove(name);
     }
     let mut value = HeaderValue::from_str(&key.header.value(key.key.reveal())).map_err(|_| {
-        Refusal::of_provider(format!("the key {} is not a text for a field", key.name))
+        BrokerRefusal::of_provider(format!("the key {} is not a text for a field", key.name))
     })?;
     value.set_sensitive(true);
     headers.insert(key.header.name(), value);
@@ -227,7 +228,7 @@ async fn request_body(
     body: Incoming,
     headers: &mut HeaderMap,
     (dialect, path): (Dialect, &str),
-) -> Result<(RequestBody, bool), Refusal> {
+) -> Result<(RequestBody, bool), BrokerRefusal> {
     if body.is_end_stream() {
         return Ok((RequestBody::Whole(Bytes::new()), false));
     }
@@ -237,7 +238,7 @@ async fn request_body(
         return Ok((RequestBody::Stream(pieces.boxed()), false));
     }
     // Whole, because the question is a member of it.
-    let too_large = |_| Refusal::too_large(MAX_REQUEST_BYTES);
+    let too_large = |_| BrokerRefusal::too_large(MAX_REQUEST_BYTES);
     let whole = limited.collect().await.map_err(too_large)?.to_bytes();
     let (whole, has_asked) = match ask_for_usage(&whole) {
         Some(asking) => (asking, true),

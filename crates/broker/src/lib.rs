@@ -29,12 +29,15 @@ mod prices;
 mod refusal;
 mod relay;
 mod socks;
+mod state;
 mod tunnel;
 mod usage;
 
-pub use access::{AgentAccess, Dialect, KeyHeader, NetworkAccess, ProviderKey, Secret, Unlisted};
+pub use access::{
+    AgentAccess, Dialect, KeyHeader, NetworkAccess, ProviderKey, SecretText, Unlisted,
+};
 pub use broker::{Broker, BrokerGuard, BrokerOptions, MAX_CONNECTIONS};
-pub use host_rules::{HostPattern, HostRules, InvalidPattern, MAX_PATTERNS, Target};
+pub use host_rules::{HostPattern, HostPort, HostRules, InvalidPattern, MAX_PATTERNS};
 pub use observer::{
     BrokerObserver, ConnectionKind, ConnectionOutcome, ConnectionRecord, NetworkAnswer,
 };

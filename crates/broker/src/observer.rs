@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::usage::RequestUsage;
 
 /// Answers questions about hosts, and takes records. Its functions do not block.
 pub trait BrokerObserver: Send + Sync + fmt::Debug {
     /// Decides about a host that no setting allows. Questions about one host are asked once at a time. Dropped if the process is gone.
-    fn ask(&self, target: &Target) -> BoxFuture<'static, NetworkAnswer>;
+    fn ask(&self, target: &HostPort) -> BoxFuture<'static, NetworkAnswer>;
 
     /// Takes the record of a connection that has ended or was refused.
     fn record(&self, record: ConnectionRecord);
@@ -24,7 +24,7 @@ pub trait BrokerObserver: Send + Sync + fmt::Debug {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetworkAnswer {
     pub is_allowed: bool,
-    /// Who answered, for the record: a person, a rule, or why nobody did.
+    /// Who answered, for the record: a person, a rule, or the reason for no answer.
     pub by: String,
 }
 

@@ -32,7 +32,7 @@ struct PriceRow {
     cache_write: u64,
 }
 
-/// A text that is no table of prices.
+/// An invalid table of prices.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPrices(String);

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty, Full};
 use serde_json::json;
 
 use crate::access::Dialect;
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::ConnectionOutcome;
 
 /// A body whose errors end the connection.
@@ -18,16 +18,16 @@ pub(crate) type BrokerBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Why the broker does not do what a process asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) status: StatusCode,
+pub(crate) struct BrokerRefusal {
+    status: StatusCode,
     code: &'static str,
     message: String,
     hint: &'static str,
 }
 
-// === impl Refusal ===
+// === impl BrokerRefusal ===
 
-impl Refusal {
+impl BrokerRefusal {
     fn new(
         status: StatusCode,
         code: &'static str,
@@ -35,6 +35,11 @@ impl Refusal {
         hint: &'static str,
     ) -> Self {
         Self { status, code, message: message.into(), hint }
+    }
+
+    /// Whether a setting or a person refuses it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.status == StatusCode::FORBIDDEN
     }
 
     /// A request that the broker does not take.
@@ -57,7 +62,7 @@ impl Refusal {
     }
 
     /// A host that was not reached.
-    pub(crate) fn of_outcome(outcome: ConnectionOutcome, target: &Target) -> Self {
+    pub(crate) fn of_outcome(outcome: ConnectionOutcome, target: &HostPort) -> Self {
         let (status, code, message, hint) = match outcome {
             ConnectionOutcome::Address => (
                 StatusCode::FORBIDDEN,

@@ -4,17 +4,15 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use http::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::access::Secret;
-use crate::broker::BrokerState;
-use crate::connection::HEAD_TIMEOUT;
+use crate::access::SecretText;
 use crate::decision::Decisions;
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::ConnectionKind;
+use crate::state::{BrokerState, HEAD_TIMEOUT};
 use crate::tunnel::OpenConnection;
 
 pub(crate) const VERSION: u8 = 5;
@@ -29,7 +27,7 @@ const ADDRESS_V6: u8 = 4;
 
 /// The replies that a client can get.
 #[derive(Clone, Copy)]
-enum Reply {
+enum SocksReply {
     Done = 0,
     NotAllowed = 2,
     Unreachable = 4,
@@ -45,14 +43,14 @@ pub(crate) async fn serve(mut stream: TcpStream, broker: &BrokerState, decisions
     let opened = OpenConnection::open(broker, decisions, target, ConnectionKind::Socks5).await;
     match opened {
         Ok((open, host)) => {
-            if reply(&mut stream, Reply::Done).await.is_ok() {
+            if reply(&mut stream, SocksReply::Done).await.is_ok() {
                 open.carry(stream, host, broker.idle).await;
             }
         }
         Err(refusal) => {
-            let code = match refusal.status {
-                StatusCode::FORBIDDEN => Reply::NotAllowed,
-                _ => Reply::Unreachable,
+            let code = match refusal.is_forbidden() {
+                true => SocksReply::NotAllowed,
+                false => SocksReply::Unreachable,
             };
             // The client may be gone.
             let _ = reply(&mut stream, code).await;
@@ -60,8 +58,11 @@ pub(crate) async fn serve(mut stream: TcpStream, broker: &BrokerState, decisions
     }
 }
 
-/// Reads what the client wants. `None` if it gets nothing, and was told so.
-async fn handshake(stream: &mut TcpStream, secret: Option<&Secret>) -> io::Result<Option<Target>> {
+/// Reads what the client wants. `None` after a refusal that was sent.
+async fn handshake(
+    stream: &mut TcpStream,
+    secret: Option<&SecretText>,
+) -> io::Result<Option<HostPort>> {
     let [_, count] = read_array(stream).await?;
     let mut methods = vec![0; usize::from(count)];
     stream.read_exact(&mut methods).await?;
@@ -80,7 +81,7 @@ async fn handshake(stream: &mut TcpStream, secret: Option<&Secret>) -> io::Resul
     }
     let [version, command, _, kind] = read_array(stream).await?;
     if version != VERSION || command != CONNECT {
-        reply(stream, Reply::NoSuchCommand).await?;
+        reply(stream, SocksReply::NoSuchCommand).await?;
         return Ok(None);
     }
     let host = match kind {
@@ -92,12 +93,12 @@ async fn handshake(stream: &mut TcpStream, secret: Option<&Secret>) -> io::Resul
     let target = match host {
         Some(host) => {
             let port = u16::from_be_bytes(read_array(stream).await?);
-            Target::new(&host, port)
+            HostPort::new(&host, port)
         }
         None => None,
     };
     if target.is_none() {
-        reply(stream, Reply::NoSuchAddress).await?;
+        reply(stream, SocksReply::NoSuchAddress).await?;
     }
     Ok(target)
 }
@@ -126,7 +127,7 @@ async fn read_array<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N
     Ok(bytes)
 }
 
-async fn reply(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
-    // The address of the connection matters to nobody.
+async fn reply(stream: &mut TcpStream, reply: SocksReply) -> io::Result<()> {
+    // No client uses the address of the connection.
     stream.write_all(&[VERSION, reply as u8, 0, ADDRESS_V4, 0, 0, 0, 0, 0, 0]).await
 }

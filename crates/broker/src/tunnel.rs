@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use trilogue_egress::Error;
 
 use crate::access::NetworkAccess;
-use crate::broker::BrokerState;
 use crate::decision::{Decision, Decisions};
-use crate::host_rules::Target;
+use crate::host_rules::HostPort;
 use crate::observer::{ConnectionKind, ConnectionOutcome, ConnectionRecord};
-use crate::refusal::Refusal;
+use crate::refusal::BrokerRefusal;
 use crate::relay::{RelayedBytes, relay};
+use crate::state::BrokerState;
 
 /// The most first bytes that are looked at, of a handshake of TLS or of a request.
 const MAX_FIRST_BYTES: usize = 16 * 1024;
@@ -32,7 +32,7 @@ const MAX_FIELDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     decisions: Arc<Decisions>,
-    target: Target,
+    target: HostPort,
     kind: ConnectionKind,
     decision: Decision,
     begin: Instant,
@@ -55,11 +55,14 @@ impl OpenConnection {
     pub(crate) async fn open(
         broker: &BrokerState,
         decisions: &Arc<Decisions>,
-        target: Target,
+        target: HostPort,
         kind: ConnectionKind,
-    ) -> Result<(Self, TcpStream), Refusal> {
+    ) -> Result<(Self, TcpStream), BrokerRefusal> {
         let begin = Instant::now();
-        let decision = decisions.decide(&target).await;
+        let decision = match broker.hosts.check_literal(&target.host) {
+            Ok(()) => decisions.decide(&target).await,
+            Err(_) => Decision::of(ConnectionOutcome::Address),
+        };
         let is_allowed = decision.outcome.is_allowed();
         let bytes = RelayedBytes::default();
         let decisions = Arc::clone(decisions);
@@ -80,11 +83,11 @@ impl OpenConnection {
         }
     }
 
-    fn refusal(&self) -> Refusal {
-        Refusal::of_outcome(self.decision.outcome, &self.target)
+    fn refusal(&self) -> BrokerRefusal {
+        BrokerRefusal::of_outcome(self.decision.outcome, &self.target)
     }
 
-    pub(crate) fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &HostPort {
         &self.target
     }
 
@@ -124,7 +127,8 @@ impl OpenConnection {
             return true;
         };
         self.target.is_address()
-            && Target::new(name, self.target.port).is_some_and(|named| allow.find(&named).is_some())
+            && HostPort::new(name, self.target.port)
+                .is_some_and(|named| allow.find(&named).is_some())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::error::Error;
 
 impl Client {
-    /// Connects to a host for somebody who is not trusted. The policy of the client decides about the addresses, and no policy allows the metadata service of a cloud.
+    /// Connects to a host for a program that is not trusted. The policy of the client decides about the addresses, and no policy allows the metadata service of a cloud.
     /// A name is resolved once, and the connection uses one of the addresses that were checked.
     ///
     /// # Errors
@@ -24,12 +24,26 @@ impl Client {
             .unwrap_or_else(|_| Err(Error::TimedOut { host: host.to_owned(), limit, is_unreached }))
     }
 
+    /// Checks a host that is an address, as [`Self::connect`] does. A name passes: it is checked when it is resolved.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn check_literal(&self, host: &str) -> Result<(), Error> {
+        let Ok(address) = host.parse::<IpAddr>() else { return Ok(()) };
+        self.resolver.policy.check(host, address)?;
+        let (host, class) = (host.to_owned(), AddressClass::CloudMetadata);
+        match is_metadata(address) {
+            true => Err(Error::Refused { host, address, class }),
+            false => Ok(()),
+        }
+    }
+
     async fn connect_checked(&self, host: &str, port: u16) -> Result<TcpStream, Error> {
         let mut failed = None;
         for address in self.checked_addresses(host).await? {
             match TcpStream::connect(SocketAddr::new(address, port)).await {
                 Ok(stream) => {
-                    // What it carries waits for nobody.
+                    // Each write of the program is sent at once.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -42,16 +56,8 @@ impl Client {
 
     async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, Error> {
         let policy = &self.resolver.policy;
-        let refuse_metadata = |address: IpAddr| Error::Refused {
-            host: host.to_owned(),
-            address,
-            class: AddressClass::CloudMetadata,
-        };
+        self.check_literal(host)?;
         if let Ok(address) = host.parse::<IpAddr>() {
-            policy.check(host, address)?;
-            if is_metadata(address) {
-                return Err(refuse_metadata(address));
-            }
             return Ok(vec![address]);
         }
         let found = (self.resolver.look_up)(host.to_owned()).await.map_err(|error| {

@@ -77,6 +77,7 @@ mod tests {
             group: None,
             hold: None,
             lease: None,
+            broker: None,
         };
         for (path, access) in [
             ("/usr/bin/env", PathAccess::Read),

@@ -17,12 +17,15 @@ type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 const X32: i64 = 0x4000_0000;
 
 /// Calls that have another number in the x32 interface.
-const X32_NUMBERS: [(i64, i64); 5] = [
+const X32_NUMBERS: [(i64, i64); 8] = [
     (libc::SYS_ioctl, 514),
+    (libc::SYS_sendmsg, 518),
     (libc::SYS_ptrace, 521),
     (libc::SYS_kexec_load, 528),
+    (libc::SYS_sendmmsg, 538),
     (libc::SYS_process_vm_readv, 539),
     (libc::SYS_process_vm_writev, 540),
+    (libc::SYS_setsockopt, 541),
 ];
 
 /// Calls that reach other processes, the kernel itself, or mounts.
@@ -73,6 +76,19 @@ const MISSING: &[i64] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+];
+
+/// Families of sockets that reach the kernel, other machines or devices, if the program may use the network.
+const REFUSED_FAMILIES: &[i32] = &[
+    libc::AF_PACKET,
+    libc::AF_VSOCK,
+    libc::AF_ALG,
+    libc::AF_BLUETOOTH,
+    libc::AF_CAN,
+    libc::AF_TIPC,
+    libc::AF_RDS,
+    libc::AF_KEY,
+    libc::AF_XDP,
 ];
 
 /// Whether this kernel filters calls, and this program knows its processor.
@@ -140,43 +156,82 @@ fn rules_of_refused() -> Result<CallRules, BackendError> {
     Ok(rules)
 }
 
-/// Sockets of families and types that reach beyond the program's own connections.
+/// Sockets that reach beyond the program's own connections, and calls that would connect without a look at the port.
 fn sockets(network: Network) -> Result<CallRules, BackendError> {
     const FAMILY: u8 = 0;
     const TYPE: u8 = 1;
+    const PROTOCOL: u8 = 2;
     /// The bits of a socket's type, without its flags.
     const TYPE_MASK: u64 = 0xf;
-    let family = |number: i32| {
-        Condition::new(FAMILY, ArgLen::Dword, Op::Eq, u64::from(number.unsigned_abs()))
-    };
-    let kind = |number: i32| {
-        Condition::new(
-            TYPE,
-            ArgLen::Dword,
-            Op::MaskedEq(TYPE_MASK),
-            u64::from(number.unsigned_abs()),
-        )
-    };
-    let whole = [
-        libc::AF_PACKET,
-        libc::AF_VSOCK,
-        libc::AF_ALG,
-        libc::AF_BLUETOOTH,
-        libc::AF_CAN,
-        libc::AF_TIPC,
-        libc::AF_RDS,
-        libc::AF_KEY,
-        libc::AF_XDP,
-    ];
+    let family = |number: i32| equal(FAMILY, number);
+    let kind = |number: u64| Condition::new(TYPE, ArgLen::Dword, Op::MaskedEq(TYPE_MASK), number);
+    let internet = [libc::AF_INET, libc::AF_INET6];
     let mut rules = Vec::new();
-    for number in whole {
-        rules.push(SeccompRule::new(vec![family(number)?])?);
+    match network {
+        Network::Open => {
+            for number in REFUSED_FAMILIES {
+                rules.push(SeccompRule::new(vec![family(*number)?])?);
+            }
+            let raw = u64::from(libc::SOCK_RAW.unsigned_abs());
+            for number in internet {
+                rules.push(SeccompRule::new(vec![family(number)?, kind(raw)?])?);
+            }
+        }
+        // Others can carry internet protocols too, such as those of RxRPC and SMC.
+        Network::None => rules.push(other_than(FAMILY, &[libc::AF_UNIX, libc::AF_NETLINK])?),
+        Network::Broker => {
+            let allowed = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_INET, libc::AF_INET6];
+            rules.push(other_than(FAMILY, &allowed)?);
+            // Landlock restricts TCP alone.
+            let stream = u64::from(libc::SOCK_STREAM.unsigned_abs());
+            let others: Vec<_> = (0..=TYPE_MASK).filter(|number| *number != stream).collect();
+            for number in internet {
+                for other in &others {
+                    rules.push(SeccompRule::new(vec![family(number)?, kind(*other)?])?);
+                }
+                let protocols = [different(PROTOCOL, 0)?, different(PROTOCOL, libc::IPPROTO_TCP)?];
+                let [default, tcp] = protocols;
+                rules.push(SeccompRule::new(vec![family(number)?, default, tcp])?);
+            }
+        }
     }
-    for number in [libc::AF_INET, libc::AF_INET6] {
-        rules.push(match network {
-            Network::Open => SeccompRule::new(vec![family(number)?, kind(libc::SOCK_RAW)?])?,
-            Network::None => SeccompRule::new(vec![family(number)?])?,
-        });
+    let mut all = CallRules::from([(libc::SYS_socket, rules)]);
+    if network == Network::Broker {
+        all.extend(hidden_connections()?);
     }
-    Ok(CallRules::from([(libc::SYS_socket, rules)]))
+    Ok(all)
+}
+
+/// Calls that connect without the check of Landlock: data with the first packet, and a socket that becomes one of another protocol.
+fn hidden_connections() -> Result<CallRules, BackendError> {
+    const FLAGS_OF_SENDMSG: u8 = 2;
+    const FLAGS_OF_OTHERS: u8 = 3;
+    const LEVEL: u8 = 1;
+    const OPTION: u8 = 2;
+    let fast_open = |place| {
+        let flag = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
+        let condition = Condition::new(place, ArgLen::Dword, Op::MaskedEq(flag), flag)?;
+        Ok::<_, BackendError>(vec![SeccompRule::new(vec![condition])?])
+    };
+    let upper_protocol = vec![equal(LEVEL, libc::IPPROTO_TCP)?, equal(OPTION, libc::TCP_ULP)?];
+    Ok(CallRules::from([
+        (libc::SYS_sendmsg, fast_open(FLAGS_OF_SENDMSG)?),
+        (libc::SYS_sendto, fast_open(FLAGS_OF_OTHERS)?),
+        (libc::SYS_sendmmsg, fast_open(FLAGS_OF_OTHERS)?),
+        (libc::SYS_setsockopt, vec![SeccompRule::new(upper_protocol)?]),
+    ]))
+}
+
+fn equal(place: u8, number: i32) -> Result<Condition, BackendError> {
+    Condition::new(place, ArgLen::Dword, Op::Eq, u64::from(number.unsigned_abs()))
+}
+
+fn different(place: u8, number: i32) -> Result<Condition, BackendError> {
+    Condition::new(place, ArgLen::Dword, Op::Ne, u64::from(number.unsigned_abs()))
+}
+
+/// A rule for all values of an argument except for these.
+fn other_than(place: u8, numbers: &[i32]) -> Result<SeccompRule, BackendError> {
+    let all = numbers.iter().map(|number| different(place, *number));
+    SeccompRule::new(all.collect::<Result<_, _>>()?)
 }

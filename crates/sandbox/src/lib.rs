@@ -19,6 +19,7 @@
 //! | `namespaces.rs` | the program's own view of processes, mounts and the network |
 //! | `resources.rs` | limits of resources, and capabilities |
 //! | `control_group/` | limits of a program with everything that it starts, in a group that the operator delegates |
+//! | `broker/` | the way to the broker, through which a program reaches the network |
 //! | `holder/` | keeps a program alive while no server is attached |
 //!
 //! Other systems than Linux have no layer.
@@ -36,6 +37,7 @@ mod links;
 mod machine;
 mod policy;
 
+pub mod broker;
 pub mod control_group;
 pub mod holder;
 
@@ -58,10 +60,10 @@ pub use grants::{is_too_much, usual_paths};
 pub use layers::Layers;
 pub use lease::LeaseFile;
 pub use links::{ResolvedPath, resolve_links};
-pub use machine::layers_of_machine;
+pub use machine::{is_enforced, layers_of_machine};
 pub use policy::{
-    HoldSettings, Network, ResourceLimits, SandboxPolicy, held_stage_words, stage_variable,
-    stage_words,
+    BrokerSettings, HoldSettings, Network, ResourceLimits, SandboxPolicy, command_stage_words,
+    held_stage_words, stage_variable, stage_words,
 };
 
 /// The hidden command of a program that has a stage.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -17,6 +18,7 @@ use rustix::mount::{
 };
 use rustix::process::{geteuid, getgid, getuid};
 
+use crate::broker::bring_up;
 use crate::control_group::unescape;
 use crate::stage::PROBE;
 use crate::{Network, SELF, STAGE_COMMAND, SandboxPolicy, is_git_repository, links, resources};
@@ -30,6 +32,10 @@ const GIT_PROGRAMS: [&str; 3] = ["hooks", "config", "config.worktree"];
 
 /// How a place for a mount is opened.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+/// The namespaces that each program has for itself.
+const OWN: CloneFlags =
+    CloneFlags::CLONE_NEWNS.union(CloneFlags::CLONE_NEWPID).union(CloneFlags::CLONE_NEWIPC);
 
 /// What happens to a path in the view of the program.
 enum PathView {
@@ -59,14 +65,39 @@ pub(crate) fn probe() -> io::Result<ExitCode> {
 
 /// Enters new namespaces. Only processes that are started now are in the new one of processes.
 pub(crate) fn enter(network: Network) -> io::Result<()> {
-    let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
-    if network == Network::None {
+    let mut flags = OWN;
+    if network != Network::Open {
         flags |= CloneFlags::CLONE_NEWNET;
     }
     // Root needs no namespace of users, in which it could not use the files of others.
     if !geteuid().is_root() || unshare(flags).is_err() {
         enter_as_user(flags)?;
     }
+    if network == Network::Broker {
+        let failed = |error| io::Error::other(format!("it cannot listen for the broker: {error}"));
+        bring_up().map_err(failed)?;
+    }
+    finish()
+}
+
+/// Enters new namespaces, but the network of another program, by the files of it and of its namespace of users.
+pub(crate) fn join(network: &Path, users: &Path) -> io::Result<()> {
+    let (network, users) = (File::open(network)?, File::open(users)?);
+    // Root may be in no other one, which it cannot join again.
+    if !is_same(&users, &File::open("/proc/self/ns/user")?)? {
+        setns(users, CloneFlags::CLONE_NEWUSER)?;
+    }
+    setns(network, CloneFlags::CLONE_NEWNET)?;
+    unshare(OWN)?;
+    finish()
+}
+
+fn is_same(one: &File, other: &File) -> io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
+fn finish() -> io::Result<()> {
     // What is mounted from now on stays in here.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     resources::keep_for_inner_stage()

@@ -5,13 +5,16 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Layers, LeaseFile};
 
 /// The argument of an outer stage that holds its program.
 pub(crate) const HELD: &str = "--held";
+/// The argument of an outer stage whose program is a further one of its policy. The files of the namespaces that it joins follow, if there are any.
+pub(crate) const COMMAND: &str = "--command";
+/// The argument before the file of a namespace of the network, and that of its namespace of users.
+pub(crate) const JOIN: &str = "--join";
 /// The prefix of the variables by which a stage gets those of its program.
 const VARIABLE_PREFIX: &str = "TRILOGUE_STAGE_";
 
@@ -44,10 +47,13 @@ pub struct SandboxPolicy {
     /// The [lease](crate::LeaseFile) under which the stage lets the program work, if it has one. A stage that holds its program has none.
     #[serde(default)]
     pub lease: Option<LeaseFile>,
+    /// How the program reaches the broker, with [`Network::Broker`].
+    #[serde(default)]
+    pub broker: Option<BrokerSettings>,
 }
 
 /// What a program may reach over the network.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     /// Everything that the server's machine reaches.
@@ -55,6 +61,26 @@ pub enum Network {
     Open,
     /// Nothing: it can open no socket of the internet protocols.
     None,
+    /// The port of the broker only, over TCP.
+    ///
+    /// With namespaces, the program has a network of its own, in which nothing else listens but what it starts itself. Without them, the kernel compares the port and not the address: the
+    /// program reaches this port of other machines too, and it can listen on a port that the system chooses.
+    Broker,
+}
+
+/// How a program reaches the broker, a proxy in the server, and how the listener of the broker is passed.
+///
+/// With namespaces, the outer stage listens in the network of the program, and sends the listener to the server. Without them, the server listens, and sends its listener to an outer stage
+/// that holds the program.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerSettings {
+    /// The port of `127.0.0.1` at which the broker listens.
+    pub port: u16,
+    /// What the stage proves itself by: 64 hexadecimal digits.
+    pub secret: String,
+    /// The socket of the server over which the listener is passed. It is there until that is done. `None` if nothing is passed.
+    pub socket: Option<PathBuf>,
 }
 
 /// Limits of resources.
@@ -108,6 +134,18 @@ pub fn held_stage_words(policy: &Path) -> [OsString; 4] {
     [crate::SELF.into(), crate::STAGE_COMMAND.into(), HELD.into(), policy.into()]
 }
 
+/// Returns the words that start a further program under the policy of one that runs. Its stage passes no listener. With the files of the network of that program and of its namespace of users, it joins this network.
+#[must_use]
+pub fn command_stage_words(policy: &Path, network: Option<[PathBuf; 2]>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![crate::SELF.into(), crate::STAGE_COMMAND.into()];
+    words.push(COMMAND.into());
+    if let Some([network, users]) = network {
+        words.extend([JOIN.into(), network.into(), users.into()]);
+    }
+    words.push(policy.into());
+    words
+}
+
 /// Returns the name under which a stage gets a variable of its program: what the loader of programs reads, such as `LD_PRELOAD`, must not change the stage, which is outside of the sandbox.
 #[must_use]
 pub fn stage_variable(name: &str) -> String {
@@ -120,6 +158,16 @@ pub(crate) fn program_variable(name: &std::ffi::OsStr) -> Option<&std::ffi::OsSt
     use std::os::unix::ffi::OsStrExt as _;
     let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
     Some(std::ffi::OsStr::from_bytes(name))
+}
+
+// === impl BrokerSettings ===
+
+impl fmt::Debug for BrokerSettings {
+    /// Leaves out the secret, which must not get into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut settings = f.debug_struct("BrokerSettings");
+        settings.field("port", &self.port).field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 // === impl HoldSettings ===

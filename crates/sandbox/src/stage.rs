@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
@@ -17,13 +18,15 @@ use rustix::process::{
     set_parent_process_death_signal, setsid, wait,
 };
 
+use crate::broker::{PassedListener, ServerLink};
 use crate::child_tree::{Descendants, number};
 use crate::control_group::ProgramGroup;
 use crate::lease::{OpenLease, run_under};
-use crate::policy::{HELD, program_variable};
+use crate::machine::is_enforced;
+use crate::policy::{COMMAND, HELD, JOIN, program_variable};
 use crate::{
-    HoldSettings, NOT_STARTED, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder,
-    namespaces, resources,
+    NOT_STARTED, Network, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder, namespaces,
+    resources,
 };
 
 /// The argument of the inner stage.
@@ -32,6 +35,17 @@ const INNER: &str = "--inner";
 pub(crate) const PROBE: &str = "--probe";
 /// The exit status of a stage whose program a signal has ended, less the number of the signal.
 const SIGNAL_BASE: u8 = 128;
+
+/// Which program of a policy an outer stage starts.
+#[derive(Clone, Copy)]
+enum ProgramKind<'a> {
+    /// The one that the policy is for, with the pipes of the server.
+    Main,
+    /// The same, with pipes of the stage.
+    Held,
+    /// A further one. It joins a network, by the files of it and of its namespace of users.
+    Command(Option<(&'a Path, &'a Path)>),
+}
 
 /// What one look at the processes has reaped.
 pub(crate) enum Reaped {
@@ -51,25 +65,26 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
             Ok(exit_as(inner(arguments).status()?))
         }
         [inner, policy, command @ ..] if is(inner, INNER) => start(&read(policy)?, command),
-        [held, policy, ..] if is(held, HELD) => hold_attachable(&read(policy)?, arguments),
-        [policy, ..] => hold(&read(policy)?, arguments, None),
-        [] => Err(io::Error::other("the policy is missing")),
+        [held, program @ ..] if is(held, HELD) => hold(program, ProgramKind::Held),
+        [command, join, network, users, program @ ..] if is(command, COMMAND) && is(join, JOIN) => {
+            hold(program, ProgramKind::Command(Some((network.as_ref(), users.as_ref()))))
+        }
+        [command, program @ ..] if is(command, COMMAND) => {
+            hold(program, ProgramKind::Command(None))
+        }
+        program => hold(program, ProgramKind::Main),
     }
 }
 
-/// Starts the inner stage as the policy says that a program is held. The first argument is [`HELD`].
-fn hold_attachable(policy: &SandboxPolicy, arguments: &[OsString]) -> io::Result<ExitCode> {
+/// Starts the inner stage of a program with its policy before it, and waits until it and all processes of the program are gone.
+fn hold(program: &[OsString], kind: ProgramKind<'_>) -> io::Result<ExitCode> {
+    let [policy, ..] = program else { return Err(io::Error::other("the policy is missing")) };
+    let policy = &read(policy)?;
     let missing = || io::Error::other("invalid policy: it does not say how to hold the program");
-    let settings = policy.hold.as_ref().ok_or_else(missing)?;
-    hold(policy, arguments.get(1..).unwrap_or_default(), Some(settings))
-}
-
-/// Starts the inner stage, and waits until it and all processes of the program are gone.
-fn hold(
-    policy: &SandboxPolicy,
-    arguments: &[OsString],
-    settings: Option<&HoldSettings>,
-) -> io::Result<ExitCode> {
+    let settings = match kind {
+        ProgramKind::Held => Some(policy.hold.as_ref().ok_or_else(missing)?),
+        ProgramKind::Main | ProgramKind::Command(_) => None,
+    };
     // First: everything that this process starts is in the group too.
     if let Some(folder) = &policy.group {
         ProgramGroup::at(folder.clone()).enter()?;
@@ -80,19 +95,37 @@ fn hold(
     // Before the namespaces, which show other processes and files.
     let descendants = Descendants::open()?;
     let lease = policy.lease.as_ref().map(OpenLease::open).transpose()?;
-    if policy.layers.namespaces {
-        namespaces::enter(policy.network)?;
+    let broker = match kind {
+        ProgramKind::Command(_) => None,
+        ProgramKind::Main | ProgramKind::Held => policy.broker.as_ref(),
+    };
+    let link = broker.map(ServerLink::connect).transpose()?.flatten();
+    match kind {
+        _ if !policy.layers.namespaces => {}
+        ProgramKind::Command(Some((network, users))) => namespaces::join(network, users)?,
+        _ => namespaces::enter(policy.network)?,
     }
-    let mut inner = inner(arguments);
+    let passed = link.map(|link| pass_listener(link, policy.layers.namespaces)).transpose()?;
+    // Without a holder, the server alone has the listener.
+    let broker = passed.filter(|_| settings.is_some());
+    let mut inner = inner(program);
     let has_namespaces = policy.layers.namespaces;
     let exit = match (settings, &lease) {
-        (Some(settings), _) => holder::hold(inner, settings, has_namespaces, &descendants)?,
+        (Some(settings), _) => {
+            holder::hold(inner, (settings, broker), has_namespaces, &descendants)?
+        }
         (None, Some(lease)) => run_under(lease, inner, has_namespaces, &descendants)?,
         (None, None) => Some(program_status(reap(inner.spawn()?.id())?, has_namespaces)),
     };
     descendants.end()?;
     // Without a server, the status has no reader.
     Ok(exit.map_or(ExitCode::FAILURE, exit_as))
+}
+
+/// Passes the listener of the broker: to the server if the program has a network of its own, else from the server.
+fn pass_listener(link: ServerLink<'_>, has_namespaces: bool) -> io::Result<PassedListener> {
+    let passed = if has_namespaces { link.send_own() } else { link.receive_from_server() };
+    passed.map_err(|error| io::Error::other(format!("it cannot reach the broker: {error}")))
 }
 
 fn inner(arguments: &[OsString]) -> Command {
@@ -137,6 +170,11 @@ fn read(policy: &OsString) -> io::Result<SandboxPolicy> {
 
 /// Restricts this process, and what it starts. The order matters: each layer refuses what the ones before it need.
 fn restrict(policy: &SandboxPolicy) -> io::Result<()> {
+    if policy.network == Network::Broker
+        && (policy.broker.is_none() || !is_enforced(policy.network, policy.layers))
+    {
+        return Err(io::Error::other("invalid policy: nothing keeps the program from the network"));
+    }
     resources::limit(&policy.limits)?;
     resources::drop_rights()?;
     if policy.layers.files {

@@ -73,8 +73,9 @@ fn production(file: &File, line: &Line) -> impl Iterator<Item = String> {
     let is_tool = TOOLS.contains(&package);
     let has = |words: &[&str]| words.iter().any(|word| mentions(&line.code, word));
     let sql = !is_tool && package != "store" && line.strings.iter().any(|text| is_sql(text));
-    // The command line's receiver of callbacks is a server of its own, and so is an agent that listens for WebSockets. A WebSocket's client compares statuses.
+    // The proxy of agents and the command line's receiver of callbacks are servers of their own, and so is an agent that listens for WebSockets. A WebSocket's client compares statuses.
     let answers = package == "gateway"
+        || package == "broker"
         || file.path.starts_with("crates/trilogue/src/command/receiver")
         || file.path.starts_with("crates/egress/src/websocket")
         || file.path.starts_with("crates/sdk/src/agent_client/network");

@@ -77,6 +77,7 @@ impl StartedHost {
                 folders,
                 private: &launch.private,
             },
+            network: Some(&launch.network),
             can_outlive: launch.outlive,
         };
         Ok(Self::adopt(children.start(program).await?))

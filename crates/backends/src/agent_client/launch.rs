@@ -9,6 +9,7 @@ use trilogue_mapping::agent_client::Citations;
 use trilogue_sdk::agent_client::network::AgentUrl;
 
 use crate::child::{InvalidSetting, Sandbox, check_program};
+use crate::network::NetworkPlan;
 use crate::workspace::{Files, Folders, Grants, PrivatePaths};
 
 const MIN_LINE_BYTES: usize = 64 * 1024;
@@ -75,6 +76,7 @@ pub struct Launch {
     /// The folders of the server itself, in which no session works, and its files.
     pub private: PrivatePaths,
     pub sandbox: Sandbox,
+    pub network: NetworkPlan,
     /// Whether its process works on in a turn when the server is gone, so that the next server continues the turn.
     pub outlive: bool,
     /// Additional modes and values of options with which the agent asks less.
@@ -193,6 +195,7 @@ impl Launch {
             roots: Vec::new(),
             private: PrivatePaths::default(),
             sandbox: Sandbox::default(),
+            network: NetworkPlan::default(),
             outlive: false,
             unattended: Vec::new(),
             mcp_servers: Vec::new(),
@@ -233,6 +236,7 @@ impl Launch {
             check_program(&self.command, &self.env, &self.inherit)?;
         }
         self.sandbox.check(&self.private)?;
+        self.network.check()?;
         if self.max_processes == 0 {
             return invalid("max_processes", "the agent could never run", at_least_one());
         }

@@ -27,6 +27,7 @@ mod failure;
 mod host;
 mod launch;
 mod meta;
+mod network;
 mod opening;
 mod process;
 mod routing;

@@ -12,6 +12,7 @@ use trilogue_domain::lock;
 use trilogue_sandbox::{HoldSettings, Layers};
 use uuid::Uuid;
 
+use super::broker::ChildBroker;
 use super::holder::{AttachedHolder, BeginOutput, HolderSocket};
 use super::identity::Identity;
 use super::record::{PreviousServer, RecordedChild, Records};
@@ -54,6 +55,7 @@ pub(super) struct HeldChild {
     pub(super) attached: AttachedHolder,
     pub(super) note: HeldNote,
     pub(super) policy: SavedPolicy,
+    pub(super) broker: Option<ChildBroker>,
 }
 
 /// The adopted children that no run has claimed.
@@ -174,10 +176,11 @@ async fn adopt(
     }
     let attached = records.socket(child.instance).attach(secret).await?;
     let note: HeldNote = serde_json::from_slice(&attached.state.note)?;
+    let broker = records.socket(child.instance).take_broker(secret).await?;
     // The record first: if this server is killed now, the next one finds the child.
     records.write(child)?;
     let file = records.policy_path(child.instance);
     let of_child = (note.layers, child.group.clone());
     let policy = SavedPolicy::adopt(child.instance, policies, file, of_child)?;
-    Ok(Some(HeldChild { leader, attached, note, policy }))
+    Ok(Some(HeldChild { leader, attached, note, policy, broker }))
 }

@@ -21,6 +21,7 @@ use tokio_util::sync::{CancellationToken, PollSender};
 use trilogue_sandbox::holder::{FrameReader, HOLDER_VERSION, HolderFrame, ServerFrame};
 use uuid::Uuid;
 
+use super::broker::{ChildBroker, take_from_holder};
 use super::held_output::HeldOutput;
 use super::identity::Identity;
 use super::sent_labels::SentLabels;
@@ -161,6 +162,15 @@ impl HolderSocket {
             }
         };
         timeout(ATTACH_TIMEOUT, attaching).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Asks the holder for the listener of the child's broker. `None` if the child has none.
+    pub(super) async fn take_broker(&self, secret: &str) -> io::Result<Option<ChildBroker>> {
+        let folder = File::open(&self.folder)?;
+        let mut stream = UnixStream::connect(self.short(&folder)).await?;
+        let take = ServerFrame::TakeBroker { secret: secret.to_owned() };
+        stream.write_all(&take.encode()).await?;
+        take_from_holder(&stream).await
     }
 
     pub(super) fn remove(&self) {

@@ -14,6 +14,7 @@
 mod adoption;
 mod ancestry;
 mod breaker;
+mod broker;
 mod budget;
 mod captured_output;
 mod environment;
@@ -62,6 +63,8 @@ use trilogue_domain::port::PeerFinding;
 use uuid::Uuid;
 
 pub(crate) use breaker::Breaker;
+pub(crate) use broker::BrokerListener;
+use broker::BrokerPassage;
 pub(crate) use budget::IdleChild;
 pub use budget::{Budget, ChildUsage};
 pub use captured_output::CapturedOutput;
@@ -385,12 +388,20 @@ impl Children {
         if let Some(records) = &self.records {
             record(records, recorded.clone(), None).await?;
         }
-        let env = environment::of(program, instance);
+        let mut env = environment::of(program, instance);
         let file = self.records.as_ref().map(|records| records.policy_path(instance));
         let plan = self.hold_plan(program, instance);
+        let passage = self.broker_passage(program, instance, plan.is_some());
+        let passage = passage.map_err(|error| not_started(program, &error))?;
+        if let (Some(passage), Some(network)) = (&passage, program.network) {
+            let variables = network.variables(passage.place());
+            env.retain(|(name, _)| !variables.iter().any(|(set, _)| set == name));
+            env.extend(variables);
+        }
         let stage = StagePlan {
             hold: plan.as_ref().map(HoldPlan::settings),
             lease: self.lease_file(instance),
+            broker: passage.as_ref().map(BrokerPassage::settings),
         };
         if let Some(plan) = &plan {
             (recorded.secret, recorded.store) =
@@ -399,7 +410,7 @@ impl Children {
         let spawned = match confine(program, &env, (instance, file, stage)).await {
             Ok(policy) => {
                 let plan = plan.filter(|_| policy.is_some());
-                let prepared = PreparedProgram { program, env, policy, plan };
+                let prepared = PreparedProgram { program, env, policy, plan, passage };
                 process::spawn(instance, prepared, self.records.clone(), &self.running).await
             }
             Err(error) => Err(error),
@@ -434,6 +445,24 @@ impl Children {
             && sandbox.wrap_with.is_empty();
         let records = self.records.as_ref().filter(|_| is_held)?;
         Some(HoldPlan::new(records.socket(instance), self.store.clone()))
+    }
+
+    /// How a program gets to the broker, if its sandbox leaves it nothing else.
+    fn broker_passage(
+        &self,
+        program: Program<'_>,
+        instance: Uuid,
+        is_held: bool,
+    ) -> io::Result<Option<BrokerPassage>> {
+        let sandbox = program.confinement.sandbox;
+        if sandbox.network != Network::Broker || sandbox.trace.is_some() {
+            return Ok(None);
+        }
+        let missing =
+            || io::Error::other("a `network` of hosts needs a state folder of the server");
+        let records = self.records.as_ref().ok_or_else(missing)?;
+        let how = (sandbox.layers().namespaces, is_held);
+        BrokerPassage::prepare(records.folder(), instance, how).map(Some)
     }
 
     /// The file by which a child works under leases: another node can take over its folder.

@@ -24,6 +24,7 @@ use trilogue_sandbox::control_group::{ProgramGroup, ReachedLimit};
 use uuid::Uuid;
 
 use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan, IDLE_ORPHAN_TIME, ORPHAN_TIME};
+use super::broker::{BrokerListener, BrokerPassage, ChildBroker};
 use super::holder::{AdoptedLeader, HeldStreams, HolderLink};
 use super::identity::Identity;
 use super::limits;
@@ -63,6 +64,8 @@ struct ChildState {
     kill: CancellationToken,
     /// The holder of a child that can outlive this server.
     hold: Option<Hold>,
+    /// Its way to the network, if the sandbox leaves it no other.
+    broker: Option<ChildBroker>,
 }
 
 #[derive(Debug)]
@@ -111,6 +114,7 @@ pub(super) struct PreparedProgram<'a> {
     pub(super) env: Vec<(String, String)>,
     pub(super) policy: Option<SavedPolicy>,
     pub(super) plan: Option<HoldPlan>,
+    pub(super) passage: Option<BrokerPassage>,
 }
 
 /// Spawns a program and the task that watches it.
@@ -120,7 +124,7 @@ pub(super) async fn spawn(
     records: Option<Arc<Records>>,
     running: &Arc<watch::Sender<Running>>,
 ) -> io::Result<SpawnedChild> {
-    let PreparedProgram { program, mut env, policy, plan } = prepared;
+    let PreparedProgram { program, mut env, policy, plan, passage } = prepared;
     if let Some((name, folder)) = policy.as_ref().map(SavedPolicy::variable) {
         env.retain(|(known, _)| *known != name);
         env.push((name, folder));
@@ -148,6 +152,11 @@ pub(super) async fn spawn(
     drop(command);
     let missing = || io::Error::other("a stream of the child is missing");
     let errors = leader.take_stderr().ok_or_else(missing)?;
+    // Before the holder answers: its stage passes the listener first.
+    let broker = match passage {
+        Some(passage) => finish_passage(passage, &leader).await,
+        None => None,
+    };
     let note = HeldNote {
         name: program.name.to_owned(),
         env: env.clone(),
@@ -178,10 +187,26 @@ pub(super) async fn spawn(
     // The identity is certain: no other process gets the id before the child is reaped.
     let identity = Identity::of(leader.pid());
     let (name, pid) = (program.name.to_owned(), leader.pid());
-    let child = Child::new((instance, pid), name, env, policy, hold);
+    let child = Child::new((instance, pid), name, env, (policy, hold, broker));
     let stderr = child.capture_errors(errors, held_errors);
     let recording = child.spawn_watch(ChildLeader::Spawned(leader), stderr, records, running);
     Ok(SpawnedChild { started: StartedChild { child, input, output }, leader: identity, recording })
+}
+
+/// Passes the listener of the broker. `None` if the stage does not come so far: its exit says why.
+async fn finish_passage(passage: BrokerPassage, leader: &Leader) -> Option<ChildBroker> {
+    let passed = tokio::select! {
+        biased;
+        passed = passage.finish() => passed,
+        _ = leader.wait_for_exit() => return None,
+    };
+    match passed {
+        Ok(broker) => Some(broker),
+        Err(error) => {
+            tracing::warn!(%error, "an agent has no way to the network");
+            None
+        }
+    }
 }
 
 /// Continues with a child of a previous server. Its output begins at this offset.
@@ -192,12 +217,13 @@ pub(super) fn adopt(
     records: Option<Arc<Records>>,
     running: &Arc<watch::Sender<Running>>,
 ) -> AdoptedChild {
-    let HeldChild { leader, attached, note, policy } = held;
+    let HeldChild { leader, attached, note, policy, broker } = held;
     let last_call = attached.state.sent.last_call();
     let streams = attached.start(from);
     let (owner, name, env) = (note.owner.clone(), note.name.clone(), note.env.clone());
     let hold = Hold::new(streams.link, note);
-    let child = Child::new((instance, leader.pid), name, env, Some(policy), Some(hold));
+    let own = (Some(policy), Some(hold), broker);
+    let child = Child::new((instance, leader.pid), name, env, own);
     let stderr = child.capture_errors(tokio::io::empty(), Some(streams.errors));
     let leader = AdoptedLeader { identity: leader, exit: streams.exit };
     // Its record was written before.
@@ -289,9 +315,13 @@ impl Child {
         (instance, pid): (Uuid, u32),
         name: String,
         env: Vec<(String, String)>,
-        policy: Option<SavedPolicy>,
-        hold: Option<Hold>,
+        (policy, hold, mut broker): (Option<SavedPolicy>, Option<Hold>, Option<ChildBroker>),
     ) -> Self {
+        if let Some(policy) = &policy
+            && let Some(namespace) = broker.as_mut().and_then(|broker| broker.namespace.take())
+        {
+            policy.set_network(namespace);
+        }
         Self(Arc::new(ChildState {
             instance,
             name,
@@ -304,6 +334,7 @@ impl Child {
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             hold,
+            broker,
         }))
     }
 
@@ -354,6 +385,11 @@ impl Child {
             running.send_modify(|running| drop(running.children.remove(&instance)));
         });
         recording
+    }
+
+    /// Returns the listener of its broker, once. `None` if it has no broker.
+    pub(crate) fn take_broker_listener(&self) -> Option<BrokerListener> {
+        self.0.broker.as_ref()?.take()
     }
 
     /// Whether it can outlive this server.

@@ -123,6 +123,11 @@ impl Records {
         HolderSocket::new(self.folder.parent().unwrap_or(&self.folder), instance)
     }
 
+    /// The folder of this server, for this user only.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Removes the folder if it has no records. The caller must not write records afterwards.
     pub(super) fn retire(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();

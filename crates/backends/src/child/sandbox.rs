@@ -6,14 +6,17 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trilogue_sandbox::broker::NetworkNamespace;
 use trilogue_sandbox::control_group::{GroupLimits, ProgramGroup};
 use trilogue_sandbox::{
-    HoldSettings, Layers, LeaseFile, Network, ResourceLimits, SandboxPolicy, held_stage_words,
-    layers_of_machine, resolve_links, stage_variable, stage_words, usual_paths,
+    BrokerSettings, HoldSettings, Layers, LeaseFile, Network, ResourceLimits, SandboxPolicy,
+    command_stage_words, held_stage_words, is_enforced, layers_of_machine, resolve_links,
+    stage_variable, stage_words, usual_paths,
 };
 use uuid::Uuid;
 
@@ -115,6 +118,8 @@ pub struct SavedPolicy {
     trace: Option<ChildTrace>,
     /// The control group of the child.
     group: Option<ProgramGroup>,
+    /// The network of the child, which its commands join, if it has one of its own with a broker.
+    network: OnceLock<NetworkNamespace>,
     /// Whether another server uses it.
     is_left: AtomicBool,
 }
@@ -133,6 +138,8 @@ pub(super) struct StagePlan {
     pub(super) hold: Option<HoldSettings>,
     /// The lease under which it lets the child work, if there is one.
     pub(super) lease: Option<LeaseFile>,
+    /// How it passes the listener of the broker, if there is one.
+    pub(super) broker: Option<BrokerSettings>,
 }
 
 /// The paths of a policy, without links.
@@ -174,15 +181,19 @@ impl Sandbox {
             return Err(InvalidSetting { key: "sandbox", why, hint: hint.to_owned() });
         }
         self.check_limits()?;
-        let is_closed = self.network == Network::None;
-        if is_closed && !has.calls && !has.namespaces && self.trace.is_none() {
+        if !is_enforced(self.network, has) && self.trace.is_none() {
             let (why, hint) = match self.mode {
                 SandboxMode::Off => {
                     ("an agent without a sandbox uses the network", "set sandbox = \"auto\"")
                 }
                 _ => (
                     "nothing on this machine keeps the agent from the network",
-                    "use a machine with the layer 'system calls', or remove the setting",
+                    match self.network {
+                        Network::Broker => {
+                            "use a machine with the layer 'namespaces', or with Linux 6.7 and the layers for files and system calls, or remove the setting"
+                        }
+                        _ => "use a machine with the layer 'system calls', or remove the setting",
+                    },
                 ),
             };
             return Err(InvalidSetting {
@@ -297,6 +308,7 @@ impl Confinement<'_> {
             group: saved.group.as_ref().map(|group| group.folder().to_owned()),
             hold: plan.hold,
             lease: plan.lease,
+            broker: plan.broker,
         };
         policy.save(&saved.file)?;
         Ok(Some(saved))
@@ -377,7 +389,8 @@ impl SavedPolicy {
         let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
         let leases = lease.map(ChildLeases::new);
         let is_left = AtomicBool::new(false);
-        let saved = Self { layers, temporary, file, leases, trace, group, is_left };
+        let network = OnceLock::new();
+        let saved = Self { layers, temporary, file, leases, trace, group, network, is_left };
         DirBuilder::new().mode(0o700).create(&saved.temporary)?;
         Ok(saved)
     }
@@ -397,7 +410,8 @@ impl SavedPolicy {
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
         let group = group.map(ProgramGroup::at);
         let is_left = AtomicBool::new(false);
-        Ok(Self { layers, temporary, file, leases: None, trace: None, group, is_left })
+        let network = OnceLock::new();
+        Ok(Self { layers, temporary, file, leases: None, trace: None, group, network, is_left })
     }
 
     /// Returns the leases under which the child works, if its stage looks at them.
@@ -442,6 +456,21 @@ impl SavedPolicy {
             return ProgramStart { words: trace.words(&self.file), variables: env.to_vec() };
         }
         self.stage_of(stage_words(&self.file).to_vec(), env, markers)
+    }
+
+    /// The same for a command that the program runs through the server, in the network of the program.
+    pub(crate) fn command_stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
+        if self.trace.is_some() {
+            return self.stage(env, markers);
+        }
+        let network = self.network.get().map(NetworkNamespace::paths);
+        self.stage_of(command_stage_words(&self.file, network), env, markers)
+    }
+
+    /// Sets the network that commands join, once.
+    pub(super) fn set_network(&self, network: NetworkNamespace) {
+        // The first one stays.
+        let _ = self.network.set(network);
     }
 
     /// The same for a stage that holds the program.

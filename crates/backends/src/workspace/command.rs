@@ -191,7 +191,7 @@ fn start_of(
     let shell = ["/bin/sh", "-c"].into_iter().filter(|_| is_line);
     let own = [&request.command].into_iter().chain(&request.args).map(String::as_str);
     let start = match &grants.policy {
-        Some(policy) => policy.stage(&variables, &MARKERS),
+        Some(policy) => policy.command_stage(&variables, &MARKERS),
         None => ProgramStart { words: Vec::new(), variables },
     };
     let words = start.words.into_iter().chain(shell.chain(own).map(OsString::from)).collect();

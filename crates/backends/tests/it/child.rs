@@ -25,7 +25,8 @@ pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> 
 /// A program with no variables of its own, outside of a sandbox.
 pub(crate) fn program<'a>(command: &'a [String], cwd: &'a Path) -> Program<'a> {
     let confinement = Confinement::NONE;
-    Program { name: "test", command, cwd, env: &[], inherit: &[], confinement, can_outlive: false }
+    let (name, network, can_outlive) = ("test", None, false);
+    Program { name, command, cwd, env: &[], inherit: &[], confinement, network, can_outlive }
 }
 
 pub(crate) fn is_running(pid: u32) -> bool {

@@ -12,6 +12,7 @@ use subtle::ConstantTimeEq as _;
 use super::frame::{HOLDER_VERSION, HolderFrame, MAX_SECRET_BYTES, ServerFrame};
 use super::frame_reader::FrameReader;
 use super::nonblocking::{self, Transfer, set_nonblocking};
+use crate::broker::PassedListener;
 
 /// How long a connection may take to prove itself.
 const PROOF_TIME: Duration = Duration::from_secs(5);
@@ -25,9 +26,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The socket that listens for servers, and the connections without a proof.
 pub(super) struct AttachListener {
     listener: UnixListener,
-    secret: String,
+    proofs: Proofs,
     unproved: Vec<Unproved>,
     paused_until: Option<Instant>,
+}
+
+/// What a connection must know, and what it can get for that.
+struct Proofs {
+    secret: String,
+    /// The listener of the broker, which the next server gets.
+    broker: Option<PassedListener>,
 }
 
 struct Unproved {
@@ -39,6 +47,7 @@ struct Unproved {
 /// What the first bytes of a connection prove.
 enum Proof {
     Incomplete,
+    /// Nothing, or all that the connection wants is done.
     Refused,
     Accepted,
 }
@@ -46,10 +55,14 @@ enum Proof {
 // === impl AttachListener ===
 
 impl AttachListener {
-    pub(super) fn new(listener: UnixListener, secret: &str) -> io::Result<Self> {
+    pub(super) fn new(
+        listener: UnixListener,
+        secret: &str,
+        broker: Option<PassedListener>,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let secret = secret.to_owned();
-        Ok(Self { listener, secret, unproved: Vec::new(), paused_until: None })
+        let proofs = Proofs { secret: secret.to_owned(), broker };
+        Ok(Self { listener, proofs, unproved: Vec::new(), paused_until: None })
     }
 
     /// Returns what becomes readable when [`Self::admit`] has something to do.
@@ -75,7 +88,7 @@ impl AttachListener {
             self.accept(now, scratch, &mut admitted);
         }
         for mut unproved in std::mem::take(&mut self.unproved) {
-            match unproved.check(&self.secret, scratch) {
+            match unproved.check(&self.proofs, scratch) {
                 Proof::Accepted => admitted = Some(unproved),
                 Proof::Incomplete if now < unproved.until => self.unproved.push(unproved),
                 Proof::Incomplete | Proof::Refused => {}
@@ -96,7 +109,7 @@ impl AttachListener {
                         continue;
                     };
                     // At once: a server has sent its proof by now, and others cannot push it out.
-                    match unproved.check(&self.secret, scratch) {
+                    match unproved.check(&self.proofs, scratch) {
                         Proof::Accepted => *admitted = Some(unproved),
                         Proof::Incomplete => self.add(unproved),
                         Proof::Refused => {}
@@ -124,6 +137,15 @@ impl AttachListener {
     }
 }
 
+// === impl Proofs ===
+
+impl Proofs {
+    /// Compares a secret. The time does not depend on the first difference.
+    fn has(&self, secret: &str) -> bool {
+        secret.as_bytes().ct_eq(self.secret.as_bytes()).into()
+    }
+}
+
 // === impl Unproved ===
 
 impl Unproved {
@@ -136,7 +158,7 @@ impl Unproved {
         Some(Self { stream, reader: FrameReader::with_limit(MAX_FIRST_PAYLOAD_BYTES), until })
     }
 
-    fn check(&mut self, expected: &str, scratch: &mut [u8]) -> Proof {
+    fn check(&mut self, proofs: &Proofs, scratch: &mut [u8]) -> Proof {
         match nonblocking::read(&self.stream, scratch) {
             Transfer::Bytes(bytes) => self.reader.push(scratch.get(..bytes).unwrap_or_default()),
             Transfer::Blocked => return Proof::Incomplete,
@@ -144,11 +166,17 @@ impl Unproved {
         }
         let (version, secret) = match self.reader.next_server_frame() {
             Ok(Some(ServerFrame::Attach { version, secret })) => (version, secret),
+            Ok(Some(ServerFrame::TakeBroker { secret })) => {
+                if let Some(broker) = proofs.broker.as_ref().filter(|_| proofs.has(&secret)) {
+                    // A server that is gone leaves it to the next one.
+                    let _ = broker.send(&self.stream);
+                }
+                return Proof::Refused;
+            }
             Ok(None) => return Proof::Incomplete,
             Ok(Some(_)) | Err(_) => return Proof::Refused,
         };
-        // The time of the comparison does not depend on the first difference.
-        if !bool::from(secret.as_bytes().ct_eq(expected.as_bytes())) {
+        if !proofs.has(&secret) {
             return Proof::Refused;
         }
         if version == HOLDER_VERSION {

@@ -26,6 +26,7 @@ const END_INPUT: u8 = 3;
 const MARK: u8 = 4;
 const NOTE: u8 = 5;
 const ORPHAN_TIME: u8 = 6;
+const TAKE_BROKER: u8 = 7;
 const STATE: u8 = 129;
 const OUTPUT: u8 = 130;
 const ERRORS: u8 = 131;
@@ -47,6 +48,9 @@ pub enum ServerFrame {
     Note(Vec<u8>),
     /// Sets how long the agent works without a server, in milliseconds.
     OrphanTime { ms: u64 },
+    /// Asks for the listener of the broker. The only frame of a connection of its own, which replaces no attached server. The holder answers with a
+    /// [`PassedListener`](crate::broker::PassedListener) if it has one, and closes the connection, as one does that does not know this frame.
+    TakeBroker { secret: String },
 }
 
 /// A frame from a holder to a server.
@@ -111,12 +115,13 @@ impl ServerFrame {
             Self::Mark { offset } => frame(MARK, &[&offset.to_le_bytes()]),
             Self::Note(note) => frame(NOTE, &[note]),
             Self::OrphanTime { ms } => frame(ORPHAN_TIME, &[&ms.to_le_bytes()]),
+            Self::TakeBroker { secret } => frame(TAKE_BROKER, &[secret.as_bytes()]),
         }
     }
 }
 
 impl Decode for ServerFrame {
-    const KINDS: &[u8] = &[ATTACH, INPUT, END_INPUT, MARK, NOTE, ORPHAN_TIME];
+    const KINDS: &[u8] = &[ATTACH, INPUT, END_INPUT, MARK, NOTE, ORPHAN_TIME, TAKE_BROKER];
 
     fn decode(kind: u8, mut payload: Vec<u8>) -> Option<Self> {
         let mut fields = Fields(&payload);
@@ -136,6 +141,7 @@ impl Decode for ServerFrame {
             MARK => Self::Mark { offset: u64::from_le_bytes(fields.array()?) },
             NOTE => Self::Note(fields.rest(MAX_NOTE_BYTES)?),
             ORPHAN_TIME => Self::OrphanTime { ms: u64::from_le_bytes(fields.array()?) },
+            TAKE_BROKER => Self::TakeBroker { secret: fields.rest_as_text(MAX_SECRET_BYTES)? },
             _ => return None,
         };
         fields.0.is_empty().then_some(frame)
@@ -156,6 +162,7 @@ impl fmt::Debug for ServerFrame {
             Self::Mark { offset } => f.debug_struct("Mark").field("offset", offset).finish(),
             Self::Note(note) => f.debug_tuple("Note").field(note).finish(),
             Self::OrphanTime { ms } => f.debug_struct("OrphanTime").field("ms", ms).finish(),
+            Self::TakeBroker { .. } => f.write_str("TakeBroker"),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::frame::ServerFrame;
 use super::nonblocking::{TRANSFER_BYTES, Transfer};
 use super::turn_state::TurnState;
 use crate::HoldSettings;
+use crate::broker::PassedListener;
 
 /// The processes of an agent, as their parent sees them. Its descriptor becomes readable when one may have exited.
 pub(super) trait AgentTree: AsFd {
@@ -55,12 +56,12 @@ pub(super) fn run<T: AgentTree>(
     listener: UnixListener,
     pipes: AgentPipes,
     tree: &mut T,
-    settings: &HoldSettings,
+    (settings, broker): (&HoldSettings, Option<PassedListener>),
 ) -> io::Result<Option<ExitStatus>> {
     let orphan_time = Duration::from_millis(settings.orphan_ms);
     let mut holder = Holder {
         tree,
-        listener: AttachListener::new(listener, &settings.secret)?,
+        listener: AttachListener::new(listener, &settings.secret, broker)?,
         agent: HeldAgent::new(pipes)?,
         state: TurnState::new(settings.buffer_bytes),
         server: None,
@@ -230,7 +231,7 @@ impl<T: AgentTree> Holder<'_, T> {
     /// Applies a frame. Returns whether the server may send it now.
     fn apply(&mut self, frame: ServerFrame, framed: u64) -> bool {
         match frame {
-            ServerFrame::Attach { .. } => return false,
+            ServerFrame::Attach { .. } | ServerFrame::TakeBroker { .. } => return false,
             ServerFrame::Input { label, bytes } => {
                 // One step: the label tells the next server that the agent gets these bytes.
                 self.state.add_label(label);

@@ -8,15 +8,16 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use super::agent::AgentPipes;
 use super::run::{AgentTree, run};
 use crate::HoldSettings;
+use crate::broker::PassedListener;
 use crate::child_tree::{ChildTree, Descendants};
 
 /// The length of a secret, in hexadecimal digits.
 const SECRET_DIGITS: usize = 64;
 
-/// Starts the inner stage with pipes, and holds it. When this returns, all processes of the agent are gone. Returns `None` if no server was attached for too long.
+/// Starts the inner stage with pipes, and holds it, with the listener of the broker for the next server. When this returns, all processes of the agent are gone. Returns `None` if no server was attached for too long.
 pub(crate) fn hold(
     mut inner: Command,
-    settings: &HoldSettings,
+    (settings, broker): (&HoldSettings, Option<PassedListener>),
     has_namespaces: bool,
     descendants: &Descendants,
 ) -> io::Result<Option<ExitStatus>> {
@@ -31,7 +32,8 @@ pub(crate) fn hold(
     }
     inner.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut tree, mut child) = ChildTree::spawn(inner, has_namespaces, descendants)?;
-    let held = take_pipes(&mut child).and_then(|pipes| run(listener, pipes, &mut tree, settings));
+    let pipes = take_pipes(&mut child);
+    let held = pipes.and_then(|pipes| run(listener, pipes, &mut tree, (settings, broker)));
     // The pipes are closed now, so a process that waits for a server ends by itself.
     descendants.end()?;
     held

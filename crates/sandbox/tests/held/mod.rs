@@ -226,6 +226,7 @@ fn policy(folder: &Path, layers: Layers, orphan_ms: u64) -> SandboxPolicy {
         group: None,
         hold: Some(HoldSettings { secret: secret(), buffer_bytes: 1 << 20, orphan_ms }),
         lease: None,
+        broker: None,
     }
 }
 

@@ -12,11 +12,12 @@ use serde_json::Value;
 use trilogue_backends::agent_client::{
     ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations,
 };
-use trilogue_backends::child::{ChildTrace, Network, SandboxMode};
+use trilogue_backends::child::{ChildTrace, SandboxMode};
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
 use super::agent_limits::AgentLimits;
+use super::agent_network::{KeySetting, NetworkSetting};
 use super::agent_settings::{self, AgentKind};
 use super::list::List;
 use super::mcp_server::McpServer;
@@ -106,9 +107,12 @@ pub struct Agent {
     /// Files and folders that the agent may change in its sandbox, beside its working folder and those that are known for it.
     #[serde(default)]
     pub write_paths: List<String>,
-    /// What the agent in its sandbox may reach over the network: `open` is everything that the server's machine reaches, `none` is nothing.
+    /// What the agent in its sandbox may reach over the network: `open` is everything that the server's machine reaches, `none` is nothing. A list names hosts, such as `["api.example.com", "*.example.org", "example.com:8443"]`, which it reaches through the server alone; without a port, 443 and 80; `"*"` is all. `ask` asks a person about each other host, alone or in the list. See [Network](../network.md).
     #[serde(default)]
-    pub network: Network,
+    pub network: NetworkSetting,
+    /// Keys of providers of models that the server adds to the agent's requests, by the variable in which the agent expects the key, such as `{ ANTHROPIC_API_KEY = "file:/run/keys/anthropic" }`. The agent gets a placeholder, and never the key. `"file:PATH"` or `"env:NAME"`, or a table with `from`, `url` (the provider's address), `base_url` (the variables by which the agent takes another address), `header` (`bearer`, `x-api-key` or another name of a field) and `dialect` (`anthropic`, `openai`, `gemini` or `unknown`); for well-known variables only `from` is needed. `network` must be a list or `ask`.
+    #[serde(default)]
+    pub keys: IndexMap<String, KeySetting>,
     /// Limits of each process of the agent, with everything that it starts. They need a sandbox, and a control group (cgroup v2) that the operator delegates to the server, as `deploy/trilogue.service` does. Without one the server warns, and with `sandbox = "require:all"` it does not start.
     #[serde(default)]
     pub limits: AgentLimits,

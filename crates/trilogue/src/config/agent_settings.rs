@@ -37,7 +37,7 @@ enum Condition {
 }
 
 /// The settings of an `agent-client` that are about its program.
-const OF_PROGRAMS: [&str; 16] = [
+const OF_PROGRAMS: [&str; 17] = [
     "command",
     "cwd",
     "start_in",
@@ -49,6 +49,7 @@ const OF_PROGRAMS: [&str; 16] = [
     "read_paths",
     "write_paths",
     "network",
+    "keys",
     "limits",
     "wrap_with",
     "outlive",

@@ -112,6 +112,9 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if !options.egress.allow.0.is_empty() {
         keys.push("egress.allow".to_owned());
     }
+    if !options.network.allow_addresses.0.is_empty() {
+        keys.push("network.allow_addresses".to_owned());
+    }
     keys
 }
 

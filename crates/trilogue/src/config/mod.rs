@@ -4,6 +4,7 @@
 
 mod agent;
 mod agent_limits;
+mod agent_network;
 mod agent_registry;
 mod agent_settings;
 mod client;
@@ -17,6 +18,7 @@ mod log;
 mod mcp_server;
 mod mounts;
 mod names;
+mod network;
 mod notify;
 mod quantity;
 mod reference;
@@ -49,6 +51,7 @@ pub use trilogue_backends::workspace::Files;
 
 pub use agent::{Agent, AllAgents, Permission, RedactedText, StartIn};
 pub use agent_limits::{AgentLimits, Cores};
+pub use agent_network::{KeySetting, NetworkSetting};
 pub use agent_registry::AgentRegistry;
 pub use agent_settings::AgentKind;
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
@@ -63,6 +66,7 @@ pub use mcp_server::McpServer;
 pub(crate) use mounts::to_gateway;
 pub use mounts::{ErrorBody, Mount, Protocol};
 pub(crate) use names::check_hosts_and_origins;
+pub use network::Network;
 pub use notify::Notify;
 pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
@@ -91,6 +95,8 @@ pub struct Options {
     pub inspector: Inspector,
     /// The private addresses that the server may contact.
     pub egress: Egress,
+    /// What hosted agents with a `network` of hosts reach at most. See [Network](../network.md).
+    pub network: Network,
     /// How the server calls back the clients of runs.
     pub callbacks: Callbacks,
     /// A notification when an agent starts to wait for an answer, on any protocol. The server sends it to a URL or to a command, and tries three times. It is one JSON object with `type` (`interrupt.raised`), `interrupt_id`, `run_id`, `thread_id`, `agent`, `kind`, `title`, at most the first 200 characters of the question, and `answer`: the command that shows all of it and answers it.

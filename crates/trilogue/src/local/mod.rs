@@ -18,6 +18,7 @@ mod local_listener;
 mod log_file;
 pub mod login_file;
 pub(crate) mod private_paths;
+pub(crate) mod providers;
 pub mod proxy;
 mod server_record;
 pub mod start;

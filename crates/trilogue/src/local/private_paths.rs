@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use trilogue_backends::network::KeySource;
 use trilogue_backends::workspace::PrivatePaths;
 
 use crate::config::Options;
@@ -23,11 +24,19 @@ pub fn private_files(options: &Options) -> Vec<PathBuf> {
         named(&options.cluster.nats_file),
     ];
     let of_agents = options.agents.values().filter_map(|agent| named(&agent.token_file));
+    let of_keys =
+        options.agents.values().flat_map(|agent| agent.keys.values()).filter_map(|key| match &key
+            .from
+        {
+            KeySource::File(path) => Some(path.clone()),
+            KeySource::Variable(_) => None,
+        });
     let of_headers = options.telemetry.otlp.header_files.values().map(PathBuf::from);
     let files = store.into_iter().chain(options.file.clone()).chain(secrets.into_iter().flatten());
     let here = std::env::current_dir().unwrap_or_default();
     files
         .chain(of_agents)
+        .chain(of_keys)
         .chain(of_headers)
         .chain(options.private_files.iter().cloned())
         .map(|file| here.join(file))

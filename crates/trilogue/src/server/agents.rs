@@ -3,6 +3,7 @@
 mod agent_servers;
 mod announcement;
 mod hosted;
+mod network;
 mod refresh;
 mod remote;
 
@@ -25,6 +26,7 @@ use trilogue_wire::native::{AgentProcess, ProcessStderr};
 use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
 use crate::local::private_paths::private_paths;
 use crate::server::descriptor::Descriptors;
+use network::SharedNetwork;
 
 pub(crate) use announcement::{Announcement, announce};
 pub(crate) use refresh::{RefreshSchedule, RefreshTasks};
@@ -98,6 +100,7 @@ pub(crate) fn build_agents_with(
 ) -> Result<ConfiguredAgents> {
     options.notify.check()?;
     let private = private_paths(options);
+    let network = SharedNetwork::of(options)?;
     let mut all = ConfiguredAgents { agents: Vec::new(), schedules: Vec::new() };
     // The places of remote agents whose name for the Agent Connect Protocol comes from their server.
     let mut told = Vec::new();
@@ -108,7 +111,8 @@ pub(crate) fn build_agents_with(
             Some(AllAgents::All) => (elsewhere.agents_of_entry(name), None),
             None => {
                 let described = (descriptors.get(name), elsewhere);
-                let (agent, schedule) = build_agent(name, agent, described, (children, &private))?;
+                let (agent, schedule) =
+                    build_agent(name, agent, described, (children, &private, &network))?;
                 (vec![agent], schedule)
             }
         };
@@ -171,11 +175,11 @@ fn note_origin(
 /// Logs in which layers of a sandbox each hosted agent runs.
 pub(crate) fn log_sandboxes(options: &config::Options) {
     for (agent, settings) in options.agents.iter().filter(|(_, it)| !it.command.0.is_empty()) {
-        let (mode, network) = (settings.sandbox, settings.network);
+        let (mode, network) = (settings.sandbox, settings.network.to_string());
         let sandbox = Sandbox { mode, limits: settings.limits.to_group(), ..Sandbox::default() };
         let layers = sandbox.layers();
         match (layers.is_any(), mode) {
-            (true, _) => tracing::info!(agent, %layers, ?network, "the agent runs in a sandbox"),
+            (true, _) => tracing::info!(agent, %layers, network, "the agent runs in a sandbox"),
             (false, SandboxMode::Off) => tracing::info!(agent, "the agent runs without a sandbox"),
             (false, _) => tracing::warn!(
                 agent,
@@ -206,7 +210,7 @@ fn build_agent(
     name: &str,
     agent: &config::Agent,
     (descriptor, elsewhere): (Option<&Json>, &RemoteAgents),
-    here: (&Arc<Children>, &PrivatePaths),
+    here: (&Arc<Children>, &PrivatePaths, &SharedNetwork),
 ) -> Result<(Arc<dyn Backend>, Option<RefreshSchedule>)> {
     let name = AgentName::parse(name)?;
     match agent.kind {

@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
+use trilogue_broker::BrokerGuard;
 use trilogue_domain::error::Code;
 use trilogue_domain::{Json, ThreadKey, lock};
 use trilogue_runtime::Client;
@@ -25,6 +26,7 @@ use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::host::{AgentHost, StartedHost};
 use crate::agent_client::launch::{Launch, Processes};
+use crate::agent_client::network::serve;
 use crate::agent_client::routing::{CallOrigin, Router, SessionInbox};
 use crate::child::{
     Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, StartedChild, sandbox_hint,
@@ -61,6 +63,8 @@ pub(crate) struct Process {
     workspace_lease: Mutex<Option<Arc<WorkspaceLease>>>,
     /// The variables that may hold credentials for it.
     wanted: Vec<String>,
+    /// Its way to the network, which ends with it.
+    broker: Mutex<Option<BrokerGuard>>,
 }
 
 #[derive(Clone, Copy)]
@@ -76,6 +80,7 @@ struct Ends {
     host: AgentHost,
     peer: Peer,
     router: Arc<Router>,
+    broker: Option<BrokerGuard>,
 }
 
 /// A process of a previous server.
@@ -104,7 +109,8 @@ fn connect(
         ..options.clone()
     };
     let peer = started.into_peer(Arc::clone(&router) as Arc<dyn Handler>, options);
-    Ends { host, peer, router }
+    let broker = host.child().and_then(|child| serve(shared.agent, launch, child, &router));
+    Ends { host, peer, router, broker }
 }
 
 /// An authentication method that takes its key from variables, as JSON.
@@ -166,7 +172,7 @@ impl Process {
         (greeting, answer): (RawJson, InitializeResponse),
     ) -> Arc<Self> {
         let launch = &*spec.launch;
-        let Ends { host, peer, router } = ends;
+        let Ends { host, peer, router, broker } = ends;
         Arc::new(Self {
             agent: Arc::clone(shared.agent),
             principal: spec.principal,
@@ -187,6 +193,7 @@ impl Process {
             breaker: Arc::clone(shared.breaker),
             threads: Mutex::default(),
             workspace_lease: Mutex::default(),
+            broker: Mutex::new(broker),
         })
     }
 
@@ -203,6 +210,7 @@ impl Process {
         self.router.clear();
         self.host.stop().await;
         lock(&self.workspace_lease).take();
+        lock(&self.broker).take();
     }
 
     /// Ends the process when the lease is lost. A process for a single thread keeps the lease until no process of its tree is left.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Error, MessageId};
+use trilogue_domain::{Body, Error, MessageId};
 use trilogue_mapping::LoggedPosition;
 use trilogue_mapping::agent_client::{MAX_IGNORED_BYTES, WorkReport};
 use trilogue_runtime::RunContext;
@@ -40,6 +40,10 @@ pub(crate) enum SessionItem {
         request: Request,
         _bytes: OwnedSemaphorePermit,
     },
+    /// The agent's process wants to reach a host that no setting allows.
+    Network(NetworkQuestion),
+    /// The agent's process has used the network: this event says how.
+    NetworkUse(Box<Body>),
     /// The agent sent something that is not a message, or that was changed to be read.
     Ignored {
         line: IgnoredLine,
@@ -106,6 +110,26 @@ pub(crate) enum SessionItem {
         is_expected: bool,
         ends: oneshot::Sender<Option<Instant>>,
     },
+}
+
+/// A question whether a process of the agent may reach a host.
+#[derive(Debug)]
+pub(crate) struct NetworkQuestion {
+    /// The name or the address, as it is compared with settings.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Whether the hosts that people have allowed before were looked at.
+    pub(crate) is_checked: bool,
+    /// Dropped if no client can answer. Closed if the process no longer waits.
+    pub(crate) answer: oneshot::Sender<NetworkDecision>,
+}
+
+/// The answer to a [`NetworkQuestion`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NetworkDecision {
+    pub(crate) is_allowed: bool,
+    /// The principal that answered, now or before: a person, or `rule:NAME`.
+    pub(crate) by: String,
 }
 
 /// A session that the agent has just announced as a sub-agent, before it has a thread.
@@ -246,6 +270,11 @@ impl SessionInbox {
             notification,
             _bytes: bytes,
         })
+    }
+
+    /// Adds a question or a report about the network. A full queue drops it: the question is then refused.
+    pub(super) fn try_put(&self, item: SessionItem) {
+        drop(self.items.try_send(item));
     }
 
     /// Adds an item without content.

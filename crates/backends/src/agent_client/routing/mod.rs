@@ -7,7 +7,7 @@ mod router;
 
 pub(super) use calls::CallOrigin;
 pub(super) use inbox::{
-    AnsweredTurn, IgnoredLine, NewSubagentSession, OversizeLine, SessionInbox, SessionItem,
-    TurnEnd, TurnSummary, WorkStop,
+    AnsweredTurn, IgnoredLine, NetworkDecision, NetworkQuestion, NewSubagentSession, OversizeLine,
+    SessionInbox, SessionItem, TurnEnd, TurnSummary, WorkStop,
 };
 pub(super) use router::{Router, cancelled_elicitation, cancelled_permission, is_of_workspace};

@@ -221,6 +221,15 @@ impl Router {
         drop((sessions, early));
     }
 
+    /// Asks whether the process may reach a host, or reports a connection, in the session to which the work of the process most likely belongs: the only one, or the only one with a prompt in flight. With several, in any of them: they share the process, and what is allowed in one is allowed in all.
+    pub(crate) fn put_network(&self, item: SessionItem) {
+        let inbox =
+            self.session_of(None).or_else(|| lock(&self.routes).sessions.values().next().cloned());
+        if let Some(inbox) = inbox {
+            inbox.try_put(item);
+        }
+    }
+
     /// The queues of its sessions.
     pub(crate) fn inboxes(&self) -> Vec<SessionInbox> {
         lock(&self.routes).sessions.values().cloned().collect()

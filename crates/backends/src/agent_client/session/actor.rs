@@ -34,7 +34,8 @@ use super::split_text::{JoinedUpdates, SplitText};
 use super::transcript::{LoggedUpdate, UsedIds, is_session_message, update_kind};
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{
-    AnsweredTurn, IgnoredLine, OversizeLine, SessionItem, TurnEnd, TurnSummary, WorkStop,
+    AnsweredTurn, IgnoredLine, NetworkQuestion, OversizeLine, SessionItem, TurnEnd, TurnSummary,
+    WorkStop,
 };
 
 const UPDATE_METHOD: &str = "session/update";
@@ -55,6 +56,8 @@ const BACKGROUND: [&str; 7] = [
 /// The kind of the event that tells clients that the server has stopped the agent.
 const AGENT_STOPPED: &str = "agent_stopped";
 
+/// The most connections that are logged in a turn, or between two turns. Further ones are only counted.
+const MAX_LOGGED_CONNECTIONS: usize = 1_000;
 /// The most ignored lines that are logged in a turn, or between two turns. Further ones are only counted.
 pub(super) const MAX_LOGGED_LINES: usize = 256;
 
@@ -83,6 +86,8 @@ pub(super) struct SessionActor {
     split: SplitText,
     /// How many ignored lines were logged since the last turn began or ended.
     pub(super) logged_lines: usize,
+    /// The same for connections.
+    logged_connections: usize,
     pub(super) replay: Option<Replay>,
     modes: SessionModes,
     pub(super) family: Family,
@@ -134,6 +139,7 @@ impl SessionActor {
             settings: HashMap::new(),
             split: SplitText::default(),
             logged_lines: 0,
+            logged_connections: 0,
             replay,
             modes,
             family: Family::new(family),
@@ -183,8 +189,12 @@ impl SessionActor {
                 // One step deep: an update opens nothing.
                 Box::pin(self.handle(update)).await;
             }
+            SessionItem::Network(question) if !question.is_checked => {
+                self.check_network_question(question);
+            }
             SessionItem::Notification { .. }
             | SessionItem::Request { .. }
+            | SessionItem::Network(_)
             | SessionItem::Work(_)
             | SessionItem::Ignored { .. }
             | SessionItem::Oversize(_) => {
@@ -194,6 +204,7 @@ impl SessionActor {
                     false => self.take_message(item).await,
                 }
             }
+            SessionItem::NetworkUse(body) => self.log_network_use(*body).await,
             SessionItem::Response => self.modes.discard_outdated(),
             SessionItem::Begin { context, user, logged } => {
                 // The run that the agent started has given way to the prompt.
@@ -291,7 +302,10 @@ impl SessionActor {
             SessionItem::Request { request, .. } if self.takes_requests() => {
                 self.on_request(request);
             }
-            SessionItem::Request { .. } => self.wait_for_run(item).await,
+            SessionItem::Network(question) if self.takes_requests() => {
+                self.on_network_question(question);
+            }
+            SessionItem::Request { .. } | SessionItem::Network(_) => self.wait_for_run(item).await,
             SessionItem::Work(ref report) => {
                 if self.is_replayed() {
                     // What it did before a restart says nothing about its work now.
@@ -326,7 +340,7 @@ impl SessionActor {
                     || shows_work(kind, &cut.params)
                     || state_of(kind, &cut.params).is_some()
             }
-            SessionItem::Request { .. } => self.gets_runs(),
+            SessionItem::Request { .. } | SessionItem::Network(_) => self.gets_runs(),
             _ => true,
         }
     }
@@ -387,7 +401,7 @@ impl SessionActor {
     /// Ends the work, in the way that the agent reports.
     pub(super) async fn finish_as(&mut self, end: TurnEnd, stop: Option<WorkStop>) -> TurnSummary {
         self.flush_split().await;
-        self.logged_lines = 0;
+        (self.logged_lines, self.logged_connections) = (0, 0);
         let Some(mut work) = self.work.take() else { return TurnSummary::default() };
         self.current.send_replace(None);
         let end = if work.is_cancelled() { TurnEnd::Broken } else { end };
@@ -412,15 +426,47 @@ impl SessionActor {
         }
     }
 
-    fn on_request(&mut self, request: Request) {
-        let work = self.work.as_mut().map(|work| {
-            work.has_worked = true;
-            work.record_sign(None);
-            // What the agent asks for can have effects before it sends anything that is logged.
-            work.context.store_kept();
-            let run = WorkRun { context: work.context.clone(), scope: work.scope.clone() };
-            RequestWork { run, next: self.current.subscribe() }
+    /// Returns the open work for a request of the agent, which is a sign of work.
+    fn request_work(&mut self) -> Option<RequestWork> {
+        let work = self.work.as_mut()?;
+        work.has_worked = true;
+        work.record_sign(None);
+        // What the agent asks for can have effects before it sends anything that is logged.
+        work.context.store_kept();
+        let run = WorkRun { context: work.context.clone(), scope: work.scope.clone() };
+        Some(RequestWork { run, next: self.current.subscribe() })
+    }
+
+    /// Answers a question that a person has answered before for this thread or for the agent. Otherwise puts it into the queue again.
+    fn check_network_question(&self, mut question: NetworkQuestion) {
+        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
+        let (thread, answerer) = (self.outside.thread.thread().clone(), Arc::clone(&self.answerer));
+        question.is_checked = true;
+        tokio::spawn(async move {
+            if let Some(question) = answerer.answer_network_by_rule(question, thread).await {
+                session.inbox().put(SessionItem::Network(question)).await;
+            }
         });
+    }
+
+    /// Logs a connection, up to a number in each turn and between two.
+    async fn log_network_use(&mut self, body: Body) {
+        self.logged_connections += 1;
+        if self.logged_connections <= MAX_LOGGED_CONNECTIONS {
+            self.log(body, None).await;
+        }
+    }
+
+    fn on_network_question(&mut self, question: NetworkQuestion) {
+        // Without a run, no person can be asked: dropping the question refuses it.
+        if let Some(work) = self.request_work() {
+            let thread = self.outside.thread.thread().clone();
+            Arc::clone(&self.answerer).answer_network(question, (thread, work), &self.requests);
+        }
+    }
+
+    fn on_request(&mut self, request: Request) {
+        let work = self.request_work();
         let mut params = request.params().clone();
         let known = match request.method() {
             PERMISSION_METHOD => {
@@ -644,6 +690,7 @@ impl SessionActor {
                 }
                 SessionItem::Work(report) => self.record_report(report).await,
                 SessionItem::Request { request, .. } => self.on_request(request),
+                SessionItem::Network(question) => self.on_network_question(question),
                 SessionItem::Ignored { line, .. } => self.ignored(line).await,
                 SessionItem::Oversize(line) => self.oversize(&line).await,
                 _ => {}

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Answer, Code as ErrorCode, Interrupt, InterruptId, Json, Resolution, lock};
+use trilogue_domain::{
+    Answer, Code as ErrorCode, Interrupt, InterruptId, Json, PrincipalId, Resolution, lock,
+};
 use trilogue_mapping::agent_client::{
     KnownCall, ToolSubject, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
     permission_outcome, subject, subject_of_method,
@@ -54,6 +56,8 @@ const REJECT: &str = "reject_once";
 
 #[derive(Debug)]
 pub(super) struct RequestAnswerer {
+    /// The name of the agent.
+    pub(super) agent: Arc<str>,
     pub(super) launch: Arc<Launch>,
     pub(super) rules: Arc<Rules>,
     pub(super) workspace: Option<Workspace>,
@@ -130,6 +134,7 @@ impl RequestAnswerer {
     /// The same for a sub-agent that works in this folder. The clients of the first session take its calls.
     pub(super) fn for_subagent(&self, root: PathBuf, client_thread: ThreadContext) -> Self {
         Self {
+            agent: Arc::clone(&self.agent),
             launch: Arc::clone(&self.launch),
             rules: Arc::clone(&self.rules),
             workspace: self.workspace.clone(),
@@ -352,25 +357,18 @@ impl RequestAnswerer {
         let input: serde_json::Map<String, Value> = members.collect();
         let id = InterruptId::generate();
         let locations: Vec<_> = call.paths.iter().map(|path| json!({ "path": path })).collect();
-        let option = |id: &str, name: &str| json!({ "optionId": id, "name": name, "kind": id });
-        let raw = json!({
-            "toolCall": {
-                "toolCallId": id.as_str(), "title": format!("The agent calls {method}"),
-                "name": method, "kind": call.kind, "status": "pending",
-                "locations": locations, "rawInput": input,
-            },
-            "options": [option(ALLOW, "Allow"), option(REJECT, "Reject")],
+        let tool_call = json!({
+            "toolCallId": id.as_str(), "title": format!("The agent calls {method}"),
+            "name": method, "kind": call.kind, "status": "pending",
+            "locations": locations, "rawInput": input,
         });
-        let raw = raw.to_string();
-        let whole = splice::set_text(&raw, &["sessionId"], "").unwrap_or_default();
-        let Ok(request) = read::<RequestPermissionRequest>(&whole) else { return false };
-        let mut interrupt = interrupt_of_permission(&request, &raw, id);
-        let resolution = self.ask(&mut interrupt, work).await;
-        let answer = match resolution {
-            Some(Resolution::Answered { answer, .. }) => answer,
-            _ => return false,
+        let options =
+            [permission_option(ALLOW, ALLOW, "Allow"), permission_option(REJECT, REJECT, "Reject")];
+        let Some(mut interrupt) = interrupt_of_server(id, &tool_call, &options) else {
+            return false;
         };
-        matches!(answer, Answer::Option(option) if option == ALLOW)
+        let resolution = self.ask(&mut interrupt, work).await;
+        chosen_option(resolution).is_some_and(|(option, _)| option == ALLOW)
     }
 
     async fn elicitation(
@@ -391,7 +389,11 @@ impl RequestAnswerer {
     }
 
     /// Raises an interrupt, and again in the next run if its run ends while the agent still waits. `None` if no answer can arrive any more.
-    async fn ask(&self, interrupt: &mut Interrupt, mut work: RequestWork) -> Option<Resolution> {
+    pub(super) async fn ask(
+        &self,
+        interrupt: &mut Interrupt,
+        mut work: RequestWork,
+    ) -> Option<Resolution> {
         // `None` uses the server's own deadline.
         interrupt.patience = self.launch.hold.then_some(NO_DEADLINE);
         loop {
@@ -474,6 +476,31 @@ impl RequestAnswerer {
             }
             _ => {}
         }
+    }
+}
+
+/// An option of a question of the server itself.
+pub(super) fn permission_option(id: &str, kind: &str, name: &str) -> Value {
+    json!({ "optionId": id, "name": name, "kind": kind })
+}
+
+/// Returns a question of the server itself, in the form of an agent's permission request: clients show it like one.
+pub(super) fn interrupt_of_server(
+    id: InterruptId,
+    tool_call: &Value,
+    options: &[Value],
+) -> Option<Interrupt> {
+    let raw = json!({ "toolCall": tool_call, "options": options }).to_string();
+    let whole = splice::set_text(&raw, &["sessionId"], "").unwrap_or_default();
+    let request = read::<RequestPermissionRequest>(&whole).ok()?;
+    Some(interrupt_of_permission(&request, &raw, id))
+}
+
+/// Returns the option that a person has chosen, with the person.
+pub(super) fn chosen_option(resolution: Option<Resolution>) -> Option<(String, PrincipalId)> {
+    match resolution? {
+        Resolution::Answered { answer: Answer::Option(option), by, .. } => Some((option, by)),
+        _ => None,
     }
 }
 

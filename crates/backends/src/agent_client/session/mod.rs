@@ -9,6 +9,7 @@ mod family;
 mod lease;
 mod log_without_run;
 mod modes;
+mod network;
 mod offers;
 mod open_work;
 mod replay;

@@ -122,6 +122,7 @@ impl SessionStart {
         let (inbox, items) = SessionInbox::new();
         let modes = SessionModes::new(Arc::clone(&self.offers));
         let answerer = RequestAnswerer {
+            agent: Arc::clone(self.process.agent()),
             launch: Arc::clone(&self.launch),
             rules: Arc::clone(&self.rules),
             workspace: workspace.clone(),

@@ -223,6 +223,7 @@ impl ProcessSupervisor {
                 folders: &folders,
                 private: &self.launch.private,
             },
+            network: None,
             can_outlive: false,
         };
         let StartedChild { child, input, output } = self.children.start(program).await?;

@@ -16,6 +16,7 @@ use super::agent::AgentPipes;
 use super::run::{AgentTree, run};
 use super::{FrameReader, HOLDER_VERSION, HolderFrame, ServerFrame};
 use crate::HoldSettings;
+use crate::broker::PassedListener;
 
 mod attach;
 mod frames;
@@ -62,6 +63,14 @@ struct TestServer {
 
 impl RunningHolder {
     fn start(script: &str, buffer_bytes: u64, orphan_ms: u64) -> Self {
+        Self::start_with(script, (buffer_bytes, orphan_ms), None)
+    }
+
+    fn start_with(
+        script: &str,
+        (buffer_bytes, orphan_ms): (u64, u64),
+        broker: Option<PassedListener>,
+    ) -> Self {
         use std::os::unix::process::CommandExt as _;
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -83,7 +92,7 @@ impl RunningHolder {
         let thread = std::thread::spawn(move || {
             let exit = pidfd_open(pid, PidfdFlags::empty()).unwrap();
             let mut tree = TestTree { agent, exit, writer: None };
-            let outcome = run(listener, pipes, &mut tree, &settings);
+            let outcome = run(listener, pipes, &mut tree, (&settings, broker));
             tree.end().unwrap();
             outcome
         });

@@ -174,6 +174,7 @@ fn traced_options(options: &Options, name: &str, here: &Path, trace: &ChildTrace
     traced.file.clone_from(&options.file);
     traced.private_files = trilogue::local::private_files(options);
     traced.egress.clone_from(&options.egress);
+    traced.network.clone_from(&options.network);
     let Some(mut agent) = options.agents.get(name).cloned() else { return traced };
     // The policy is that of `auto`: it is not applied, and the layers of this machine do not count.
     agent.sandbox = SandboxMode::Auto;

@@ -14,6 +14,7 @@ use trilogue_mapping::connect;
 use trilogue_sdk::agent_client::network::AgentUrl;
 use trilogue_wire::agent_client::ToolKind;
 
+use super::network::{SharedNetwork, of_sandbox};
 use super::{of_setting, remote};
 use crate::config::{self, AgentKind, McpServer, StartIn};
 use crate::local::checkout::Checkout;
@@ -37,7 +38,7 @@ pub(super) fn build(
     name: &AgentName,
     agent: &config::Agent,
     descriptor: Option<&Json>,
-    (children, private): (&Arc<Children>, &PrivatePaths),
+    (children, private, network): (&Arc<Children>, &PrivatePaths, &SharedNetwork),
 ) -> Result<AgentClient> {
     let mut card = agent_client::card(name.clone(), agent.description.clone().unwrap_or_default());
     if let Some(written) = descriptor {
@@ -45,7 +46,7 @@ pub(super) fn build(
     }
     let rules = rules(name, agent)?;
     let search_path = std::env::var("PATH").unwrap_or_default();
-    let launch = launch(name, agent, &search_path, private)?;
+    let launch = launch((name, agent), &search_path, (private, network))?;
     AgentClient::new(card, launch, Arc::clone(children), rules)
 }
 
@@ -91,10 +92,9 @@ fn check_kind(kind: &str) -> Result<(), String> {
 
 /// Returns how the agent starts, on a server with this search path.
 fn launch(
-    name: &AgentName,
-    agent: &config::Agent,
+    (name, agent): (&AgentName, &config::Agent),
     search_path: &str,
-    private: &PrivatePaths,
+    (private, network): (&PrivatePaths, &SharedNetwork),
 ) -> Result<Launch> {
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
     let mut env: Vec<_> = env.collect();
@@ -172,6 +172,7 @@ fn launch(
         roots: roots(agent),
         private: private.clone(),
         sandbox,
+        network: network.plan(name, agent)?,
         outlive: agent.outlive && agent.processes == Processes::Thread,
         unattended: agent.unattended.0.clone(),
         ..Launch::of(command)
@@ -236,7 +237,7 @@ fn roots(agent: &config::Agent) -> Vec<PathBuf> {
 pub(super) fn sandbox(agent: &config::Agent, known: Option<&KnownAgent>) -> Sandbox {
     let wrap_with = agent.wrap_with.0.clone();
     if agent.sandbox == SandboxMode::Off {
-        let (network, limits) = (agent.network, agent.limits.to_group());
+        let (network, limits) = (of_sandbox(&agent.network), agent.limits.to_group());
         return Sandbox { wrap_with, network, limits, ..Sandbox::default() };
     }
     let here = std::env::current_dir().unwrap_or_default();
@@ -248,7 +249,7 @@ pub(super) fn sandbox(agent: &config::Agent, known: Option<&KnownAgent>) -> Sand
         read: agent.read_paths.0.iter().map(whole).collect(),
         write: agent.write_paths.0.iter().chain(files).map(whole).collect(),
         state: folders.into_iter().map(whole).collect(),
-        network: agent.network,
+        network: of_sandbox(&agent.network),
         limits: agent.limits.to_group(),
         wrap_with,
         programs: agent.mcp_servers.values().map(McpServer::words).collect(),

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use trilogue::config::Agent;
-use trilogue_backends::child::Network;
+use trilogue::config::{Agent, NetworkSetting};
 
 use super::rules::{MAX_PATHS, SandboxRules};
 use crate::terminal::exit::Result;
@@ -21,7 +20,7 @@ pub(super) struct RuleReport {
     read_paths: Vec<String>,
     write_paths: Vec<String>,
     /// Another value for the setting.
-    network: Option<Network>,
+    network: Option<NetworkSetting>,
     /// The addresses and ports that it sent to.
     peers: Vec<String>,
     /// What it used and no rule gives it.
@@ -42,9 +41,9 @@ impl RuleReport {
     /// Makes the report on a run. One that did not complete does not show that no network is needed.
     pub(super) fn new(name: &str, agent: &Agent, rules: SandboxRules, is_complete: bool) -> Self {
         let has_rules = !rules.read_paths.is_empty() || !rules.write_paths.is_empty();
-        let network = match (agent.network, rules.uses_network) {
-            (Network::Open, false) if is_complete => Some(Network::None),
-            (Network::None, true) => Some(Network::Open),
+        let network = match (&agent.network, rules.uses_network) {
+            (NetworkSetting::Open, false) if is_complete => Some(NetworkSetting::None),
+            (NetworkSetting::None, true) => Some(NetworkSetting::Open),
             _ => None,
         };
         let lengths = [
@@ -72,7 +71,7 @@ impl RuleReport {
         Self {
             agent: name.to_owned(),
             is_complete,
-            is_enough: !has_rules && network != Some(Network::Open),
+            is_enough: !has_rules && network != Some(NetworkSetting::Open),
             read_paths: named(&agent.read_paths.0, rules.read_paths.into_iter().collect()),
             write_paths: named(&agent.write_paths.0, rules.write_paths.into_iter().collect()),
             network,
@@ -112,10 +111,8 @@ impl RuleReport {
                 settings.push_str(&format!("{key} = {}\n", list(paths)));
             }
         }
-        match self.network {
-            Some(Network::None) => settings.push_str("network = \"none\"\n"),
-            Some(Network::Open) => settings.push_str("network = \"open\"\n"),
-            None => {}
+        if let Some(network) = &self.network {
+            settings.push_str(&format!("network = \"{network}\"\n"));
         }
         if !settings.is_empty() {
             text.push_str(&format!("[agents.{}]\n{settings}", safe::visible(&self.agent)));

@@ -23,7 +23,7 @@ fn agent(settings: &str) -> (AgentName, config::Agent) {
 fn launched(settings: &str) -> Result<Launch> {
     let (name, agent) = agent(settings);
     // Not that of the test: what builds it can put folders of this repository in there.
-    launch(&name, &agent, "/usr/bin:/bin", &of_state())
+    launch((&name, &agent), "/usr/bin:/bin", (&of_state(), &SharedNetwork::default()))
 }
 
 /// The agent's own cache of packages.
@@ -63,7 +63,9 @@ fn refusal_text(settings: &str) -> String {
 fn the_least_is_a_command_and_the_rest_is_the_default() {
     assert_eq!(launched(MINIMAL).unwrap(), least());
     let (name, agent) = agent(MINIMAL);
-    let built = build(&name, &agent, None, (&Arc::default(), &of_state())).unwrap();
+    let built =
+        build(&name, &agent, None, (&Arc::default(), &of_state(), &SharedNetwork::default()))
+            .unwrap();
     let card = trilogue_runtime::Backend::card(&built);
     assert_eq!(
         (card.name.as_str(), card.input == trilogue_domain::InputKind::Chat),
@@ -188,7 +190,9 @@ fn every_setting_arrives() {
     };
     assert_eq!(launch, expected);
     let (name, agent) = agent(&settings);
-    let built = build(&name, &agent, None, (&Arc::default(), &of_state())).unwrap();
+    let built =
+        build(&name, &agent, None, (&Arc::default(), &of_state(), &SharedNetwork::default()))
+            .unwrap();
     assert_eq!(trilogue_runtime::Backend::card(&built).description, "writes code");
 }
 

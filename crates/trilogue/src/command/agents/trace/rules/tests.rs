@@ -47,6 +47,7 @@ impl Machine {
             group: None,
             hold: None,
             lease: None,
+            broker: None,
         };
         let mut all = TracedUses::default();
         for (kind, path) in uses {
