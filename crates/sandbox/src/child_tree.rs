@@ -21,6 +21,13 @@ const MAX_LOOKS: usize = 100;
 
 /// How long the processes that a program has left may take to exit after `TERM`. Then they are killed.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long the processes of a program may take to stand still.
+const SUSPEND_TIME: Duration = Duration::from_secs(1);
+const SUSPEND_LOOK: Duration = Duration::from_millis(2);
+/// The states of a process that runs, or goes on by itself. One that waits in the kernel, such as for a stopped child, stops before it runs again.
+const RUNS: [char; 3] = ['R', 'S', 'I'];
+/// The states of a process that is stopped, traced, or has exited.
+const ENDED_OR_STOPPED: [char; 4] = ['T', 't', 'Z', 'X'];
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The descendants of this process, by the folder `/proc` of the machine.
@@ -100,6 +107,51 @@ impl Descendants {
                 return;
             }
         }
+    }
+
+    /// Suspends all, and looks until none of them runs: they can resume each other. Returns `false` if they resist.
+    pub(crate) fn suspend(&self) -> bool {
+        let until = Instant::now() + SUSPEND_TIME;
+        let mut calm_looks = 0;
+        loop {
+            let mut is_calm = true;
+            for pid in self.all() {
+                let state = self.state_of(pid);
+                is_calm &= state.is_none_or(|state| !RUNS.contains(&state));
+                if state.is_some_and(|state| !ENDED_OR_STOPPED.contains(&state)) {
+                    // One that has exited needs no signal.
+                    let _ = kill_process(pid, Signal::STOP);
+                }
+            }
+            // Twice: one that was looked at can be resumed by one that is looked at later.
+            calm_looks = if is_calm { calm_looks + 1 } else { 0 };
+            if calm_looks == 2 {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(SUSPEND_LOOK);
+        }
+    }
+
+    fn all(&self) -> HashSet<Pid> {
+        let mut all = HashSet::new();
+        let mut found = self.children_of(getpid());
+        while let Some(pid) = found.pop() {
+            if all.insert(pid) {
+                found.extend(self.children_of(pid));
+            }
+        }
+        all
+    }
+
+    /// Returns the state of a process. `None` if it is gone.
+    fn state_of(&self, pid: Pid) -> Option<char> {
+        let file = self.open_in(&format!("{}/stat", number(pid)), OFlags::empty()).ok()?;
+        let text = io::read_to_string(File::from(file)).ok()?;
+        // The name of the program before it can have any character.
+        text.rsplit_once(") ")?.1.chars().next()
     }
 
     /// Ends the processes that the program has left. Each one that exits leaves its children to this process.

@@ -126,9 +126,16 @@ mod watch {
             if getppid() != server {
                 return Ok(None);
             }
-            if lease.allows_work() == is_suspended {
-                is_suspended = !is_suspended;
-                descendants.signal(if is_suspended { Signal::STOP } else { Signal::CONT });
+            if !lease.allows_work() {
+                is_suspended = true;
+                // Again at each look: other processes of the user can resume them.
+                if !descendants.suspend() {
+                    // They resume each other faster than they stop. Another agent may work in their folder soon.
+                    descendants.signal(Signal::KILL);
+                }
+            } else if is_suspended {
+                is_suspended = false;
+                descendants.signal(Signal::CONT);
             }
         }
     }

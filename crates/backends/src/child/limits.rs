@@ -14,6 +14,9 @@ const MIN_MEMORY_BYTES: u64 = 16 * 1024 * 1024;
 /// The fewest processes and threads with which an agent starts: two are of its sandbox.
 const MIN_PROCESSES: u64 = 8;
 
+/// The most processes and threads that Linux can have.
+const MAX_PROCESSES: u64 = 4_194_304;
+
 /// Returns the folder of the control group that a child of this server can have.
 pub(super) fn group_folder(instance: Uuid) -> Option<PathBuf> {
     delegated_group().ok().map(|group| group.folder_of(&instance.to_string()))
@@ -75,6 +78,10 @@ impl Sandbox {
         if self.limits.processes.is_some_and(|count| count < MIN_PROCESSES) {
             let hint = "set `processes` to at least 8; threads count too";
             return invalid("the agent could never start with so few processes".to_owned(), hint);
+        }
+        if self.limits.processes.is_some_and(|count| count > MAX_PROCESSES) {
+            let hint = "set `processes` to at most 4194304, or remove it";
+            return invalid("no machine has so many processes".to_owned(), hint);
         }
         match self.missing_limit().filter(|_| self.mode == SandboxMode::RequireAll) {
             Some(missing) => invalid(format!("they cannot be applied: {missing}"), missing.hint),

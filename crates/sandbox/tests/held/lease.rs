@@ -12,6 +12,8 @@ use super::{HOUR_MS, command, create_folder, policy, wait_until};
 /// Two processes that write until their folder is removed. The second one has a session of its own, and has lost its parent.
 const WRITERS: &str = "(setsid sh -c 'while echo x >>second; do sleep 0.005; done' &)
 while echo x >>first; do sleep 0.005; done";
+/// The looks in which nothing changes.
+const CALM_LOOKS: u32 = 100;
 const HOUR: Duration = Duration::from_millis(HOUR_MS);
 
 pub(super) fn a_program_works_until_its_lease_is_over() {
@@ -37,6 +39,45 @@ pub(super) fn a_program_works_until_its_lease_is_over() {
         lease.end().unwrap();
         wait_for_more(&folder);
         // The writers make new files until their folder is gone.
+        wait_until(|| fs::remove_dir_all(&folder).is_ok());
+        stage.wait().unwrap();
+        fs::remove_dir_all(leases).unwrap();
+    }
+}
+
+/// Processes that resume each other without a pause.
+const RESUMING: &str = r#"
+import os, signal, time
+for _ in range(6):
+    if os.fork() == 0:
+        while os.path.exists("first"):
+            os.killpg(0, signal.SIGCONT)
+        os._exit(0)
+while True:
+    with open("first", "r+") as file: file.seek(0, 2); file.write("x")
+    os.killpg(0, signal.SIGCONT)
+"#;
+
+pub(super) fn processes_that_resume_each_other_do_not_work_on() {
+    for has_layers in [false, true] {
+        let (folder, leases, policy, lease) =
+            start_folder(&format!("resume-{has_layers}"), has_layers);
+        fs::write(folder.join("first"), "").unwrap();
+        lease.extend(LeaseFile::now() + HOUR).unwrap();
+        let program = ["/usr/bin/python3", "-c", RESUMING];
+        let mut stage = command(&folder, &policy, &program).spawn().unwrap();
+        let size = || fs::metadata(folder.join("first")).map_or(0, |it| it.len());
+        wait_until(|| size() > 0);
+        lease.extend(Duration::ZERO).unwrap();
+        // They stand still, or the stage has ended them.
+        let calm = std::cell::Cell::new((0, 0));
+        wait_until(|| {
+            let (before, looks) = calm.get();
+            let now = size();
+            calm.set((now, if now == before { looks + 1 } else { 0 }));
+            looks == CALM_LOOKS
+        });
+        lease.extend(LeaseFile::now() + HOUR).unwrap();
         wait_until(|| fs::remove_dir_all(&folder).is_ok());
         stage.wait().unwrap();
         fs::remove_dir_all(leases).unwrap();

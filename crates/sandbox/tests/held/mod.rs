@@ -21,7 +21,7 @@ mod lease;
 /// How long a test waits for anything. Only a failing test takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR_MS: u64 = 3_600_000;
-const TESTS: [(&str, fn()); 8] = [
+const TESTS: [(&str, fn()); 9] = [
     ("a_program_starts_without_blocked_signals", a_program_starts_without_blocked_signals),
     ("a_held_agent_survives_its_server", a_held_agent_survives_its_server),
     ("a_signal_ends_the_stage_as_its_agent", a_signal_ends_the_stage_as_its_agent),
@@ -29,6 +29,10 @@ const TESTS: [(&str, fn()); 8] = [
     ("an_agent_in_namespaces_is_held", an_agent_in_namespaces_is_held),
     ("a_stage_without_a_socket_does_not_start", a_stage_without_a_socket_does_not_start),
     ("a_program_works_until_its_lease_is_over", lease::a_program_works_until_its_lease_is_over),
+    (
+        "processes_that_resume_each_other_do_not_work_on",
+        lease::processes_that_resume_each_other_do_not_work_on,
+    ),
     ("a_program_with_a_lease_ends_with_its_server", lease::a_program_ends_with_its_server),
 ];
 
