@@ -69,9 +69,15 @@ const METADATA: &[Cidr] = &[
     Cidr::v4(169, 254, 170, 23, 32),
     Cidr::v4(168, 63, 129, 16, 32),
     Cidr::v4(100, 100, 100, 200, 32),
+    Cidr::v4(169, 254, 0, 23, 32),
+    Cidr::v4(169, 254, 42, 42, 32),
+    Cidr::v4(192, 0, 0, 192, 32),
 ];
-/// The same of version 6: `fd00:ec2::254`, `fd00:ec2::23` and `fd20:ce::254`.
-const METADATA_V6: [[u16; 8]; 3] = [
+/// The same of version 6.
+const METADATA_V6: [[u16; 8]; 6] = [
+    [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe],
+    [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42],
+    [0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe],
     [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254],
     [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23],
     [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
