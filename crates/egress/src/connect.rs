@@ -9,6 +9,9 @@ use crate::address::{AddressClass, is_metadata};
 use crate::client::Client;
 use crate::error::Error;
 
+/// The most addresses of a name that are tried.
+const MAX_ATTEMPTS: usize = 4;
+
 impl Client {
     /// Connects to a host for a program that is not trusted. The policy of the client decides about the addresses, and no policy allows the metadata service of a cloud.
     /// A name is resolved once, and the connection uses one of the addresses that were checked.
@@ -40,14 +43,19 @@ impl Client {
 
     async fn connect_checked(&self, host: &str, port: u16) -> Result<TcpStream, Error> {
         let mut failed = None;
-        for address in self.checked_addresses(host).await? {
-            match TcpStream::connect(SocketAddr::new(address, port)).await {
-                Ok(stream) => {
-                    // Each write of the program is sent at once.
+        let addresses = self.checked_addresses(host).await?;
+        let count = addresses.len().clamp(1, MAX_ATTEMPTS);
+        // Each has its share, so that one that does not answer leaves time for the others.
+        let share = self.options.connect_timeout / u32::try_from(count).unwrap_or(1);
+        for address in addresses.into_iter().take(count) {
+            match timeout(share, TcpStream::connect(SocketAddr::new(address, port))).await {
+                Ok(Ok(stream)) => {
+                    // Small pieces are sent at once.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
-                Err(error) => failed = Some(error.to_string()),
+                Ok(Err(error)) => failed = Some(error.to_string()),
+                Err(_) => failed = Some("it did not answer in time".to_owned()),
             }
         }
         let reason = failed.unwrap_or_else(|| "its name has no address".to_owned());
@@ -74,6 +82,8 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
     use tokio::net::TcpListener;
 
     use super::*;
@@ -109,6 +119,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_whose_address_changes_is_resolved_once() {
+        static LOOKED_UP: AtomicU8 = AtomicU8::new(0);
+        // The first answer is allowed, each later one is not.
+        fn rebinding(_: String) -> FoundAddresses {
+            let first = if LOOKED_UP.fetch_add(1, Ordering::Relaxed) == 0 { 127 } else { 10 };
+            Box::pin(async move { Ok(vec![SocketAddr::from(([first, 0, 0, 1], 0))]) })
+        }
+        fn mixed(_: String) -> FoundAddresses {
+            let addresses = [[127, 0, 0, 1], [10, 0, 0, 1]];
+            Box::pin(async move { Ok(addresses.map(|it| SocketAddr::from((it, 0))).to_vec()) })
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let rebound = client(Policy::local(), rebinding);
+        let stream = rebound.connect("name.example", port).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+        assert_eq!(LOOKED_UP.load(Ordering::Relaxed), 1);
+        let refused = rebound.connect("name.example", port).await;
+        assert!(matches!(refused, Err(Error::RefusedName { .. })), "{refused:?}");
+        let refused = client(Policy::local(), mixed).connect("name.example", port).await;
+        assert!(matches!(refused, Err(Error::RefusedName { .. })), "{refused:?}");
+    }
+
+    #[tokio::test]
     async fn no_policy_allows_a_metadata_service() {
         for host in [
             "name.example",
@@ -118,6 +152,9 @@ mod tests {
             "fd00:ec2::254",
             "168.63.129.16",
             "100.100.100.200",
+            "192.0.0.192",
+            "fd00:42::42",
+            "fe80::a9fe:a9fe",
         ] {
             let refused = client(Policy::anywhere(), to_metadata).connect(host, 80).await;
             assert!(
