@@ -15,7 +15,10 @@ const MICROS: f64 = 1_000_000.0;
 /// More dollars than a million tokens cost.
 const MAX_PRICE: f64 = 1_000_000.0;
 
-/// Prices by the beginning of the model's name; the longest one that fits counts. Cheap to clone.
+/// The most digits of a part of a version. Dates have more.
+const MAX_VERSION_DIGITS: usize = 2;
+
+/// Prices by the beginning of the model's name; the longest one that fits counts. A successor, such as `a-1-5` beside `a-1`, needs a row of its own. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PriceTable {
     date: Arc<str>,
@@ -99,7 +102,8 @@ impl PriceTable {
     pub fn cost(&self, model: &str, tokens: &TokenCounts) -> Option<u64> {
         // Some servers name the maker before the model.
         let name = model.rsplit('/').next().unwrap_or(model);
-        let fits = |row: &&PriceRow| name.starts_with(&row.model) || model.starts_with(&row.model);
+        let fits =
+            |row: &&PriceRow| [name, model].into_iter().any(|name| is_version_of(name, &row.model));
         let row = self.rows.iter().filter(fits).max_by_key(|row| row.model.len())?;
         let parts = [
             (tokens.input, row.input),
@@ -118,6 +122,17 @@ impl Default for PriceTable {
         // A test reads it.
         Self::parse(TABLE).unwrap_or_else(|_| Self { date: "".into(), rows: Arc::default() })
     }
+}
+
+/// Whether a name is that of a model, perhaps with a date or a variant, and not that of its successor: `a-1-5` and `a-1.5` are not `a-1`.
+fn is_version_of(name: &str, model: &str) -> bool {
+    let Some(rest) = name.strip_prefix(model) else { return false };
+    let Some(first) = rest.chars().next() else { return true };
+    let next = rest.get(1..).and_then(|rest| rest.split(['-', '.', '@', ':']).next());
+    let is_number = |part: &str| {
+        (1..=MAX_VERSION_DIGITS).contains(&part.len()) && part.bytes().all(|it| it.is_ascii_digit())
+    };
+    matches!(first, '-' | '@' | ':') && !next.is_some_and(is_number)
 }
 
 /// Reads dollars.
@@ -140,7 +155,9 @@ mod tests {
             TokenCounts { input: 1_000_000, output: 500_000, cached_read: 100_000, cache_write: 8 };
         assert_eq!(prices.cost("a-1-2026", &tokens), Some(6_010_010));
         assert_eq!(prices.cost("maker/a-1-mini", &tokens), Some(601_000));
-        assert_eq!(prices.cost("b", &tokens), None);
+        for unknown in ["b", "a-1.5", "a-1-5", "a-12", "a"] {
+            assert_eq!(prices.cost(unknown, &tokens), None, "{unknown}");
+        }
         let own = PriceTable::parse("date\t2026-02-02\na-1\t2\t0\t0\t0\n").unwrap();
         let both = prices.with(&own);
         assert_eq!((both.cost("a-1", &tokens), both.date()), (Some(2_000_000), "2026-02-02"));
