@@ -14,20 +14,27 @@ use crate::host_rules::HostRules;
 /// What a process of an agent may reach.
 #[derive(Clone, Debug, Default)]
 pub struct AgentAccess {
+    /// The hosts that it may reach.
     pub network: NetworkAccess,
     /// What no setting and no answer goes beyond. `None`: everything.
     pub ceiling: Option<HostRules>,
     /// What the process proves itself by. `None` if no other program reaches the listener.
     pub secret: Option<SecretText>,
+    /// The keys that it uses without having them. No host rule is needed for their providers, but the ceiling holds.
     pub keys: Vec<ProviderKey>,
 }
 
+/// The hosts that a process may reach.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum NetworkAccess {
+    /// All, at addresses that the operator allows.
     #[default]
     Open,
+    /// Those of a list.
     Listed {
+        /// The list.
         allow: HostRules,
+        /// What happens with the others.
         unlisted: Unlisted,
     },
 }
@@ -35,6 +42,7 @@ pub enum NetworkAccess {
 /// What happens with a host that is not listed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Unlisted {
+    /// It is refused.
     Refuse,
     /// The [observer](crate::BrokerObserver::ask) decides.
     Ask,
@@ -47,10 +55,13 @@ pub struct ProviderKey {
     pub name: String,
     /// What the process has in its place.
     pub placeholder: SecretText,
+    /// The key.
     pub key: SecretText,
     /// Where the provider is. The rest of the path of a request follows its path.
     pub base: Url,
+    /// Where the provider expects the key.
     pub header: KeyHeader,
+    /// How the provider writes its errors and its usage.
     pub dialect: Dialect,
 }
 
@@ -67,9 +78,11 @@ pub enum KeyHeader {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
+    /// The messages of Anthropic.
     Anthropic,
     /// Both the chat and the responses of `OpenAI`, and of all who follow it.
     OpenAi,
+    /// The content of Google's Gemini.
     Gemini,
     /// Requests are counted, tokens are not.
     #[default]
@@ -83,11 +96,13 @@ pub struct SecretText(String);
 // === impl SecretText ===
 
 impl SecretText {
+    /// Hides a text.
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
+    /// Returns the text.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -28,12 +28,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Broker(Arc<BrokerState>);
 
+/// What the operator has set for all agents.
 #[derive(Clone, Debug)]
 pub struct BrokerOptions {
     /// The addresses that agents may reach.
     pub addresses: Policy,
     /// Authorities of certificates of providers, in addition to those of the system.
     pub authorities: Authorities,
+    /// What tokens cost.
     pub prices: PriceTable,
     /// How long a tunnel may carry nothing.
     pub idle: Duration,

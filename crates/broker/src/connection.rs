@@ -1,34 +1,36 @@
 //! Finds out what a connection of a process wants.
 
 use std::convert::Infallible;
+use std::io::Cursor;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_LENGTH, PROXY_AUTHORIZATION, TRANSFER_ENCODING};
+use http::header::PROXY_AUTHORIZATION;
 use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trilogue_domain::lock;
 
 use crate::access::SecretText;
 use crate::decision::Decisions;
+use crate::head_check::{MAX_FIELDS, MAX_HEAD_BYTES, read_head};
 use crate::host_rules::HostPort;
 use crate::observer::ConnectionKind;
 use crate::refusal::{BrokerBody, BrokerRefusal, empty};
 use crate::state::{BrokerState, HEAD_TIMEOUT};
 use crate::tunnel::OpenConnection;
-use crate::{forward, key_route, socks};
+use crate::{forward, key_route, placeholder, socks};
 
-/// The largest head of a request, in bytes.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The most fields of a head.
-const MAX_FIELDS: usize = 128;
+/// How long a client may take to read why it was refused, and the bytes of it that are read meanwhile.
+const LINGER: (Duration, u64) = (Duration::from_secs(1), 1024 * 1024);
 
 /// A tunnel whose response is on its way: it begins when the connection is handed over.
 struct AcceptedTunnel {
@@ -48,9 +50,17 @@ pub(crate) async fn serve(stream: TcpStream, broker: &BrokerState, decisions: &A
     }
 }
 
-async fn serve_http(stream: TcpStream, broker: &BrokerState, decisions: &Arc<Decisions>) {
+async fn serve_http(mut stream: TcpStream, broker: &BrokerState, decisions: &Arc<Decisions>) {
     // It is for a program on this machine.
     let _ = stream.set_nodelay(true);
+    let head = match timeout(HEAD_TIMEOUT, read_head(&mut stream)).await {
+        Ok(Ok(Some(head))) => head,
+        Ok(Err(refusal)) => return refuse(stream, &refusal).await,
+        Ok(Ok(None)) | Err(_) => return,
+    };
+    let (read, write) = stream.into_split();
+    // The HTTP reader gets what was read already. It refuses different lengths of later requests too. One that also has chunks is read by its chunks, and is the last.
+    let stream = tokio::io::join(Cursor::new(head).chain(read), write);
     let tunnel = Mutex::new(None);
     let service = service_fn(|request: Request<Incoming>| async {
         let response = respond(request, broker, decisions, &tunnel).await;
@@ -74,17 +84,27 @@ async fn serve_http(stream: TcpStream, broker: &BrokerState, decisions: &Arc<Dec
     }
 }
 
+/// Refuses the first request of a connection, which ends.
+async fn refuse(mut stream: TcpStream, refusal: &BrokerRefusal) {
+    let (limit, max_bytes) = LINGER;
+    let refusing = async {
+        stream.write_all(refusal.to_bytes().as_bytes()).await?;
+        stream.shutdown().await?;
+        // A connection with unread bytes would be reset, and the client may not see the reason.
+        tokio::io::copy(&mut stream.take(max_bytes), &mut tokio::io::sink()).await
+    };
+    if !timeout(limit, refusing).await.is_ok_and(|refused| refused.is_ok()) {
+        tracing::debug!("a client of the proxy left before it was refused");
+    }
+}
+
 async fn respond(
     mut request: Request<Incoming>,
     broker: &BrokerState,
     decisions: &Arc<Decisions>,
     tunnel: &Mutex<Option<AcceptedTunnel>>,
 ) -> Result<Response<BrokerBody>, BrokerRefusal> {
-    let headers = request.headers();
-    if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-        return Err(BrokerRefusal::invalid("the request has two lengths"));
-    }
-    if let Some(route) = key_route::name_of(request.uri()) {
+    if let Some(route) = placeholder::name_of(request.uri()) {
         let route = route.to_owned();
         // The placeholder of the key is the proof.
         return Ok(key_route::forward(request, &route, broker, decisions).await);

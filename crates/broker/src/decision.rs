@@ -2,39 +2,58 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use trilogue_domain::lock;
 
 use crate::access::{AgentAccess, NetworkAccess, Unlisted};
 use crate::host_rules::HostPort;
-use crate::observer::{BrokerObserver, ConnectionOutcome, NetworkAnswer};
+use crate::observer::{BrokerObserver, ConnectionOutcome, ConnectionRecord, NetworkAnswer};
 
 /// The most questions of a process that are open at once.
 const MAX_QUESTIONS: usize = 32;
-/// How long an answer holds: programs open several connections for one task, and may have given up the first one.
-const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// The most answers that are remembered. The oldest makes room.
-const MAX_ANSWERS: usize = 256;
+/// How long a permission waits for the next connection, if those that asked have given up.
+const PERMISSION_TIME: Duration = Duration::from_secs(60);
+/// The most permissions that wait. The oldest makes room.
+const MAX_PERMISSIONS: usize = 256;
+/// The most records of a process in a second. The next record counts those beyond.
+const MAX_RECORDS_PER_SECOND: u32 = 200;
+
+/// The most bytes of requests of a process that are held whole at once. Further ones wait.
+const MAX_HELD_BYTES: usize = 256 * 1024 * 1024;
+/// The bytes of a permit of them.
+const PERMIT_BYTES: u64 = 1024;
 
 /// What a process may reach now, with the questions about it.
 #[derive(Debug)]
 pub(crate) struct Decisions {
     access: RwLock<Arc<AgentAccess>>,
     observer: Arc<dyn BrokerObserver>,
-    questions: Mutex<Questions>,
+    questions: Arc<Mutex<Questions>>,
+    records: Mutex<RecordRate>,
+    /// The room for requests that are held whole.
+    held_bytes: Arc<Semaphore>,
     /// Cancelled when the process is gone.
     ended: CancellationToken,
-    tasks: TaskTracker,
 }
+
+type PendingAnswer = watch::Receiver<Option<NetworkAnswer>>;
 
 #[derive(Debug, Default)]
 struct Questions {
-    open: HashMap<HostPort, watch::Receiver<Option<NetworkAnswer>>>,
-    answered: HashMap<HostPort, (NetworkAnswer, Instant)>,
+    open: HashMap<HostPort, PendingAnswer>,
+    /// Permissions that no connection has used yet, each for one.
+    unused: HashMap<HostPort, (NetworkAnswer, Instant)>,
+}
+
+/// The records of the current second.
+#[derive(Debug)]
+struct RecordRate {
+    since: Instant,
+    written: u32,
+    omitted: u64,
 }
 
 /// Whether a connection may begin.
@@ -54,6 +73,13 @@ impl Decision {
     fn by(outcome: ConnectionOutcome, by: String) -> Self {
         Self { outcome, by: Some(by) }
     }
+
+    fn of_answer(answer: NetworkAnswer) -> Self {
+        match answer.is_allowed {
+            true => Self::by(ConnectionOutcome::Answered, answer.by),
+            false => Self::by(ConnectionOutcome::Refused, answer.by),
+        }
+    }
 }
 
 // === impl Decisions ===
@@ -64,8 +90,10 @@ impl Decisions {
         observer: Arc<dyn BrokerObserver>,
         ended: CancellationToken,
     ) -> Self {
-        let (access, tasks) = (RwLock::new(Arc::new(access)), TaskTracker::new());
-        Self { access, observer, questions: Mutex::default(), ended, tasks }
+        let (access, questions) = (RwLock::new(Arc::new(access)), Arc::default());
+        let records = RecordRate { since: Instant::now(), written: 0, omitted: 0 };
+        let held_bytes = Arc::new(Semaphore::new(MAX_HELD_BYTES / PERMIT_BYTES as usize));
+        Self { access, observer, questions, records: Mutex::new(records), held_bytes, ended }
     }
 
     pub(crate) fn access(&self) -> Arc<AgentAccess> {
@@ -81,68 +109,77 @@ impl Decisions {
         &self.observer
     }
 
-    /// Decides about a host. Waits for the answer if there is a question.
+    /// Passes a record to the observer, unless the process makes too many.
+    pub(crate) fn record(&self, mut record: ConnectionRecord) {
+        let Some(omitted) = lock(&self.records).admit() else { return };
+        record.omitted = omitted;
+        self.observer.record(record);
+    }
+
+    /// Waits for the room of a request that is held whole.
+    pub(crate) async fn reserve_body(&self, length: u64) -> Option<OwnedSemaphorePermit> {
+        let permits = u32::try_from(length.div_ceil(PERMIT_BYTES)).ok()?;
+        Arc::clone(&self.held_bytes).acquire_many_owned(permits).await.ok()
+    }
+
+    /// Decides about a host. Waits for an answer if the host is a question.
     pub(crate) async fn decide(&self, target: &HostPort) -> Decision {
         let access = self.access();
         if let Some(decision) = refuse_beyond_ceiling(&access, target) {
             return decision;
         }
-        let unlisted = match &access.network {
-            NetworkAccess::Open => return Decision::of(ConnectionOutcome::Open),
-            NetworkAccess::Listed { allow, unlisted } => match allow.find(target) {
-                Some(pattern) => {
-                    return Decision::by(ConnectionOutcome::Listed, pattern.to_string());
-                }
-                None => *unlisted,
-            },
+        let NetworkAccess::Listed { allow, unlisted } = &access.network else {
+            return Decision::of(ConnectionOutcome::Open);
         };
-        match unlisted {
-            Unlisted::Refuse => Decision::of(ConnectionOutcome::Refused),
-            Unlisted::Ask => self.ask(target).await,
+        if let Some(pattern) = allow.find(target) {
+            return Decision::by(ConnectionOutcome::Listed, pattern.to_string());
         }
+        let decision = match unlisted {
+            Unlisted::Refuse => return Decision::of(ConnectionOutcome::Refused),
+            Unlisted::Ask => self.ask(target).await,
+        };
+        // The ceiling may have changed while the question was open.
+        refuse_beyond_ceiling(&self.access(), target).unwrap_or(decision)
     }
 
     async fn ask(&self, target: &HostPort) -> Decision {
-        let Some(mut answer) = self.question(target) else {
-            return Decision::of(ConnectionOutcome::Limit);
+        let mut pending = match self.find_or_ask(target) {
+            Ok(pending) => pending,
+            Err(decision) => return decision,
         };
-        let answered = answer.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
-        match answered {
-            Some(NetworkAnswer { is_allowed: true, by }) => {
-                Decision::by(ConnectionOutcome::Answered, by)
-            }
-            Some(NetworkAnswer { is_allowed: false, by }) => {
-                Decision::by(ConnectionOutcome::Refused, by)
-            }
-            None => Decision::of(ConnectionOutcome::Refused),
-        }
+        let answer = pending.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+        answer.map_or(Decision::of(ConnectionOutcome::Refused), Decision::of_answer)
     }
 
-    /// Returns the answer of the open question about a host, or asks. `None` if too many are open.
-    fn question(&self, target: &HostPort) -> Option<watch::Receiver<Option<NetworkAnswer>>> {
+    /// Returns the open question about a host, or asks it.
+    ///
+    /// # Errors
+    /// The decision, if no question is needed or possible.
+    fn find_or_ask(&self, target: &HostPort) -> Result<PendingAnswer, Decision> {
         let mut questions = lock(&self.questions);
-        if let Some(answer) = questions.remembered_answer(target) {
-            return Some(watch::channel(Some(answer)).1);
+        if let Some(answer) = questions.take_unused(target) {
+            return Err(Decision::of_answer(answer));
         }
         if let Some(open) = questions.open.get(target) {
-            return Some(open.clone());
+            return Ok(open.clone());
         }
         if questions.open.len() >= MAX_QUESTIONS {
-            return None;
+            return Err(Decision::of(ConnectionOutcome::Limit));
         }
-        let (answer, waiting) = watch::channel(None);
-        questions.open.insert(target.clone(), waiting.clone());
+        let (answer, pending) = watch::channel(None);
+        questions.open.insert(target.clone(), pending.clone());
         let (asking, ended) = (self.observer.ask(target), self.ended.clone());
+        let (target, questions) = (target.clone(), Arc::clone(&self.questions));
         // Beyond the connection: a person may need longer than the program waits, and the answer is for its next attempt.
-        self.tasks.spawn(async move {
+        tokio::spawn(async move {
             let answered = tokio::select! {
                 biased;
                 () = ended.cancelled() => None,
                 answered = asking => Some(answered),
             };
-            answer.send_replace(answered);
+            lock(&questions).settle(target, answered, &answer);
         });
-        Some(waiting)
+        Ok(pending)
     }
 }
 
@@ -155,30 +192,97 @@ pub(crate) fn refuse_beyond_ceiling(access: &AgentAccess, target: &HostPort) -> 
 // === impl Questions ===
 
 impl Questions {
-    /// Returns the answer about a host that still holds. Only permission is remembered: a person who has refused may think again.
-    fn remembered_answer(&mut self, target: &HostPort) -> Option<NetworkAnswer> {
-        let is_answered = |answer: &watch::Receiver<Option<NetworkAnswer>>| {
-            answer.borrow().is_some() || answer.has_changed().is_err()
-        };
-        let ended: Vec<_> = self
-            .open
-            .iter()
-            .filter(|(_, answer)| is_answered(answer))
-            .map(|(it, _)| it.clone())
-            .collect();
-        let now = Instant::now();
-        for target in ended {
-            let answer = self.open.remove(&target).and_then(|answer| answer.borrow().clone());
-            if let Some(answer) = answer.filter(|answer| answer.is_allowed) {
-                self.answered.insert(target, (answer, now));
-            }
+    /// Ends a question. Keeps a permission for which no connection waits any more. A refusal is not kept: the person may decide otherwise the next time.
+    fn settle(
+        &mut self,
+        target: HostPort,
+        answer: Option<NetworkAnswer>,
+        pending: &watch::Sender<Option<NetworkAnswer>>,
+    ) {
+        // Without the receiver that is kept here, only those of waiting connections are left.
+        self.open.remove(&target);
+        if pending.receiver_count() > 0 {
+            pending.send_replace(answer);
+            return;
         }
-        self.answered.retain(|_, (_, at)| now.duration_since(*at) < ANSWER_TIME);
-        if self.answered.len() > MAX_ANSWERS {
-            let oldest = self.answered.iter().min_by_key(|(_, (_, at))| *at);
+        let Some(answer) = answer.filter(|answer| answer.is_allowed) else { return };
+        if self.unused.len() >= MAX_PERMISSIONS {
+            let oldest = self.unused.iter().min_by_key(|(_, (_, since))| *since);
             let oldest = oldest.map(|(target, _)| target.clone());
-            oldest.map(|target| self.answered.remove(&target));
+            oldest.map(|target| self.unused.remove(&target));
         }
-        self.answered.get(target).map(|(answer, _)| answer.clone())
+        self.unused.insert(target, (answer, Instant::now()));
+    }
+
+    fn take_unused(&mut self, target: &HostPort) -> Option<NetworkAnswer> {
+        self.unused.retain(|_, (_, since)| since.elapsed() < PERMISSION_TIME);
+        self.unused.remove(target).map(|(answer, _)| answer)
+    }
+}
+
+// === impl RecordRate ===
+
+impl RecordRate {
+    /// Returns how many records were left out before this one. `None` if this one is left out too.
+    fn admit(&mut self) -> Option<u64> {
+        if self.since.elapsed() >= Duration::from_secs(1) {
+            (self.since, self.written) = (Instant::now(), 0);
+        }
+        if self.written >= MAX_RECORDS_PER_SECOND {
+            self.omitted += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.omitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(host: &str) -> HostPort {
+        HostPort::new(host, 443).unwrap()
+    }
+
+    fn allowed() -> Option<NetworkAnswer> {
+        Some(NetworkAnswer { is_allowed: true, by: "ada".to_owned() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unused_permission_is_for_one_connection_within_a_minute() {
+        let mut questions = Questions::default();
+        let abandoned = || watch::channel(None).0;
+        let (answer, pending) = watch::channel(None);
+        questions.settle(target("waited.example"), allowed(), &answer);
+        assert!(pending.borrow().is_some());
+        assert_eq!(questions.take_unused(&target("waited.example")), None);
+
+        questions.settle(target("left.example"), allowed(), &abandoned());
+        assert_eq!(questions.take_unused(&target("left.example")), allowed());
+        assert_eq!(questions.take_unused(&target("left.example")), None);
+
+        questions.settle(target("late.example"), allowed(), &abandoned());
+        tokio::time::advance(PERMISSION_TIME).await;
+        assert_eq!(questions.take_unused(&target("late.example")), None);
+
+        let refused = Some(NetworkAnswer { is_allowed: false, by: "ada".to_owned() });
+        questions.settle(target("refused.example"), refused, &abandoned());
+        assert_eq!(questions.take_unused(&target("refused.example")), None);
+        for number in 0..=MAX_PERMISSIONS {
+            questions.settle(target(&format!("host{number}.example")), allowed(), &abandoned());
+        }
+        assert_eq!(questions.unused.len(), MAX_PERMISSIONS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_record_counts_those_that_were_left_out() {
+        let mut rate = RecordRate { since: Instant::now(), written: 0, omitted: 0 };
+        for _ in 0..MAX_RECORDS_PER_SECOND {
+            assert_eq!(rate.admit(), Some(0));
+        }
+        assert_eq!((rate.admit(), rate.admit()), (None, None));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((rate.admit(), rate.admit()), (Some(2), Some(0)));
     }
 }

@@ -20,6 +20,7 @@ const USUAL_PORTS: [u16; 2] = [443, 80];
 pub struct HostPort {
     /// The name, or an address without brackets.
     pub host: String,
+    /// The port.
     pub port: u16,
 }
 
@@ -112,6 +113,7 @@ impl HostRules {
         Ok(Self(patterns))
     }
 
+    /// Returns the patterns in their order.
     pub fn patterns(&self) -> impl Iterator<Item = &HostPattern> {
         self.0.iter()
     }

@@ -6,40 +6,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
-use futures_util::{StreamExt as _, TryStreamExt};
+use futures_util::StreamExt as _;
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
-    SET_COOKIE, TRANSFER_ENCODING,
+    ACCEPT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, SET_COOKIE, TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, Uri};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyDataStream, BodyExt as _, Limited, StreamBody};
 use hyper::body::Incoming;
+
+use tokio::sync::OwnedSemaphorePermit;
 use trilogue_egress::{Error, ResponseBody};
-use url::{Url, form_urlencoded};
 
 use crate::access::{Dialect, ProviderKey};
 use crate::decision::{Decision, Decisions, refuse_beyond_ceiling};
 use crate::forward::remove_hop_fields;
 use crate::host_rules::HostPort;
 use crate::observer::{ConnectionKind, ConnectionOutcome, ConnectionRecord};
+use crate::placeholder::{has_placeholder, provider_url, set_key};
 use crate::prices::PriceTable;
 use crate::refusal::{BrokerBody, BrokerRefusal};
 use crate::state::BrokerState;
 use crate::usage::{UsageReader, ask_for_usage};
 
-/// The path of key routes, before the name.
-const PREFIX: &str = "/keys/";
 /// The largest body of a request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 /// The ends of paths that only count tokens.
 const COUNT_TOKENS: &str = "/count_tokens";
 const COUNT_TOKENS_GEMINI: &str = ":countTokens";
-/// The member of a query with a key.
-const QUERY_KEY: &str = "key";
 
 /// A request to a provider. Dropping it writes its record and its usage.
 struct ProviderRequest {
@@ -50,18 +44,11 @@ struct ProviderRequest {
     begin: Instant,
     sent: Arc<AtomicU64>,
     received: u64,
+    /// The length of the response, if its head says it.
+    length: Option<u64>,
     /// Reads what the provider reports, once it has answered.
     usage: Option<UsageReader>,
     prices: PriceTable,
-}
-
-/// Returns the name of the key of a request.
-pub(crate) fn name_of(uri: &Uri) -> Option<&str> {
-    if uri.scheme().is_some() {
-        return None;
-    }
-    let rest = uri.path().strip_prefix(PREFIX)?;
-    Some(rest.split_once('/').map_or(rest, |(name, _)| name))
 }
 
 /// Forwards a request, and returns the response of the provider.
@@ -108,6 +95,7 @@ async fn forward_with(
         begin: Instant::now(),
         sent: Arc::clone(&sent),
         received: 0,
+        length: None,
         usage: None,
         prices: broker.prices.clone(),
     };
@@ -118,7 +106,7 @@ async fn forward_with(
     // What is not compressed can be read, and cannot grow.
     head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let (body, has_asked) =
-        request_body(body, &mut head.headers, (key.dialect, url.path())).await?;
+        request_body(body, &mut head.headers, (key.dialect, url.path()), decisions).await?;
     let uri = url.as_str().parse::<Uri>();
     let uri = uri.map_err(|_| BrokerRefusal::invalid("the address of the request is malformed"))?;
     let is_post = head.method == Method::POST;
@@ -126,13 +114,18 @@ async fn forward_with(
     (*outgoing.method_mut(), *outgoing.headers_mut(), *outgoing.uri_mut()) =
         (head.method, head.headers, uri);
     let answered = match body {
-        RequestBody::Whole(whole) => {
+        RequestBody::Whole(whole, _room) => {
             sent.store(whole.len() as u64, Ordering::Relaxed);
             broker.providers.send(outgoing.map(|()| whole)).await
         }
         RequestBody::Stream(pieces) => {
-            let counted = pieces.inspect_ok(move |piece| {
-                sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            let sent = Arc::clone(&sent);
+            let counted = pieces.map(move |piece| {
+                let piece = piece.map_err(io::Error::other)?;
+                let length = piece.len() as u64;
+                let total = sent.fetch_add(length, Ordering::Relaxed) + length;
+                let is_too_large = total > MAX_REQUEST_BYTES as u64;
+                if is_too_large { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(piece) }
             });
             broker.providers.send_stream(outgoing.map(|()| counted)).await
         }
@@ -141,6 +134,9 @@ async fn forward_with(
         Ok(answered) => answered,
         Err(error) => {
             sending.decision.outcome = ConnectionOutcome::Unreachable;
+            if sent.load(Ordering::Relaxed) > MAX_REQUEST_BYTES as u64 {
+                return Err(BrokerRefusal::too_large(MAX_REQUEST_BYTES));
+            }
             return Err(BrokerRefusal::of_provider(reason(&error)));
         }
     };
@@ -148,6 +144,8 @@ async fn forward_with(
     {
         sending.usage = Some(UsageReader::new(key.dialect, status, &headers, has_asked));
     }
+    let length = headers.get(CONTENT_LENGTH).and_then(|field| field.to_str().ok());
+    sending.length = length.and_then(|length| length.parse().ok());
     remove_hop_fields(&mut headers);
     headers.remove(TRANSFER_ENCODING);
     headers.remove(SET_COOKIE);
@@ -169,58 +167,11 @@ fn reason(error: &Error) -> String {
     }
 }
 
-/// Whether a request has the placeholder, wherever clients put a key.
-fn has_placeholder(request: &Request<Incoming>, key: &ProviderKey) -> bool {
-    let field = |name: HeaderName| request.headers().get(name).and_then(|it| it.to_str().ok());
-    let bearer = field(AUTHORIZATION).and_then(|it| it.strip_prefix("Bearer "));
-    let own = field(key.header.name());
-    let query = request.uri().query().unwrap_or_default();
-    let in_query = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == QUERY_KEY);
-    let fields = [bearer, field(X_API_KEY), field(X_GOOG_API_KEY), own];
-    fields.into_iter().flatten().any(|text| key.placeholder.is(text.trim()))
-        || in_query.is_some_and(|(_, text)| key.placeholder.is(&text))
-}
-
-/// Returns the address at the provider.
-fn provider_url(key: &ProviderKey, uri: &Uri) -> Result<Url, BrokerRefusal> {
-    let path = uri.path().strip_prefix(PREFIX).unwrap_or_default();
-    let rest = path.strip_prefix(&key.name).unwrap_or_default();
-    let is_odd = |part: &str| matches!(part, "." | "..") || part.contains('\\');
-    let decoded = rest.replace("%2e", ".").replace("%2E", ".");
-    if decoded.split('/').any(is_odd) || rest.contains("//") {
-        return Err(BrokerRefusal::invalid("the path of the request is not plain"));
-    }
-    let mut url = key.base.clone();
-    let base = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&format!("{base}{rest}"));
-    let kept: Vec<_> = uri
-        .query()
-        .into_iter()
-        .flat_map(|query| query.split('&'))
-        .filter(|member| member.split('=').next() != Some(QUERY_KEY))
-        .collect();
-    url.set_query((!kept.is_empty()).then(|| kept.join("&")).as_deref());
-    Ok(url)
-}
-
-/// Puts the key in the place of everything that could be one.
-fn set_key(headers: &mut HeaderMap, key: &ProviderKey) -> Result<(), BrokerRefusal> {
-    remove_hop_fields(headers);
-    for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY, HOST, TRANSFER_ENCODING] {
-        headers.remove(name);
-    }
-    let mut value = HeaderValue::from_str(&key.header.value(key.key.reveal())).map_err(|_| {
-        BrokerRefusal::of_provider(format!("the key {} is not a text for a field", key.name))
-    })?;
-    value.set_sensitive(true);
-    headers.insert(key.header.name(), value);
-    Ok(())
-}
-
 /// The body of a request as it goes to the provider.
 enum RequestBody {
-    Whole(Bytes),
-    Stream(BoxStream<'static, io::Result<Bytes>>),
+    /// With its room, until it is sent.
+    Whole(Bytes, Option<OwnedSemaphorePermit>),
+    Stream(BodyDataStream<Incoming>),
 }
 
 /// Returns the body of a request, and whether it asks for usage that the client has not asked for.
@@ -228,16 +179,21 @@ async fn request_body(
     body: Incoming,
     headers: &mut HeaderMap,
     (dialect, path): (Dialect, &str),
+    decisions: &Decisions,
 ) -> Result<(RequestBody, bool), BrokerRefusal> {
     if body.is_end_stream() {
-        return Ok((RequestBody::Whole(Bytes::new()), false));
+        return Ok((RequestBody::Whole(Bytes::new(), None), false));
     }
-    let limited = Limited::new(body, MAX_REQUEST_BYTES);
+    if body.size_hint().lower() > MAX_REQUEST_BYTES as u64 {
+        return Err(BrokerRefusal::too_large(MAX_REQUEST_BYTES));
+    }
     if dialect != Dialect::OpenAi || !path.ends_with("/chat/completions") {
-        let pieces = TryStreamExt::map_err(BodyDataStream::new(limited), io::Error::other);
-        return Ok((RequestBody::Stream(pieces.boxed()), false));
+        return Ok((RequestBody::Stream(BodyDataStream::new(body)), false));
     }
     // Whole, because the question is a member of it.
+    let length = body.size_hint().upper().unwrap_or(MAX_REQUEST_BYTES as u64);
+    let room = decisions.reserve_body(length).await;
+    let limited = Limited::new(body, MAX_REQUEST_BYTES);
     let too_large = |_| BrokerRefusal::too_large(MAX_REQUEST_BYTES);
     let whole = limited.collect().await.map_err(too_large)?.to_bytes();
     let (whole, has_asked) = match ask_for_usage(&whole) {
@@ -245,7 +201,7 @@ async fn request_body(
         None => (whole, false),
     };
     headers.insert(CONTENT_LENGTH, HeaderValue::from(whole.len()));
-    Ok((RequestBody::Whole(whole), has_asked))
+    Ok((RequestBody::Whole(whole, room), has_asked))
 }
 
 /// Streams the response of a provider, and reads its usage on the way.
@@ -256,7 +212,6 @@ fn response_body(body: ResponseBody, sending: ProviderRequest) -> BrokerBody {
             loop {
                 let Some(piece) = body.next().await.map_err(io::Error::other)? else {
                     let rest = sending.usage.as_mut().map(UsageReader::finish).unwrap_or_default();
-                    sending.received += rest.len() as u64;
                     return Ok(match rest.is_empty() {
                         true => None,
                         false => Some((Frame::data(rest), (body, sending))),
@@ -279,10 +234,14 @@ fn response_body(body: ResponseBody, sending: ProviderRequest) -> BrokerBody {
 impl Drop for ProviderRequest {
     fn drop(&mut self) {
         let observer = self.decisions.observer();
-        if let Some(usage) = self.usage.take() {
+        if let Some(mut usage) = self.usage.take() {
+            // The HTTP server does not read on behind the announced length.
+            if self.length == Some(self.received) {
+                usage.finish();
+            }
             observer.record_usage(usage.usage(&self.name, &self.prices));
         }
-        observer.record(ConnectionRecord {
+        self.decisions.record(ConnectionRecord {
             host: self.target.host.clone(),
             port: self.target.port,
             kind: ConnectionKind::Key(self.name.clone()),
@@ -291,6 +250,7 @@ impl Drop for ProviderRequest {
             sent_bytes: self.sent.load(Ordering::Relaxed),
             received_bytes: self.received,
             duration: self.begin.elapsed(),
+            omitted: 0,
         });
     }
 }

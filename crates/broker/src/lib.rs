@@ -5,9 +5,10 @@
 //! | `broker.rs` | takes the connections of a process |
 //! | `connection.rs` | finds out what a connection wants: a tunnel, a request, a key |
 //! | `access.rs`, `host_rules.rs`, `decision.rs` | what the process may reach |
-//! | `tunnel.rs`, `socks.rs`, `relay.rs` | tunnels by CONNECT and SOCKS5 |
+//! | `head_check.rs` | refuses requests whose meaning depends on the reader |
+//! | `tunnel.rs`, `first_bytes.rs`, `socks.rs`, `relay.rs` | tunnels by CONNECT and SOCKS5 |
 //! | `forward.rs` | requests over HTTP without encryption |
-//! | `key_route.rs` | requests to providers of models, with keys that the process does not have |
+//! | `key_route.rs`, `placeholder.rs` | requests to providers of models, with keys that the process does not have |
 //! | `usage/` | what providers report about the tokens of a request |
 //! | `prices.rs` | what tokens cost |
 //! | `observer.rs` | questions, records and usage, for those who serve an agent |
@@ -21,10 +22,13 @@ mod access;
 mod broker;
 mod connection;
 mod decision;
+mod first_bytes;
 mod forward;
+mod head_check;
 mod host_rules;
 mod key_route;
 mod observer;
+mod placeholder;
 mod prices;
 mod refusal;
 mod relay;
@@ -42,4 +46,4 @@ pub use observer::{
     BrokerObserver, ConnectionKind, ConnectionOutcome, ConnectionRecord, NetworkAnswer,
 };
 pub use prices::{InvalidPrices, PriceTable};
-pub use usage::RequestUsage;
+pub use usage::{RequestUsage, TokenCounts};

@@ -1,4 +1,4 @@
-//! What those learn and decide who serve an agent.
+//! Questions about hosts, and records of connections, for the server of an agent.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,17 +23,22 @@ pub trait BrokerObserver: Send + Sync + fmt::Debug {
 /// The answer to a question about a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetworkAnswer {
+    /// Whether the connections that wait may begin.
     pub is_allowed: bool,
-    /// Who answered, for the record: a person, a rule, or the reason for no answer.
+    /// Who answered, for the record: a person, a rule, or why no answer came.
     pub by: String,
 }
 
 /// A connection of a process that has ended, or was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionRecord {
+    /// The name of the host, or its address without brackets.
     pub host: String,
+    /// The port of the host.
     pub port: u16,
+    /// How the process asked for it.
     pub kind: ConnectionKind,
+    /// What became of it.
     pub outcome: ConnectionOutcome,
     /// The pattern, the person or the rule that decided, if one did.
     pub by: Option<String>,
@@ -41,13 +46,20 @@ pub struct ConnectionRecord {
     pub sent_bytes: u64,
     /// The bytes from the host to the process.
     pub received_bytes: u64,
+    /// From the request to the end, with the wait for an answer.
     pub duration: Duration,
+    /// The records before this one that were left out, because the process made too many.
+    pub omitted: u64,
 }
 
+/// How a process asks for a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConnectionKind {
+    /// A tunnel by CONNECT.
     Connect,
+    /// A tunnel by SOCKS5.
     Socks5,
+    /// A request with a whole `http://` address.
     Http,
     /// A request with the key of this name.
     Key(String),
@@ -79,6 +91,7 @@ pub enum ConnectionOutcome {
 // === impl ConnectionKind ===
 
 impl ConnectionKind {
+    /// Returns the word for records.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -93,6 +106,7 @@ impl ConnectionKind {
 // === impl ConnectionOutcome ===
 
 impl ConnectionOutcome {
+    /// Returns the word for records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
@@ -28,18 +28,13 @@ pub(crate) struct BrokerRefusal {
 // === impl BrokerRefusal ===
 
 impl BrokerRefusal {
-    fn new(
+    pub(crate) fn new(
         status: StatusCode,
         code: &'static str,
         message: impl Into<String>,
         hint: &'static str,
     ) -> Self {
         Self { status, code, message: message.into(), hint }
-    }
-
-    /// Whether a setting or a person refuses it.
-    pub(crate) fn is_forbidden(&self) -> bool {
-        self.status == StatusCode::FORBIDDEN
     }
 
     /// A request that the broker does not take.
@@ -116,11 +111,18 @@ impl BrokerRefusal {
         Self::new(StatusCode::NOT_FOUND, "key_unknown", message, hint)
     }
 
+    /// Whether a setting or a person refuses it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.status == StatusCode::FORBIDDEN
+    }
+
     pub(crate) fn response(&self) -> Response<BrokerBody> {
-        let body = json!({
-            "error": { "code": self.code, "message": format!("trilogue: {}", self.message), "hint": self.hint }
-        });
-        self.response_of(&body)
+        self.response_of(&self.body())
+    }
+
+    fn body(&self) -> serde_json::Value {
+        let message = format!("trilogue: {}", self.message);
+        json!({ "error": { "code": self.code, "message": message, "hint": self.hint } })
     }
 
     /// The response in the form that clients of a provider read.
@@ -144,11 +146,23 @@ impl BrokerRefusal {
         self.response_of(&body)
     }
 
+    /// The response as bytes, for a connection that has no HTTP reader yet. It is the last one.
+    pub(crate) fn to_bytes(&self) -> String {
+        let (code, body) = (self.status, self.body().to_string());
+        format!(
+            "HTTP/1.1 {code}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
     fn response_of(&self, body: &serde_json::Value) -> Response<BrokerBody> {
         let mut response = Response::new(whole(Bytes::from(body.to_string())));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.status == StatusCode::BAD_REQUEST {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
             let scheme = HeaderValue::from_static("Basic realm=\"trilogue\"");
             headers.insert(PROXY_AUTHENTICATE, scheme);

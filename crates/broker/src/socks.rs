@@ -40,7 +40,12 @@ pub(crate) async fn serve(mut stream: TcpStream, broker: &BrokerState, decisions
     let access = decisions.access();
     let reading = handshake(&mut stream, access.secret.as_ref());
     let Ok(Ok(Some(target))) = timeout(HEAD_TIMEOUT, reading).await else { return };
-    let opened = OpenConnection::open(broker, decisions, target, ConnectionKind::Socks5).await;
+    let opening = OpenConnection::open(broker, decisions, target, ConnectionKind::Socks5);
+    let opened = tokio::select! {
+        opened = opening => opened,
+        // Its question stays open for the next connection.
+        () = client_end(&stream) => return,
+    };
     match opened {
         Ok((open, host)) => {
             if reply(&mut stream, SocksReply::Done).await.is_ok() {
@@ -58,7 +63,15 @@ pub(crate) async fn serve(mut stream: TcpStream, broker: &BrokerState, decisions
     }
 }
 
-/// Reads what the client wants. `None` after a refusal that was sent.
+/// Waits until the client ends a connection that waits for its reply.
+async fn client_end(stream: &TcpStream) {
+    if stream.peek(&mut [0]).await.is_ok_and(|count| count > 0) {
+        // It sends before the reply: its end is behind these bytes.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Reads what the client wants. `None` after a refusal.
 async fn handshake(
     stream: &mut TcpStream,
     secret: Option<&SecretText>,
@@ -128,6 +141,6 @@ async fn read_array<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N
 }
 
 async fn reply(stream: &mut TcpStream, reply: SocksReply) -> io::Result<()> {
-    // No client uses the address of the connection.
+    // Clients do not use the address of the connection.
     stream.write_all(&[VERSION, reply as u8, 0, ADDRESS_V4, 0, 0, 0, 0, 0, 0]).await
 }

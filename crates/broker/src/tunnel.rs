@@ -4,29 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use rustls::server::Acceptor;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trilogue_egress::Error;
 
 use crate::access::NetworkAccess;
-use crate::decision::{Decision, Decisions};
+use crate::decision::{Decision, Decisions, refuse_beyond_ceiling};
+use crate::first_bytes::{NamedHost, first_bytes};
 use crate::host_rules::HostPort;
 use crate::observer::{ConnectionKind, ConnectionOutcome, ConnectionRecord};
 use crate::refusal::BrokerRefusal;
 use crate::relay::{RelayedBytes, relay};
 use crate::state::BrokerState;
-
-/// The most first bytes that are looked at, of a handshake of TLS or of a request.
-const MAX_FIRST_BYTES: usize = 16 * 1024;
-/// How long the first bytes may take until they are complete.
-const FIRST_BYTES_TIME: Duration = Duration::from_secs(5);
-/// The first byte of a handshake of TLS.
-const TLS_HANDSHAKE: u8 = 0x16;
-/// The most fields of a request that are looked at.
-const MAX_FIELDS: usize = 64;
 
 /// A connection to a host that a process may use. Dropping it writes its record.
 #[derive(Debug)]
@@ -36,16 +26,7 @@ pub(crate) struct OpenConnection {
     kind: ConnectionKind,
     decision: Decision,
     begin: Instant,
-    pub(crate) bytes: RelayedBytes,
-}
-
-/// What the first bytes of a tunnel say about their host.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum NamedHost {
-    Incomplete,
-    /// Nothing that can be seen.
-    Hidden,
-    Named(String),
+    pub(crate) bytes: Arc<RelayedBytes>,
 }
 
 // === impl OpenConnection ===
@@ -59,15 +40,15 @@ impl OpenConnection {
         kind: ConnectionKind,
     ) -> Result<(Self, TcpStream), BrokerRefusal> {
         let begin = Instant::now();
-        let decision = match broker.hosts.check_literal(&target.host) {
-            Ok(()) => decisions.decide(&target).await,
+        let (decisions, bytes) = (Arc::clone(decisions), Arc::default());
+        // What a client gives up while it waits is refused.
+        let decision = Decision::of(ConnectionOutcome::Refused);
+        let mut open = Self { decisions, target, kind, decision, begin, bytes };
+        open.decision = match broker.hosts.check_literal(&open.target.host) {
+            Ok(()) => open.decisions.decide(&open.target).await,
             Err(_) => Decision::of(ConnectionOutcome::Address),
         };
-        let is_allowed = decision.outcome.is_allowed();
-        let bytes = RelayedBytes::default();
-        let decisions = Arc::clone(decisions);
-        let mut open = Self { decisions, target, kind, decision, begin, bytes };
-        if !is_allowed {
+        if !open.decision.outcome.is_allowed() {
             return Err(open.refusal());
         }
         match broker.hosts.connect(&open.target.host, open.target.port).await {
@@ -98,9 +79,8 @@ impl OpenConnection {
         mut host: TcpStream,
         idle: Duration,
     ) {
-        let is_limited = matches!(self.decisions.access().network, NetworkAccess::Listed { .. });
-        if is_limited {
-            let first = match first_bytes(&mut client, &host).await {
+        if self.is_limited() {
+            let first = match first_bytes(&mut client, &host, idle).await {
                 Some((first, named)) if self.fits(&named) => first,
                 Some(_) => {
                     self.decision.outcome = ConnectionOutcome::Mismatch;
@@ -108,7 +88,7 @@ impl OpenConnection {
                 }
                 None => return,
             };
-            if timeout(idle, host.write_all(&first)).await.is_err() {
+            if !timeout(idle, host.write_all(&first)).await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
             self.bytes.sent.fetch_add(first.len() as u64, Ordering::Relaxed);
@@ -116,25 +96,41 @@ impl OpenConnection {
         relay(client, host, idle, &self.bytes).await;
     }
 
+    /// Whether some hosts are out of reach. Otherwise a tunnel may carry everything.
+    fn is_limited(&self) -> bool {
+        let access = self.decisions.access();
+        access.ceiling.is_some() || matches!(access.network, NetworkAccess::Listed { .. })
+    }
+
     /// Whether a tunnel may carry bytes for this host.
     fn fits(&self, named: &NamedHost) -> bool {
-        let NamedHost::Named(name) = named else { return true };
+        match named {
+            NamedHost::Incomplete | NamedHost::Hidden => true,
+            NamedHost::Unreadable => false,
+            NamedHost::Named(names) => names.iter().all(|name| self.fits_name(name)),
+        }
+    }
+
+    fn fits_name(&self, name: &str) -> bool {
         if self.target.is_named(name) {
             return true;
         }
         // A tunnel to an address carries what may be reached by its name too.
-        let NetworkAccess::Listed { allow, .. } = &self.decisions.access().network else {
-            return true;
-        };
-        self.target.is_address()
-            && HostPort::new(name, self.target.port)
-                .is_some_and(|named| allow.find(&named).is_some())
+        let access = self.decisions.access();
+        let named = HostPort::new(name, self.target.port).filter(|_| self.target.is_address());
+        named.is_some_and(|named| {
+            refuse_beyond_ceiling(&access, &named).is_none()
+                && match &access.network {
+                    NetworkAccess::Open => true,
+                    NetworkAccess::Listed { allow, .. } => allow.find(&named).is_some(),
+                }
+        })
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.decisions.observer().record(ConnectionRecord {
+        self.decisions.record(ConnectionRecord {
             host: self.target.host.clone(),
             port: self.target.port,
             kind: self.kind.clone(),
@@ -143,82 +139,7 @@ impl Drop for OpenConnection {
             sent_bytes: self.bytes.sent.load(Ordering::Relaxed),
             received_bytes: self.bytes.received.load(Ordering::Relaxed),
             duration: self.begin.elapsed(),
+            omitted: 0,
         });
-    }
-}
-
-/// Reads the first bytes of a client, until they show their host or cannot. None come before a host that speaks first. `None` if the client is gone.
-async fn first_bytes(
-    client: &mut (impl AsyncRead + Unpin),
-    host: &TcpStream,
-) -> Option<(BytesMut, NamedHost)> {
-    let mut first = BytesMut::with_capacity(1024);
-    let reading = async {
-        loop {
-            tokio::select! {
-                biased;
-                read = client.read_buf(&mut first) => match read {
-                    Ok(count) if count > 0 => {}
-                    _ => return None,
-                },
-                _ = host.readable(), if first.is_empty() => return Some(NamedHost::Hidden),
-            }
-            match named_host(&first) {
-                NamedHost::Incomplete if first.len() < MAX_FIRST_BYTES => {}
-                NamedHost::Incomplete => return Some(NamedHost::Hidden),
-                named => return Some(named),
-            }
-        }
-    };
-    let named = timeout(FIRST_BYTES_TIME, reading).await;
-    match named {
-        Ok(named) => named.map(|named| (first, named)),
-        Err(_) => Some((first, NamedHost::Hidden)),
-    }
-}
-
-/// Finds the host that the first bytes of a tunnel name.
-fn named_host(first: &[u8]) -> NamedHost {
-    match first.first() {
-        None => NamedHost::Incomplete,
-        Some(&TLS_HANDSHAKE) => host_of_handshake(first),
-        Some(byte) if byte.is_ascii_uppercase() => host_of_request(first),
-        Some(_) => NamedHost::Hidden,
-    }
-}
-
-fn host_of_handshake(first: &[u8]) -> NamedHost {
-    let mut acceptor = Acceptor::default();
-    let mut rest = first;
-    while !rest.is_empty() {
-        if acceptor.read_tls(&mut rest).is_err() {
-            return NamedHost::Hidden;
-        }
-        match acceptor.accept() {
-            Ok(Some(accepted)) => {
-                let name = accepted.client_hello().server_name().map(str::to_owned);
-                return name.map_or(NamedHost::Hidden, NamedHost::Named);
-            }
-            Ok(None) => {}
-            Err(_) => return NamedHost::Hidden,
-        }
-    }
-    NamedHost::Incomplete
-}
-
-fn host_of_request(first: &[u8]) -> NamedHost {
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let mut request = httparse::Request::new(&mut fields);
-    match request.parse(first) {
-        Ok(httparse::Status::Partial) => NamedHost::Incomplete,
-        Err(_) => NamedHost::Hidden,
-        Ok(httparse::Status::Complete(_)) => {
-            let host = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"));
-            let text = host.and_then(|field| std::str::from_utf8(field.value).ok());
-            let authority = text.and_then(|text| text.parse::<http::uri::Authority>().ok());
-            authority.map_or(NamedHost::Hidden, |authority| {
-                NamedHost::Named(authority.host().to_owned())
-            })
-        }
     }
 }

@@ -20,10 +20,15 @@ use report::{Report, read_report};
 use crate::access::Dialect;
 use crate::prices::PriceTable;
 
-/// The largest event that is read, in bytes. Longer ones pass unread.
-const MAX_EVENT_BYTES: usize = 1024 * 1024;
-/// The largest response in one piece that is read, in bytes.
-const MAX_WHOLE_BYTES: usize = 4 * 1024 * 1024;
+/// The largest event that is read, in bytes. Longer ones pass unread. The decoder holds a line beside it.
+const MAX_EVENT_BYTES: usize = 512 * 1024;
+/// The largest response in one piece that is read, in bytes. Larger ones pass unread.
+const MAX_WHOLE_BYTES: usize = 1024 * 1024;
+/// The last events of streams. Clients end their connection behind them.
+const LAST_EVENTS: [&str; 4] =
+    ["message_stop", "response.completed", "response.incomplete", "response.failed"];
+/// The data of the last event of a chat.
+const LAST_DATA: &str = "[DONE]";
 /// The longest name of a model, in bytes.
 const MAX_MODEL_BYTES: usize = 256;
 
@@ -49,6 +54,7 @@ pub struct RequestUsage {
 pub struct TokenCounts {
     /// Those of the input that were not in a cache.
     pub input: u64,
+    /// Those of the answer, with those of its reasoning.
     pub output: u64,
     /// Those of the input that were in a cache.
     pub cached_read: u64,
@@ -107,7 +113,9 @@ impl UsageReader {
                 decoder.push(&piece);
                 loop {
                     match decoder.next() {
-                        Ok(Some(Item::Event { data, .. })) => {
+                        Ok(Some(Item::Event { event, data, .. })) => {
+                            self.has_ended |=
+                                data == LAST_DATA || LAST_EVENTS.contains(&event.as_str());
                             self.report.add(read_report(self.dialect, data.as_bytes()));
                         }
                         Ok(Some(_)) => {}
@@ -133,9 +141,8 @@ impl UsageReader {
 
     /// Notes the end of the response. Returns the rest of what the client gets.
     pub(crate) fn finish(&mut self) -> Bytes {
-        if !std::mem::replace(&mut self.has_ended, true)
-            && let ResponseForm::Whole(whole) = &self.form
-        {
+        let has_ended = std::mem::replace(&mut self.has_ended, true);
+        if !has_ended && let ResponseForm::Whole(whole) = &self.form {
             self.report.add(read_report(self.dialect, whole));
         }
         self.filter.as_mut().map(AnswerFilter::finish).unwrap_or_default()

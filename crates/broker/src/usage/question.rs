@@ -2,25 +2,26 @@
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::MAX_EVENT_BYTES;
 
 /// The members of a request for a chat that matter here.
 #[derive(Deserialize)]
-struct ChatRequest<'a> {
+struct ChatRequest {
     #[serde(default)]
     stream: Option<bool>,
-    #[serde(borrow, default)]
-    stream_options: Option<&'a RawValue>,
+    /// Also if they are `null`: a second member of the name could be refused.
+    #[serde(default, rename = "stream_options", deserialize_with = "is_present")]
+    has_options: bool,
 }
 
 /// An event with usage has no choices.
 #[derive(Deserialize)]
 struct ChatEvent {
-    choices: Vec<serde::de::IgnoredAny>,
-    usage: Option<serde::de::IgnoredAny>,
+    choices: Vec<IgnoredAny>,
+    usage: Option<IgnoredAny>,
 }
 
 /// Takes the event with usage out of a stream.
@@ -32,10 +33,14 @@ pub(super) struct AnswerFilter {
     is_over: bool,
 }
 
+fn is_present<'de, D: Deserializer<'de>>(value: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(value).map(|_| true)
+}
+
 /// Returns a request for a chat with the question for usage. `None` if it needs none, or has one.
 pub(crate) fn ask_for_usage(request: &[u8]) -> Option<Bytes> {
-    let read: ChatRequest<'_> = serde_json::from_slice(request).ok()?;
-    if read.stream != Some(true) || read.stream_options.is_some() {
+    let read: ChatRequest = serde_json::from_slice(request).ok()?;
+    if read.stream != Some(true) || read.has_options {
         return None;
     }
     let begin = request.iter().position(|byte| *byte == b'{')? + 1;
@@ -107,6 +112,7 @@ mod tests {
             r#"{"model":"g"}"#,
             r#"{"stream":false}"#,
             r#"{"stream":true,"stream_options":{"include_usage":false}}"#,
+            r#"{"stream":true,"stream_options":null}"#,
             "[]",
             "no JSON",
         ] {
