@@ -14,9 +14,9 @@ use crate::observer::{BrokerObserver, ConnectionOutcome, ConnectionRecord, Netwo
 
 /// The most questions of a process that are open at once.
 const MAX_QUESTIONS: usize = 32;
-/// How long a permission waits for the next connection, if those that asked have given up.
+/// How long a permission holds, from the answer: programs open several connections for one task, and may have given up the first one.
 const PERMISSION_TIME: Duration = Duration::from_secs(60);
-/// The most permissions that wait. The oldest makes room.
+/// The most permissions that hold at once. The oldest makes room.
 const MAX_PERMISSIONS: usize = 256;
 /// The most records of a process in a second. The next record counts those beyond.
 const MAX_RECORDS_PER_SECOND: u32 = 200;
@@ -44,8 +44,8 @@ type PendingAnswer = watch::Receiver<Option<NetworkAnswer>>;
 #[derive(Debug, Default)]
 struct Questions {
     open: HashMap<HostPort, PendingAnswer>,
-    /// Permissions that no connection has used yet, each for one.
-    unused: HashMap<HostPort, (NetworkAnswer, Instant)>,
+    /// What was allowed, with the time of the answer.
+    permissions: HashMap<HostPort, (NetworkAnswer, Instant)>,
 }
 
 /// The records of the current second.
@@ -157,7 +157,7 @@ impl Decisions {
     /// The decision, if no question is needed or possible.
     fn find_or_ask(&self, target: &HostPort) -> Result<PendingAnswer, Decision> {
         let mut questions = lock(&self.questions);
-        if let Some(answer) = questions.take_unused(target) {
+        if let Some(answer) = questions.find_permission(target) {
             return Err(Decision::of_answer(answer));
         }
         if let Some(open) = questions.open.get(target) {
@@ -192,31 +192,27 @@ pub(crate) fn refuse_beyond_ceiling(access: &AgentAccess, target: &HostPort) -> 
 // === impl Questions ===
 
 impl Questions {
-    /// Ends a question. Keeps a permission for which no connection waits any more. A refusal is not kept: the person may decide otherwise the next time.
+    /// Ends a question. Keeps a permission. A refusal is not kept: the person may decide otherwise the next time.
     fn settle(
         &mut self,
         target: HostPort,
         answer: Option<NetworkAnswer>,
         pending: &watch::Sender<Option<NetworkAnswer>>,
     ) {
-        // Without the receiver that is kept here, only those of waiting connections are left.
         self.open.remove(&target);
-        if pending.receiver_count() > 0 {
-            pending.send_replace(answer);
-            return;
-        }
+        pending.send_replace(answer.clone());
         let Some(answer) = answer.filter(|answer| answer.is_allowed) else { return };
-        if self.unused.len() >= MAX_PERMISSIONS {
-            let oldest = self.unused.iter().min_by_key(|(_, (_, since))| *since);
+        if self.permissions.len() >= MAX_PERMISSIONS {
+            let oldest = self.permissions.iter().min_by_key(|(_, (_, since))| *since);
             let oldest = oldest.map(|(target, _)| target.clone());
-            oldest.map(|target| self.unused.remove(&target));
+            oldest.map(|target| self.permissions.remove(&target));
         }
-        self.unused.insert(target, (answer, Instant::now()));
+        self.permissions.insert(target, (answer, Instant::now()));
     }
 
-    fn take_unused(&mut self, target: &HostPort) -> Option<NetworkAnswer> {
-        self.unused.retain(|_, (_, since)| since.elapsed() < PERMISSION_TIME);
-        self.unused.remove(target).map(|(answer, _)| answer)
+    fn find_permission(&mut self, target: &HostPort) -> Option<NetworkAnswer> {
+        self.permissions.retain(|_, (_, since)| since.elapsed() < PERMISSION_TIME);
+        self.permissions.get(target).map(|(answer, _)| answer.clone())
     }
 }
 
@@ -250,29 +246,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unused_permission_is_for_one_connection_within_a_minute() {
+    async fn a_permission_holds_for_a_minute_from_the_answer() {
         let mut questions = Questions::default();
-        let abandoned = || watch::channel(None).0;
         let (answer, pending) = watch::channel(None);
-        questions.settle(target("waited.example"), allowed(), &answer);
-        assert!(pending.borrow().is_some());
-        assert_eq!(questions.take_unused(&target("waited.example")), None);
-
-        questions.settle(target("left.example"), allowed(), &abandoned());
-        assert_eq!(questions.take_unused(&target("left.example")), allowed());
-        assert_eq!(questions.take_unused(&target("left.example")), None);
-
-        questions.settle(target("late.example"), allowed(), &abandoned());
-        tokio::time::advance(PERMISSION_TIME).await;
-        assert_eq!(questions.take_unused(&target("late.example")), None);
+        questions.settle(target("a.example"), allowed(), &answer);
+        assert_eq!(*pending.borrow(), allowed());
+        tokio::time::advance(PERMISSION_TIME - Duration::from_millis(1)).await;
+        assert_eq!(questions.find_permission(&target("a.example")), allowed());
+        // Its use does not make it longer.
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(questions.find_permission(&target("a.example")), None);
 
         let refused = Some(NetworkAnswer { is_allowed: false, by: "ada".to_owned() });
-        questions.settle(target("refused.example"), refused, &abandoned());
-        assert_eq!(questions.take_unused(&target("refused.example")), None);
+        questions.settle(target("refused.example"), refused, &answer);
+        assert_eq!(questions.find_permission(&target("refused.example")), None);
         for number in 0..=MAX_PERMISSIONS {
-            questions.settle(target(&format!("host{number}.example")), allowed(), &abandoned());
+            questions.settle(target(&format!("host{number}.example")), allowed(), &answer);
         }
-        assert_eq!(questions.unused.len(), MAX_PERMISSIONS);
+        assert_eq!(questions.permissions.len(), MAX_PERMISSIONS);
     }
 
     #[tokio::test(start_paused = true)]

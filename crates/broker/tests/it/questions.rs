@@ -42,9 +42,11 @@ async fn one_answer_is_for_all_connections_that_wait() {
             assert_eq!(record.by.as_deref(), Some("ada"));
         }
     }
-    // The answer was for those connections.
-    let _next = begin_tunnel(&broker, &target).await;
-    assert_eq!(broker.question().await.0.to_string(), target);
+    // It holds for those that begin a moment later too, and not for another port.
+    let mut next = begin_tunnel(&broker, &target).await;
+    assert!(read_head(&mut next).await.starts_with("HTTP/1.1 200"));
+    let _other = begin_tunnel(&broker, "127.0.0.1:1").await;
+    assert_eq!(broker.question().await.0.to_string(), "127.0.0.1:1");
 }
 
 #[tokio::test]
@@ -65,10 +67,10 @@ async fn a_refusal_is_for_those_that_wait() {
 async fn a_permission_that_comes_late_is_for_the_next_connection() {
     let port = echo_host().await;
     let target = format!("127.0.0.1:{port}");
-    let mut broker = TestBroker::start(listed(&[], Unlisted::Ask)).await;
     let socks = [&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1], &port.to_be_bytes()[..]].concat();
     let http = format!("CONNECT {target} HTTP/1.1\r\n\r\n").into_bytes();
     for request in [http, socks] {
+        let mut broker = TestBroker::start(listed(&[], Unlisted::Ask)).await;
         let mut stream = TcpStream::connect(broker.address).await.unwrap();
         stream.write_all(&request).await.unwrap();
         let (_, pending) = broker.question().await;
