@@ -60,7 +60,7 @@ pub use grants::{is_too_much, usual_paths};
 pub use layers::Layers;
 pub use lease::LeaseFile;
 pub use links::{ResolvedPath, resolve_links};
-pub use machine::{is_enforced, layers_of_machine};
+pub use machine::layers_of_machine;
 pub use policy::{
     BrokerSettings, HoldSettings, Network, ResourceLimits, SandboxPolicy, command_stage_words,
     held_stage_words, stage_variable, stage_words,

@@ -9,18 +9,6 @@ pub fn layers_of_machine() -> Layers {
     *LAYERS.get_or_init(|| if crate::has_stage() { find() } else { Layers::NONE })
 }
 
-/// Whether a program in these layers on this machine is kept from what it may not reach. The first call can ask the kernel.
-#[must_use]
-pub fn is_enforced(network: Network, layers: Layers) -> bool {
-    match network {
-        Network::Open => true,
-        Network::None => layers.calls || layers.namespaces,
-        Network::Broker => {
-            layers.namespaces || (layers.files && layers.calls && restricts_connections())
-        }
-    }
-}
-
 /// Whether the kernel of this machine restricts to which ports a program connects over TCP.
 fn restricts_connections() -> bool {
     #[cfg(target_os = "linux")]
@@ -45,4 +33,20 @@ fn find() -> Layers {
 #[cfg(not(target_os = "linux"))]
 fn find() -> Layers {
     Layers::NONE
+}
+
+// === impl Network ===
+
+impl Network {
+    /// Whether a program in these layers on this machine is kept from what it may not reach. The first call can ask the kernel.
+    #[must_use]
+    pub fn is_enforced_by(self, layers: Layers) -> bool {
+        match self {
+            Self::Open => true,
+            Self::None => layers.calls || layers.namespaces,
+            Self::Broker => {
+                layers.namespaces || (layers.files && layers.calls && restricts_connections())
+            }
+        }
+    }
 }

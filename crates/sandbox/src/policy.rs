@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::broker::NetworkNamespace;
 use crate::{Layers, LeaseFile};
 
 /// The argument of an outer stage that holds its program.
@@ -63,8 +64,8 @@ pub enum Network {
     None,
     /// The port of the broker only, over TCP.
     ///
-    /// With namespaces, the program has a network of its own, in which nothing else listens but what it starts itself. Without them, the kernel compares the port and not the address: the
-    /// program reaches this port of other machines too, and it can listen on a port that the system chooses.
+    /// With namespaces, the program has a network of its own, in which nothing else listens but what it starts itself. Without them, it cannot bind a port, but two ways stay open. The
+    /// kernel compares ports and no addresses, so the program reaches this port of other machines too. And it can listen without a bind, on a port that the system chooses.
     Broker,
 }
 
@@ -134,13 +135,14 @@ pub fn held_stage_words(policy: &Path) -> [OsString; 4] {
     [crate::SELF.into(), crate::STAGE_COMMAND.into(), HELD.into(), policy.into()]
 }
 
-/// Returns the words that start a further program under the policy of one that runs. Its stage passes no listener. With the files of the network of that program and of its namespace of users, it joins this network.
+/// Returns the words that start a further program under the policy of one that runs. Its stage passes no listener. With the network of that program, it joins this network.
 #[must_use]
-pub fn command_stage_words(policy: &Path, network: Option<[PathBuf; 2]>) -> Vec<OsString> {
+pub fn command_stage_words(policy: &Path, network: Option<&NetworkNamespace>) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![crate::SELF.into(), crate::STAGE_COMMAND.into()];
     words.push(COMMAND.into());
-    if let Some([network, users]) = network {
-        words.extend([JOIN.into(), network.into(), users.into()]);
+    if let Some(network) = network {
+        let [network, users] = network.paths().map(OsString::from);
+        words.extend([JOIN.into(), network, users]);
     }
     words.push(policy.into());
     words
@@ -186,5 +188,22 @@ impl fmt::Debug for HoldSettings {
 impl Default for ResourceLimits {
     fn default() -> Self {
         Self { max_tasks: 4096, max_open_files: 65_536, max_file_bytes: 64 * 1024 * 1024 * 1024 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The next server starts commands under the policy of an agent that outlived an earlier one.
+    #[test]
+    fn a_policy_of_an_earlier_server_is_read() {
+        for (text, network) in [("open", Network::Open), ("none", Network::None)] {
+            let policy = format!(
+                r#"{{"layers":{{"files":true,"calls":true,"namespaces":false}},"read":[],"write":[],"links":[],"hidden":[],"home":null,"temporary":"/tmp/own","network":"{text}","limits":{{"max_tasks":1,"max_open_files":2,"max_file_bytes":3}}}}"#
+            );
+            let policy: SandboxPolicy = serde_json::from_str(&policy).unwrap();
+            assert_eq!((policy.network, policy.broker), (network, None));
+        }
     }
 }

@@ -22,7 +22,6 @@ use crate::broker::{PassedListener, ServerLink};
 use crate::child_tree::{Descendants, number};
 use crate::control_group::ProgramGroup;
 use crate::lease::{OpenLease, run_under};
-use crate::machine::is_enforced;
 use crate::policy::{COMMAND, HELD, JOIN, program_variable};
 use crate::{
     NOT_STARTED, Network, SELF, STAGE_COMMAND, SandboxPolicy, calls, files, holder, namespaces,
@@ -171,7 +170,7 @@ fn read(policy: &OsString) -> io::Result<SandboxPolicy> {
 /// Restricts this process, and what it starts. The order matters: each layer refuses what the ones before it need.
 fn restrict(policy: &SandboxPolicy) -> io::Result<()> {
     if policy.network == Network::Broker
-        && (policy.broker.is_none() || !is_enforced(policy.network, policy.layers))
+        && (policy.broker.is_none() || !policy.network.is_enforced_by(policy.layers))
     {
         return Err(io::Error::other("invalid policy: nothing keeps the program from the network"));
     }

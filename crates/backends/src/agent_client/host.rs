@@ -77,8 +77,8 @@ impl StartedHost {
                 folders,
                 private: &launch.private,
             },
-            network: Some(&launch.network),
             can_outlive: launch.outlive,
+            broker: Some(&launch.network),
         };
         Ok(Self::adopt(children.start(program).await?))
     }

@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use trilogue_broker::{
     BrokerGuard, BrokerObserver, ConnectionRecord, HostPort, NetworkAnswer, RequestUsage,
@@ -32,13 +31,12 @@ pub(crate) fn serve(
     child: &Child,
     router: &Arc<Router>,
 ) -> Option<BrokerGuard> {
-    let BrokerListener { listener, place } = child.take_broker_listener()?;
+    let BrokerListener { listener, is_private, secret, .. } = child.take_broker_listener()?;
     let plan = &launch.network;
     let served = || -> Result<BrokerGuard, String> {
         let broker = plan.broker.as_ref().ok_or("the server has no broker")?;
-        let access = plan.access_of(child.env(), place)?;
+        let access = plan.access(&secret, is_private)?;
         child.hide(access.keys.iter().map(|key| key.key.reveal()));
-        let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         let observer = Arc::new(ProcessObserver::new(agent, router));
         Ok(broker.serve(listener, access, observer))
     };

@@ -12,7 +12,7 @@ use trilogue_domain::lock;
 use trilogue_sandbox::{HoldSettings, Layers};
 use uuid::Uuid;
 
-use super::broker::ChildBroker;
+use super::broker::BrokerListener;
 use super::holder::{AttachedHolder, BeginOutput, HolderSocket};
 use super::identity::Identity;
 use super::record::{PreviousServer, RecordedChild, Records};
@@ -55,7 +55,8 @@ pub(super) struct HeldChild {
     pub(super) attached: AttachedHolder,
     pub(super) note: HeldNote,
     pub(super) policy: SavedPolicy,
-    pub(super) broker: Option<ChildBroker>,
+    /// The listener of its broker, if it has one.
+    pub(super) broker: Option<BrokerListener>,
 }
 
 /// The adopted children that no run has claimed.
@@ -64,14 +65,14 @@ pub(super) struct HeldChildren(Mutex<HashMap<Uuid, HeldChild>>);
 
 /// A child whose owner continues with it.
 #[derive(Debug)]
-pub(crate) struct AdoptedChild {
-    pub(crate) started: super::StartedChild,
+pub struct AdoptedChild {
+    pub started: super::StartedChild,
     /// What the owner kept.
-    pub(crate) owner: Value,
+    pub owner: Value,
     /// The id of the last call that the child was sent, if there was one.
-    pub(crate) last_call: Option<u64>,
+    pub last_call: Option<u64>,
     /// The output flows once this is dropped.
-    pub(crate) begin: BeginOutput,
+    pub begin: BeginOutput,
 }
 
 // === impl HoldPlan ===
@@ -176,11 +177,21 @@ async fn adopt(
     }
     let attached = records.socket(child.instance).attach(secret).await?;
     let note: HeldNote = serde_json::from_slice(&attached.state.note)?;
-    let broker = records.socket(child.instance).take_broker(secret).await?;
     // The record first: if this server is killed now, the next one finds the child.
     records.write(child)?;
     let file = records.policy_path(child.instance);
     let of_child = (note.layers, child.group.clone());
-    let policy = SavedPolicy::adopt(child.instance, policies, file, of_child)?;
+    let policy = SavedPolicy::adopt(child.instance, policies, file.clone(), of_child)?;
+    let socket = records.socket(child.instance);
+    let broker = match BrokerListener::adopt(&file, (&socket, secret)).await {
+        Ok(adopted) => adopted.map(|(broker, network)| {
+            network.into_iter().for_each(|network| policy.set_network(network));
+            broker
+        }),
+        Err(error) => {
+            tracing::warn!(%error, agent = note.name, "an agent that outlived its server no longer reaches the network");
+            None
+        }
+    };
     Ok(Some(HeldChild { leader, attached, note, policy, broker }))
 }

@@ -1,185 +1,213 @@
-//! The way of a child to the broker. With namespaces, the stage of the child listens in the child's own network, and passes the listener to the server. Without them, the server listens, and gives the listener to a stage that holds the child.
+//! The way from a child to the broker: the proxy of this server through which it reaches the network.
+//!
+//! The listener is passed between this server and the stage of the child before the child starts: with namespaces from the stage, which listens in the child's own network, and without
+//! them to the stage, if it holds the child. So a holder keeps the listener while no server runs, and connections wait in it for the next server.
 
-use std::fs::File;
+use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::AsRawFd as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
-use rustix::process::getuid;
-use tokio::io::Interest;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::process::ChildStderr;
 use tokio::time::timeout;
-use trilogue_domain::lock;
-use trilogue_sandbox::BrokerSettings;
-use trilogue_sandbox::broker::{NetworkNamespace, PassedListener, StageMessage};
+use trilogue_sandbox::broker::{NetworkNamespace, PassedListener};
+use trilogue_sandbox::{BrokerSettings, Layers, Network, SandboxPolicy};
+use trilogue_sdk::Leader;
 use uuid::Uuid;
 
-use crate::network::BrokerPlace;
+use super::holder::HolderSocket;
+use super::pass_socket::{PassSocket, network_error};
 
-/// The port of the broker in a network in which nothing else listens.
+/// The port of the broker in a network that only the child has.
 const PRIVATE_PORT: u16 = 3128;
-/// How long the stage may take.
-const PASS_TIME: Duration = Duration::from_secs(10);
+/// How long the stage of a child may take to pass the listener.
+const PASS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the error of a stage may take to be read.
+const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
+/// The part of the error of a stage that is shown, in bytes.
+const MAX_ERROR_BYTES: u64 = 2 * 1024;
 
-/// How the listener gets to the server, or from it.
-#[derive(Debug)]
-pub(super) struct BrokerPassage {
-    place: BrokerPlace,
-    secret: String,
-    /// The listener of the server itself.
-    own: Option<TcpListener>,
-    /// Where the stage connects. `None` if nothing is passed.
-    socket: Option<(UnixListener, PathBuf)>,
+/// Where a child reaches the broker. It is known before the child starts.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// The port of `127.0.0.1`.
+    pub port: u16,
+    /// Whether only the child reaches the port. Otherwise, other programs of this machine do too.
+    pub is_private: bool,
+    /// What the child proves itself by to the broker: 64 hexadecimal digits, which no other agent knows.
+    pub secret: String,
 }
 
-/// The broker of a child.
-#[derive(Debug)]
-pub(super) struct ChildBroker {
-    listener: Mutex<Option<TcpListener>>,
-    place: BrokerPlace,
-    /// The network of the child, which its commands join.
-    pub(super) namespace: Option<NetworkNamespace>,
+/// The listener of the broker for one child.
+pub struct BrokerListener {
+    pub listener: TcpListener,
+    /// The port of `127.0.0.1` at which the child reaches it.
+    pub port: u16,
+    /// Whether only the child reaches the port. Otherwise, other programs of this machine do too, and the child reaches the same port of other machines.
+    pub is_private: bool,
+    /// What the child proves itself by to the broker.
+    pub secret: String,
 }
 
-/// The listener of the broker of a child, and where its programs find it.
-#[derive(Debug)]
-pub(crate) struct BrokerListener {
-    pub(crate) listener: TcpListener,
-    pub(crate) place: BrokerPlace,
+/// Makes the variables by which a child knows the broker, such as those for proxies. They come after all other variables and replace those with the same names. Their values count as
+/// secrets in the output of the child.
+pub trait BrokerVariables: Sync {
+    fn variables(&self, address: &BrokerAddress) -> Vec<(String, String)>;
 }
 
-// === impl BrokerPassage ===
+/// How a child gets its listener.
+#[derive(Debug)]
+pub(super) struct BrokerPlan {
+    address: BrokerAddress,
+    /// The listener of this server, if the child has no network of its own.
+    own: Option<std::net::TcpListener>,
+    /// The socket over which the listener is passed, if it is.
+    socket: Option<PassSocket>,
+}
 
-impl BrokerPassage {
-    /// Prepares the passage for a new child. Its socket is in this folder.
-    pub(super) fn prepare(
-        folder: &Path,
-        instance: Uuid,
-        (has_namespaces, is_held): (bool, bool),
-    ) -> io::Result<Self> {
-        let secret = [Uuid::new_v4(), Uuid::new_v4()].map(|part| part.simple().to_string());
-        let own = match has_namespaces {
+// === impl BrokerVariables ===
+
+impl<F> BrokerVariables for F
+where
+    F: Fn(&BrokerAddress) -> Vec<(String, String)> + Sync,
+{
+    fn variables(&self, address: &BrokerAddress) -> Vec<(String, String)> {
+        self(address)
+    }
+}
+
+impl fmt::Debug for dyn BrokerVariables + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BrokerVariables")
+    }
+}
+
+// === impl BrokerAddress ===
+
+impl fmt::Debug for BrokerAddress {
+    /// Leaves out the secret, which must not get into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut address = f.debug_struct("BrokerAddress");
+        address.field("port", &self.port).field("is_private", &self.is_private);
+        address.finish_non_exhaustive()
+    }
+}
+
+// === impl BrokerListener ===
+
+impl BrokerListener {
+    fn new(listener: std::net::TcpListener, address: BrokerAddress) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let BrokerAddress { port, is_private, secret } = address;
+        Ok(Self { listener: TcpListener::from_std(listener)?, port, is_private, secret })
+    }
+
+    /// Gets the listener of a child of a previous server from its holder, with the network of the child. `None` if the policy of the child has no broker.
+    pub(super) async fn adopt(
+        policy: &Path,
+        (socket, secret): (&HolderSocket, &str),
+    ) -> io::Result<Option<(Self, Option<NetworkNamespace>)>> {
+        let policy = SandboxPolicy::load(policy)?;
+        let is_private = policy.layers.namespaces;
+        let Some(BrokerSettings { port, secret: of_broker, .. }) = policy.broker else {
+            return Ok(None);
+        };
+        let PassedListener { listener, namespace } = socket.take_broker(secret).await?;
+        let address = BrokerAddress { port, is_private, secret: of_broker };
+        Ok(Some((Self::new(listener, address)?, namespace)))
+    }
+}
+
+impl fmt::Debug for BrokerListener {
+    /// Leaves out the secret, which must not get into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut listener = f.debug_struct("BrokerListener");
+        listener.field("port", &self.port).field("is_private", &self.is_private);
+        listener.finish_non_exhaustive()
+    }
+}
+
+// === impl BrokerPlan ===
+
+impl BrokerPlan {
+    /// Listens as the program needs it. `None` if it reaches no broker. `socket` is the path of the socket over which the listener is passed, if it is.
+    pub(super) fn create(
+        (network, layers): (Network, Layers),
+        (socket, is_held): (PathBuf, bool),
+    ) -> io::Result<Option<Self>> {
+        if network != Network::Broker {
+            return Ok(None);
+        }
+        if !network.is_enforced_by(layers) {
+            return Err(network_error("nothing on this machine keeps the agent from the network"));
+        }
+        let is_private = layers.namespaces;
+        let own = match is_private {
             true => None,
-            false => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                listener.set_nonblocking(true)?;
-                Some(listener)
-            }
+            false => Some(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?),
         };
         let port = match &own {
-            Some(listener) => listener.local_addr()?.port(),
+            Some(own) => own.local_addr()?.port(),
             None => PRIVATE_PORT,
         };
-        let socket = match has_namespaces || is_held {
-            true => Some(bind(folder, &format!("{instance}.broker"))?),
-            false => None,
-        };
-        let place = BrokerPlace { port, is_private: has_namespaces };
-        Ok(Self { place, secret: secret.concat(), own, socket })
+        let secret = [Uuid::new_v4(), Uuid::new_v4()].map(|part| part.simple().to_string());
+        let address = BrokerAddress { port, is_private, secret: secret.concat() };
+        let is_passed = is_private || is_held;
+        let socket = is_passed.then(|| PassSocket::bind(socket)).transpose()?;
+        Ok(Some(Self { address, own, socket }))
     }
 
-    pub(super) fn place(&self) -> BrokerPlace {
-        self.place
-    }
-
+    /// What the stage needs to know.
     pub(super) fn settings(&self) -> BrokerSettings {
-        BrokerSettings {
-            port: self.place.port,
-            secret: self.secret.clone(),
-            socket: self.socket.as_ref().map(|(_, path)| path.clone()),
+        let BrokerAddress { port, secret, .. } = self.address.clone();
+        BrokerSettings { port, secret, socket: self.socket.as_ref().map(|it| it.path().to_owned()) }
+    }
+
+    /// Adds the variables by which the program knows the broker.
+    pub(super) fn add_variables(
+        &self,
+        variables: &dyn BrokerVariables,
+        env: &mut Vec<(String, String)>,
+    ) {
+        for (name, value) in variables.variables(&self.address) {
+            env.retain(|(known, _)| *known != name);
+            env.push((name, value));
         }
     }
 
-    /// Waits for the stage, and passes the listener.
-    pub(super) async fn finish(mut self) -> io::Result<ChildBroker> {
-        let passed = match &self.socket {
-            None => None,
-            Some((socket, _)) => {
-                let passing = pass(socket, &self.secret, self.own.as_ref());
-                timeout(PASS_TIME, passing).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))?
+    /// Passes the listener, with the network of the child. `errors` is the standard error of its stage, which explains why that has exited.
+    /// Errors: the stage has exited, or does not pass the listener in time.
+    pub(super) async fn pass(
+        self,
+        leader: &Leader,
+        errors: &mut ChildStderr,
+    ) -> io::Result<(BrokerListener, Option<NetworkNamespace>)> {
+        let Self { address, own, socket } = self;
+        let passed = match (socket, own) {
+            (None, own) => own.map(|listener| PassedListener { listener, namespace: None }),
+            (Some(socket), own) => {
+                let passing = timeout(PASS_TIMEOUT, socket.pass(own, &address.secret));
+                let passed = tokio::select! {
+                    biased;
+                    passed = passing => passed.map_err(|_| network_error("it does not answer"))?,
+                    _ = leader.wait_for_exit() => Err(network_error(&error_of(errors).await)),
+                };
+                Some(passed?)
             }
         };
-        let missing = || io::Error::other("the stage has passed no listener");
-        match (self.own.take(), passed) {
-            (Some(own), _) => Ok(ChildBroker::new(own, None, self.place)),
-            (None, Some(passed)) => {
-                Ok(ChildBroker::new(passed.listener, passed.namespace, self.place))
-            }
-            (None, None) => Err(missing()),
-        }
+        let passed = passed.ok_or_else(|| network_error("it has no listener"))?;
+        Ok((BrokerListener::new(passed.listener, address)?, passed.namespace))
     }
 }
 
-impl Drop for BrokerPassage {
-    fn drop(&mut self) {
-        if let Some((_, path)) = &self.socket {
-            // It is of no use any more.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Binds a socket for this user only: its folder is. Its own path can be too long.
-fn bind(folder: &Path, name: &str) -> io::Result<(UnixListener, PathBuf)> {
-    let opened = File::open(folder)?;
-    let short = Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()).join(name);
-    Ok((UnixListener::bind(short)?, folder.join(name)))
-}
-
-/// Waits for the stage that knows the secret. Sends it the listener of the server, or receives its own.
-async fn pass(
-    socket: &UnixListener,
-    secret: &str,
-    own: Option<&TcpListener>,
-) -> io::Result<Option<PassedListener>> {
-    loop {
-        let (stream, _) = socket.accept().await?;
-        if stream.peer_cred()?.uid() != getuid().as_raw() {
-            continue;
-        }
-        let message = receive(&stream, |stream| StageMessage::receive(stream)).await?;
-        if !message.has_secret(secret) {
-            continue;
-        }
-        if let Some(own) = own {
-            let passed = PassedListener { listener: own.try_clone()?, namespace: None };
-            passed.send(&stream)?;
-        }
-        return Ok(message.listener);
-    }
-}
-
-/// Receives a message with descriptors.
-async fn receive<T>(
-    stream: &UnixStream,
-    take: impl Fn(&UnixStream) -> io::Result<T>,
-) -> io::Result<T> {
-    stream.async_io(Interest::READABLE, || take(stream)).await
-}
-
-/// Takes the listener from the holder of a child, over a connection on which it was asked for. `None` if the child has no broker.
-pub(super) async fn take_from_holder(stream: &UnixStream) -> io::Result<Option<ChildBroker>> {
-    let taking = receive(stream, |stream| PassedListener::receive(stream));
-    let passed = timeout(PASS_TIME, taking).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))?;
-    let Some(PassedListener { listener, namespace }) = passed else { return Ok(None) };
-    let port = listener.local_addr()?.port();
-    let place = BrokerPlace { port, is_private: namespace.is_some() };
-    Ok(Some(ChildBroker::new(listener, namespace, place)))
-}
-
-// === impl ChildBroker ===
-
-impl ChildBroker {
-    fn new(listener: TcpListener, namespace: Option<NetworkNamespace>, place: BrokerPlace) -> Self {
-        Self { listener: Mutex::new(Some(listener)), place, namespace }
-    }
-
-    /// Returns the listener, once.
-    pub(super) fn take(&self) -> Option<BrokerListener> {
-        let listener = lock(&self.listener).take()?;
-        Some(BrokerListener { listener, place: self.place })
-    }
+/// Reads what a stage that has exited says.
+async fn error_of(errors: &mut ChildStderr) -> String {
+    let mut text = Vec::new();
+    // Without the rest, it says less.
+    drop(timeout(ERROR_TIMEOUT, errors.take(MAX_ERROR_BYTES).read_to_end(&mut text)).await);
+    let text = String::from_utf8_lossy(&text);
+    text.trim().escape_debug().to_string()
 }

@@ -18,10 +18,10 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, PollSender};
+use trilogue_sandbox::broker::PassedListener;
 use trilogue_sandbox::holder::{FrameReader, HOLDER_VERSION, HolderFrame, ServerFrame};
 use uuid::Uuid;
 
-use super::broker::{ChildBroker, take_from_holder};
 use super::held_output::HeldOutput;
 use super::identity::Identity;
 use super::sent_labels::SentLabels;
@@ -80,7 +80,7 @@ pub(crate) struct HeldStreams {
 
 /// Lets the output flow once it is dropped.
 #[derive(Debug)]
-pub(crate) struct BeginOutput(CancellationToken);
+pub struct BeginOutput(CancellationToken);
 
 /// How a held child exited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,15 +132,32 @@ impl HolderSocket {
 
     /// Connects, and proves with the secret that this server may. Tries again for a while: other programs can keep the socket busy.
     pub(super) async fn attach(&self, secret: &str) -> io::Result<AttachedHolder> {
-        let until = Instant::now() + ATTACH_TIMEOUT;
-        loop {
-            match self.attach_once(secret).await {
-                Err(error) if is_busy(&error) && Instant::now() < until => {
-                    tokio::time::sleep(ATTACH_PAUSE).await;
-                }
-                attached => return attached,
-            }
-        }
+        while_busy(|| self.attach_once(secret)).await
+    }
+
+    /// Gets the listener of the broker that the holder keeps, over a connection of its own.
+    pub(super) async fn take_broker(&self, secret: &str) -> io::Result<PassedListener> {
+        while_busy(|| async {
+            let taking = self.take_broker_once(secret);
+            timeout(ATTACH_TIMEOUT, taking).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+        })
+        .await
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn take_broker_once(&self, secret: &str) -> io::Result<PassedListener> {
+        let folder = File::open(&self.folder)?;
+        let mut stream = UnixStream::connect(self.short(&folder)).await?;
+        let take = ServerFrame::TakeBroker { secret: secret.to_owned() };
+        stream.write_all(&take.encode()).await?;
+        let receive = || PassedListener::receive(&stream);
+        let passed = stream.async_io(tokio::io::Interest::READABLE, receive).await?;
+        passed.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn take_broker_once(&self, _: &str) -> io::Result<PassedListener> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     async fn attach_once(&self, secret: &str) -> io::Result<AttachedHolder> {
@@ -164,15 +181,6 @@ impl HolderSocket {
         timeout(ATTACH_TIMEOUT, attaching).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Asks the holder for the listener of the child's broker. `None` if the child has none.
-    pub(super) async fn take_broker(&self, secret: &str) -> io::Result<Option<ChildBroker>> {
-        let folder = File::open(&self.folder)?;
-        let mut stream = UnixStream::connect(self.short(&folder)).await?;
-        let take = ServerFrame::TakeBroker { secret: secret.to_owned() };
-        stream.write_all(&take.encode()).await?;
-        take_from_holder(&stream).await
-    }
-
     pub(super) fn remove(&self) {
         // It may be gone already.
         let _ = std::fs::remove_file(self.folder.join(&self.name));
@@ -180,7 +188,28 @@ impl HolderSocket {
 
     /// Its path below an open folder: the path of a socket is short.
     fn short(&self, folder: &File) -> PathBuf {
-        Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&self.name)
+        path_below(folder, self.name.as_ref())
+    }
+}
+
+/// The short path of a name below an open folder.
+pub(super) fn path_below(folder: &File, name: &Path) -> PathBuf {
+    Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name)
+}
+
+/// Tries again for a while, as long as the socket of a holder is busy.
+async fn while_busy<T, F>(attempt: impl Fn() -> F) -> io::Result<T>
+where
+    F: Future<Output = io::Result<T>>,
+{
+    let until = Instant::now() + ATTACH_TIMEOUT;
+    loop {
+        match attempt().await {
+            Err(error) if is_busy(&error) && Instant::now() < until => {
+                tokio::time::sleep(ATTACH_PAUSE).await;
+            }
+            done => return done,
+        }
     }
 }
 

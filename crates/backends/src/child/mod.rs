@@ -24,6 +24,7 @@ mod holder;
 mod identity;
 mod leases;
 mod limits;
+mod pass_socket;
 mod platform;
 mod process;
 mod program;
@@ -63,8 +64,8 @@ use trilogue_domain::port::PeerFinding;
 use uuid::Uuid;
 
 pub(crate) use breaker::Breaker;
-pub(crate) use broker::BrokerListener;
-use broker::BrokerPassage;
+use broker::BrokerPlan;
+pub use broker::{BrokerAddress, BrokerListener, BrokerVariables};
 pub(crate) use budget::IdleChild;
 pub use budget::{Budget, ChildUsage};
 pub use captured_output::CapturedOutput;
@@ -82,10 +83,9 @@ pub use trilogue_sandbox::control_group::GroupLimits;
 pub use trilogue_sandbox::{Layers, Network};
 pub use trilogue_sdk::Leader;
 
-pub(crate) use adoption::AdoptedChild;
+pub use adoption::AdoptedChild;
 use adoption::{HeldChildren, HoldPlan};
-pub(crate) use holder::BeginOutput;
-pub use holder::HolderInput;
+pub use holder::{BeginOutput, HolderInput};
 pub(crate) use identity::Identity;
 use platform::SEES_PROCESSES;
 pub(crate) use platform::machine;
@@ -254,7 +254,8 @@ impl Children {
     }
 
     /// Continues with a child of a previous server, whose output begins at this offset. `None` if it is gone.
-    pub(crate) fn adopt(&self, instance: Uuid, agent: &str, from: u64) -> Option<AdoptedChild> {
+    #[must_use]
+    pub fn adopt(&self, instance: Uuid, agent: &str, from: u64) -> Option<AdoptedChild> {
         let held = self.held.take(instance)?;
         // Its holder may have lost a part of the turn.
         if held.attached.state.kept_from > from || held.note.name != agent {
@@ -391,30 +392,25 @@ impl Children {
         let mut env = environment::of(program, instance);
         let file = self.records.as_ref().map(|records| records.policy_path(instance));
         let plan = self.hold_plan(program, instance);
-        let passage = self.broker_passage(program, instance, plan.is_some());
-        let passage = passage.map_err(|error| not_started(program, &error))?;
-        if let (Some(passage), Some(network)) = (&passage, program.network) {
-            let variables = network.variables(passage.place());
-            env.retain(|(name, _)| !variables.iter().any(|(set, _)| set == name));
-            env.extend(variables);
-        }
-        let stage = StagePlan {
-            hold: plan.as_ref().map(HoldPlan::settings),
-            lease: self.lease_file(instance),
-            broker: passage.as_ref().map(BrokerPassage::settings),
-        };
         if let Some(plan) = &plan {
             (recorded.secret, recorded.store) =
                 (Some(plan.secret.clone()), Some(plan.store.clone()));
         }
-        let spawned = match confine(program, &env, (instance, file, stage)).await {
-            Ok(policy) => {
-                let plan = plan.filter(|_| policy.is_some());
-                let prepared = PreparedProgram { program, env, policy, plan, passage };
-                process::spawn(instance, prepared, self.records.clone(), &self.running).await
+        let lease = self.lease_file(instance);
+        let spawning = async {
+            let broker = self.broker_plan(program, (instance, plan.is_some()))?;
+            if let (Some(broker), Some(variables)) = (&broker, program.broker) {
+                broker.add_variables(variables, &mut env);
             }
-            Err(error) => Err(error),
+            let (hold, broker_settings) =
+                (plan.as_ref().map(HoldPlan::settings), broker.as_ref().map(BrokerPlan::settings));
+            let stage = StagePlan { hold, lease, broker: broker_settings };
+            let policy = confine(program, &env, (instance, file, stage)).await?;
+            let plan = plan.filter(|_| policy.is_some());
+            let prepared = PreparedProgram { program, env, policy, plan, broker };
+            process::spawn(instance, prepared, self.records.clone(), &self.running).await
         };
+        let spawned = spawning.await;
         let SpawnedChild { started, leader, recording } = match spawned {
             Ok(spawned) => spawned,
             Err(error) => {
@@ -447,22 +443,20 @@ impl Children {
         Some(HoldPlan::new(records.socket(instance), self.store.clone()))
     }
 
-    /// How a program gets to the broker, if its sandbox leaves it nothing else.
-    fn broker_passage(
+    /// How a program reaches the broker, if it does.
+    fn broker_plan(
         &self,
         program: Program<'_>,
-        instance: Uuid,
-        is_held: bool,
-    ) -> io::Result<Option<BrokerPassage>> {
+        (instance, is_held): (Uuid, bool),
+    ) -> io::Result<Option<BrokerPlan>> {
+        let socket = match &self.records {
+            Some(records) => records.broker_socket(instance),
+            None => sandbox::temporary_broker_socket(instance),
+        };
         let sandbox = program.confinement.sandbox;
-        if sandbox.network != Network::Broker || sandbox.trace.is_some() {
-            return Ok(None);
-        }
-        let missing =
-            || io::Error::other("a `network` of hosts needs a state folder of the server");
-        let records = self.records.as_ref().ok_or_else(missing)?;
-        let how = (sandbox.layers().namespaces, is_held);
-        BrokerPassage::prepare(records.folder(), instance, how).map(Some)
+        // A traced program runs without its sandbox.
+        let network = if sandbox.trace.is_some() { Network::Open } else { sandbox.network };
+        BrokerPlan::create((network, sandbox.layers()), (socket, is_held))
     }
 
     /// The file by which a child works under leases: another node can take over its folder.
@@ -610,7 +604,7 @@ fn not_started(program: Program<'_>, error: &io::Error) -> Error {
         io::ErrorKind::NotFound => {
             "check that the program is on the PATH and that the folder exists"
         }
-        io::ErrorKind::InvalidInput => "see docs/sandbox.md",
+        io::ErrorKind::InvalidInput | io::ErrorKind::ConnectionAborted => "see docs/sandbox.md",
         _ => "check the program's permissions and the folder",
     };
     Error::new(Code::AgentFailed, message).hint(hint)

@@ -24,7 +24,7 @@ use trilogue_sandbox::control_group::{ProgramGroup, ReachedLimit};
 use uuid::Uuid;
 
 use super::adoption::{AdoptedChild, HeldChild, HeldNote, HoldPlan, IDLE_ORPHAN_TIME, ORPHAN_TIME};
-use super::broker::{BrokerListener, BrokerPassage, ChildBroker};
+use super::broker::{BrokerListener, BrokerPlan};
 use super::holder::{AdoptedLeader, HeldStreams, HolderLink};
 use super::identity::Identity;
 use super::limits;
@@ -64,8 +64,8 @@ struct ChildState {
     kill: CancellationToken,
     /// The holder of a child that can outlive this server.
     hold: Option<Hold>,
-    /// Its way to the network, if the sandbox leaves it no other.
-    broker: Option<ChildBroker>,
+    /// Where it connects to reach the network, until the broker takes it.
+    broker: Mutex<Option<BrokerListener>>,
 }
 
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub(super) struct PreparedProgram<'a> {
     pub(super) env: Vec<(String, String)>,
     pub(super) policy: Option<SavedPolicy>,
     pub(super) plan: Option<HoldPlan>,
-    pub(super) passage: Option<BrokerPassage>,
+    pub(super) broker: Option<BrokerPlan>,
 }
 
 /// Spawns a program and the task that watches it.
@@ -124,7 +124,7 @@ pub(super) async fn spawn(
     records: Option<Arc<Records>>,
     running: &Arc<watch::Sender<Running>>,
 ) -> io::Result<SpawnedChild> {
-    let PreparedProgram { program, mut env, policy, plan, passage } = prepared;
+    let PreparedProgram { program, mut env, policy, plan, broker } = prepared;
     if let Some((name, folder)) = policy.as_ref().map(SavedPolicy::variable) {
         env.retain(|(known, _)| *known != name);
         env.push((name, folder));
@@ -151,12 +151,16 @@ pub(super) async fn spawn(
     // It has the listening socket too, on which a server would wait for a holder that is gone.
     drop(command);
     let missing = || io::Error::other("a stream of the child is missing");
-    let errors = leader.take_stderr().ok_or_else(missing)?;
-    // Before the holder answers: its stage passes the listener first.
-    let broker = match passage {
-        Some(passage) => finish_passage(passage, &leader).await,
+    let mut errors = leader.take_stderr().ok_or_else(missing)?;
+    let broker = match broker {
+        Some(broker) => Some(broker.pass(&leader, &mut errors).await?),
         None => None,
     };
+    let (broker, network) =
+        broker.map_or((None, None), |(broker, network)| (Some(broker), network));
+    if let (Some(policy), Some(network)) = (&policy, network) {
+        policy.set_network(network);
+    }
     let note = HeldNote {
         name: program.name.to_owned(),
         env: env.clone(),
@@ -187,26 +191,10 @@ pub(super) async fn spawn(
     // The identity is certain: no other process gets the id before the child is reaped.
     let identity = Identity::of(leader.pid());
     let (name, pid) = (program.name.to_owned(), leader.pid());
-    let child = Child::new((instance, pid), name, env, (policy, hold, broker));
+    let child = Child::new((instance, pid), name, env, policy, (hold, broker));
     let stderr = child.capture_errors(errors, held_errors);
     let recording = child.spawn_watch(ChildLeader::Spawned(leader), stderr, records, running);
     Ok(SpawnedChild { started: StartedChild { child, input, output }, leader: identity, recording })
-}
-
-/// Passes the listener of the broker. `None` if the stage does not come so far: its exit says why.
-async fn finish_passage(passage: BrokerPassage, leader: &Leader) -> Option<ChildBroker> {
-    let passed = tokio::select! {
-        biased;
-        passed = passage.finish() => passed,
-        _ = leader.wait_for_exit() => return None,
-    };
-    match passed {
-        Ok(broker) => Some(broker),
-        Err(error) => {
-            tracing::warn!(%error, "an agent has no way to the network");
-            None
-        }
-    }
 }
 
 /// Continues with a child of a previous server. Its output begins at this offset.
@@ -222,8 +210,8 @@ pub(super) fn adopt(
     let streams = attached.start(from);
     let (owner, name, env) = (note.owner.clone(), note.name.clone(), note.env.clone());
     let hold = Hold::new(streams.link, note);
-    let own = (Some(policy), Some(hold), broker);
-    let child = Child::new((instance, leader.pid), name, env, own);
+    let of_server = (Some(hold), broker);
+    let child = Child::new((instance, leader.pid), name, env, Some(policy), of_server);
     let stderr = child.capture_errors(tokio::io::empty(), Some(streams.errors));
     let leader = AdoptedLeader { identity: leader, exit: streams.exit };
     // Its record was written before.
@@ -315,14 +303,11 @@ impl Child {
         (instance, pid): (Uuid, u32),
         name: String,
         env: Vec<(String, String)>,
-        (policy, hold, mut broker): (Option<SavedPolicy>, Option<Hold>, Option<ChildBroker>),
+        policy: Option<SavedPolicy>,
+        (hold, broker): (Option<Hold>, Option<BrokerListener>),
     ) -> Self {
-        if let Some(policy) = &policy
-            && let Some(namespace) = broker.as_mut().and_then(|broker| broker.namespace.take())
-        {
-            policy.set_network(namespace);
-        }
-        Self(Arc::new(ChildState {
+        let secret = broker.as_ref().map(|broker| broker.secret.clone());
+        let child = Self(Arc::new(ChildState {
             instance,
             name,
             pid,
@@ -334,8 +319,10 @@ impl Child {
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             hold,
-            broker,
-        }))
+            broker: Mutex::new(broker),
+        }));
+        child.hide(secret.as_deref());
+        child
     }
 
     /// Captures its standard error, in the task that this returns: that of its stage, and its own if it is held.
@@ -387,11 +374,6 @@ impl Child {
         recording
     }
 
-    /// Returns the listener of its broker, once. `None` if it has no broker.
-    pub(crate) fn take_broker_listener(&self) -> Option<BrokerListener> {
-        self.0.broker.as_ref()?.take()
-    }
-
     /// Whether it can outlive this server.
     pub(crate) fn can_outlive(&self) -> bool {
         self.0.hold.is_some()
@@ -403,7 +385,7 @@ impl Child {
     }
 
     /// Says whether it works on when this server exits.
-    pub(crate) fn set_outlives(&self, outlives: bool) {
+    pub fn set_outlives(&self, outlives: bool) {
         if let Some(hold) = &self.0.hold
             && hold.outlives.swap(outlives, Ordering::AcqRel) != outlives
         {
@@ -434,6 +416,12 @@ impl Child {
         true
     }
 
+    /// Returns the listener to which it connects to reach the network, once. `None` if it has none.
+    #[must_use]
+    pub fn take_broker_listener(&self) -> Option<BrokerListener> {
+        lock(&self.0.broker).take()
+    }
+
     /// Returns the value of [`super::MARKER`] in its environment.
     #[must_use]
     pub fn instance(&self) -> Uuid {
@@ -457,7 +445,8 @@ impl Child {
     }
 
     /// Returns its sandbox, which the commands have that it runs through the server.
-    pub(crate) fn policy(&self) -> Option<&Arc<SavedPolicy>> {
+    #[must_use]
+    pub fn policy(&self) -> Option<&Arc<SavedPolicy>> {
         self.0.policy.as_ref()
     }
 

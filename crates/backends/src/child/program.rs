@@ -1,8 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Confinement, SERVER_PREFIX};
-use crate::network::NetworkPlan;
+use super::{BrokerVariables, Confinement, SERVER_PREFIX};
 
 /// The environment variable that identifies a child and its descendants.
 pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
@@ -20,10 +19,10 @@ pub struct Program<'a> {
     /// The names of the server's variables that it gets in addition to [`super::INHERITED`].
     pub inherit: &'a [String],
     pub confinement: Confinement<'a>,
-    /// How it reaches the network, if its sandbox leaves it nothing but the broker.
-    pub network: Option<&'a NetworkPlan>,
     /// Whether it works on when the server is gone, if it has a sandbox. The next server can continue with it.
     pub can_outlive: bool,
+    /// Makes the variables by which it knows the broker, if its sandbox has the network of one.
+    pub broker: Option<&'a dyn BrokerVariables>,
 }
 
 /// An invalid setting of a program: with it, the program cannot be started.

@@ -123,11 +123,6 @@ impl Records {
         HolderSocket::new(self.folder.parent().unwrap_or(&self.folder), instance)
     }
 
-    /// The folder of this server, for this user only.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Removes the folder if it has no records. The caller must not write records afterwards.
     pub(super) fn retire(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -140,6 +135,11 @@ impl Records {
     /// The file of the policy of a child. It is not a record, and the child cannot change it here.
     pub(super) fn policy_path(&self, instance: Uuid) -> PathBuf {
         self.path(instance).with_extension("policy")
+    }
+
+    /// The socket over which the stage of a child passes the listener of its broker.
+    pub(super) fn broker_socket(&self, instance: Uuid) -> PathBuf {
+        self.path(instance).with_extension("broker")
     }
 
     /// The file of the lease of a child, which is not a record either.

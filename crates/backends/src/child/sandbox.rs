@@ -15,8 +15,8 @@ use trilogue_sandbox::broker::NetworkNamespace;
 use trilogue_sandbox::control_group::{GroupLimits, ProgramGroup};
 use trilogue_sandbox::{
     BrokerSettings, HoldSettings, Layers, LeaseFile, Network, ResourceLimits, SandboxPolicy,
-    command_stage_words, held_stage_words, is_enforced, layers_of_machine, resolve_links,
-    stage_variable, stage_words, usual_paths,
+    command_stage_words, held_stage_words, layers_of_machine, resolve_links, stage_variable,
+    stage_words, usual_paths,
 };
 use uuid::Uuid;
 
@@ -118,7 +118,7 @@ pub struct SavedPolicy {
     trace: Option<ChildTrace>,
     /// The control group of the child.
     group: Option<ProgramGroup>,
-    /// The network of the child, which its commands join, if it has one of its own with a broker.
+    /// The network of the child, which its commands join.
     network: OnceLock<NetworkNamespace>,
     /// Whether another server uses it.
     is_left: AtomicBool,
@@ -138,7 +138,7 @@ pub(super) struct StagePlan {
     pub(super) hold: Option<HoldSettings>,
     /// The lease under which it lets the child work, if there is one.
     pub(super) lease: Option<LeaseFile>,
-    /// How it passes the listener of the broker, if there is one.
+    /// How the child reaches the broker, if it does.
     pub(super) broker: Option<BrokerSettings>,
 }
 
@@ -181,19 +181,18 @@ impl Sandbox {
             return Err(InvalidSetting { key: "sandbox", why, hint: hint.to_owned() });
         }
         self.check_limits()?;
-        if !is_enforced(self.network, has) && self.trace.is_none() {
-            let (why, hint) = match self.mode {
-                SandboxMode::Off => {
+        if !self.network.is_enforced_by(has) && self.trace.is_none() {
+            let (why, hint) = match (self.mode, self.network) {
+                (SandboxMode::Off, _) => {
                     ("an agent without a sandbox uses the network", "set sandbox = \"auto\"")
                 }
+                (_, Network::Broker) => (
+                    "nothing on this machine limits where the agent connects to",
+                    "use a machine with the layer 'namespaces', or with the layers 'files' and 'system calls' and Linux 6.7 or newer",
+                ),
                 _ => (
                     "nothing on this machine keeps the agent from the network",
-                    match self.network {
-                        Network::Broker => {
-                            "use a machine with the layer 'namespaces', or with Linux 6.7 and the layers for files and system calls, or remove the setting"
-                        }
-                        _ => "use a machine with the layer 'system calls', or remove the setting",
-                    },
+                    "use a machine with the layer 'system calls', or remove the setting",
                 ),
             };
             return Err(InvalidSetting {
@@ -265,7 +264,8 @@ impl Confinement<'_> {
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if self.folders.iter().any(|folder| folder.parent().is_none()) {
             let why = "an agent that works in '/' can have no sandbox; set `cwd` of the agent";
-            if is_strict || trace.is_some() {
+            let is_open = self.sandbox.network != Network::Broker;
+            if is_strict || trace.is_some() || !is_open {
                 return refuse(why.to_owned());
             }
             tracing::warn!("{why}");
@@ -388,8 +388,7 @@ impl SavedPolicy {
         // Without a state folder this is the only place.
         let file = file.unwrap_or_else(|| temporary.with_extension("policy"));
         let leases = lease.map(ChildLeases::new);
-        let is_left = AtomicBool::new(false);
-        let network = OnceLock::new();
+        let (network, is_left) = (OnceLock::new(), AtomicBool::new(false));
         let saved = Self { layers, temporary, file, leases, trace, group, network, is_left };
         DirBuilder::new().mode(0o700).create(&saved.temporary)?;
         Ok(saved)
@@ -409,14 +408,19 @@ impl SavedPolicy {
         // Each start of a service can have a `/tmp` of its own. The commands of the agent need the folder.
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
         let group = group.map(ProgramGroup::at);
-        let is_left = AtomicBool::new(false);
-        let network = OnceLock::new();
+        let (network, is_left) = (OnceLock::new(), AtomicBool::new(false));
         Ok(Self { layers, temporary, file, leases: None, trace: None, group, network, is_left })
     }
 
     /// Returns the leases under which the child works, if its stage looks at them.
     pub(super) fn leases(&self) -> Option<&ChildLeases> {
         self.leases.as_ref()
+    }
+
+    /// Sets the network of the child, once.
+    pub(super) fn set_network(&self, network: NetworkNamespace) {
+        // A second one would be the same.
+        drop(self.network.set(network));
     }
 
     /// Removes them. Blocks on the file system.
@@ -450,30 +454,23 @@ impl SavedPolicy {
         self.group.as_ref()
     }
 
-    /// Returns the words that come before the command of a program, and the variables that its stage gets.
-    pub(crate) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
+    /// Returns the words that come before the command of the child, and the variables that its stage gets.
+    pub(super) fn stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
         if let Some(trace) = &self.trace {
             return ProgramStart { words: trace.words(&self.file), variables: env.to_vec() };
         }
         self.stage_of(stage_words(&self.file).to_vec(), env, markers)
     }
 
-    /// The same for a command that the program runs through the server, in the network of the program.
+    /// The same for a command that the child runs through the server. In the network of the child, if that has one of its own with a way to the broker.
     pub(crate) fn command_stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
         if self.trace.is_some() {
             return self.stage(env, markers);
         }
-        let network = self.network.get().map(NetworkNamespace::paths);
-        self.stage_of(command_stage_words(&self.file, network), env, markers)
+        self.stage_of(command_stage_words(&self.file, self.network.get()), env, markers)
     }
 
-    /// Sets the network that commands join, once.
-    pub(super) fn set_network(&self, network: NetworkNamespace) {
-        // The first one stays.
-        let _ = self.network.set(network);
-    }
-
-    /// The same for a stage that holds the program.
+    /// The same for a stage that holds the child.
     pub(super) fn held_stage(&self, env: &[(String, String)], markers: &[&str]) -> ProgramStart {
         self.stage_of(held_stage_words(&self.file).to_vec(), env, markers)
     }
@@ -515,6 +512,11 @@ impl Drop for SavedPolicy {
 /// Removes the temporary files that a previous server has left of a child.
 pub(super) fn remove_left(instance: Uuid) {
     remove_folder(&temporary_folder(instance));
+}
+
+/// The socket over which the listener of a broker is passed, without a state folder.
+pub(super) fn temporary_broker_socket(instance: Uuid) -> PathBuf {
+    temporary_folder(instance).with_extension("broker")
 }
 
 fn temporary_folder(instance: Uuid) -> PathBuf {

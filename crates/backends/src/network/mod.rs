@@ -10,7 +10,6 @@ mod plan;
 mod record;
 mod rules;
 
-pub(crate) use plan::BrokerPlace;
 pub use plan::{KeyPlan, KeySource, NetworkPlan, NotAKeySource};
 pub(crate) use record::{connection_event, count_connection};
 pub use rules::{NetworkRule, NetworkRules};

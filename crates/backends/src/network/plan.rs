@@ -8,16 +8,12 @@ use std::sync::Arc;
 
 use trilogue_broker::{
     AgentAccess, Broker, Dialect, HostRules, KeyHeader, NetworkAccess, ProviderKey, SecretText,
-    Unlisted,
 };
 use url::Url;
-use uuid::Uuid;
 
 use super::rules::NetworkRules;
-use crate::child::InvalidSetting;
+use crate::child::{BrokerAddress, BrokerVariables, InvalidSetting};
 
-/// The variable with the password of the broker, which is also the placeholder of each key. The next server finds it there.
-const PASSWORD: &str = "TRILOGUE_NETWORK_PASSWORD";
 /// The variables by which programs find a proxy. Some read the small ones only.
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 /// The variables with the hosts for which programs use no proxy.
@@ -71,36 +67,9 @@ pub enum KeySource {
 #[error("expected \"file:PATH\" or \"env:NAME\"")]
 pub struct NotAKeySource;
 
-/// Where the programs of a process find the broker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BrokerPlace {
-    /// The port on 127.0.0.1.
-    pub(crate) port: u16,
-    /// Whether only the process reaches it.
-    pub(crate) is_private: bool,
-}
-
 // === impl NetworkPlan ===
 
 impl NetworkPlan {
-    /// Whether the agent's programs use the broker.
-    #[must_use]
-    pub fn needs_broker(&self) -> bool {
-        self.is_limited() || !self.keys.is_empty()
-    }
-
-    /// Whether the broker is their only way to the network.
-    #[must_use]
-    pub fn is_limited(&self) -> bool {
-        self.access != NetworkAccess::Open
-    }
-
-    /// Whether people are asked about hosts.
-    #[must_use]
-    pub fn asks(&self) -> bool {
-        matches!(self.access, NetworkAccess::Listed { unlisted: Unlisted::Ask, .. })
-    }
-
     /// Checks that the keys can be read.
     ///
     /// # Errors
@@ -124,41 +93,12 @@ impl NetworkPlan {
         Ok(())
     }
 
-    /// Returns the variables by which a new process finds the broker.
-    pub(crate) fn variables(&self, place: BrokerPlace) -> Vec<(String, String)> {
-        let password = format!("{KEY_PREFIX}{}", Uuid::new_v4().simple());
-        let address = format!("127.0.0.1:{}", place.port);
-        let mut all = Vec::new();
-        let mut set = |name: &str, value: &str| all.push((name.to_owned(), value.to_owned()));
-        if self.is_limited() {
-            let proxy = match place.is_private {
-                true => format!("http://{address}"),
-                false => format!("http://agent:{password}@{address}"),
-            };
-            PROXIES.iter().for_each(|name| set(name, &proxy));
-            NO_PROXIES.iter().for_each(|name| set(name, OWN_HOSTS));
-            set(NODE_PROXY, "1");
-        }
-        for key in &self.keys {
-            set(&key.variable, &password);
-            let base = format!("http://{address}/keys/{}", key.variable);
-            key.base_variables.iter().for_each(|name| set(name, &base));
-        }
-        set(PASSWORD, &password);
-        all
-    }
-
-    /// Returns what a process with these variables may reach. Blocks on the file system.
+    /// Returns what a process may reach. `secret` is what it proves itself by, and `is_private` says that only the process reaches the broker. Blocks on the file system.
     ///
     /// # Errors
     /// A key that cannot be read.
-    pub(crate) fn access_of(
-        &self,
-        env: &[(String, String)],
-        place: BrokerPlace,
-    ) -> Result<AgentAccess, String> {
-        let password = env.iter().find(|(name, _)| name == PASSWORD);
-        let password = password.ok_or("it was started without a broker")?.1.clone();
+    pub(crate) fn access(&self, secret: &str, is_private: bool) -> Result<AgentAccess, String> {
+        let password = password(secret);
         let keys = self.keys.iter().map(|key| {
             let text = key.source.read().map_err(|why| format!("{}: {why}", key.variable))?;
             Ok(ProviderKey {
@@ -172,16 +112,37 @@ impl NetworkPlan {
         });
         let keys = keys.collect::<Result<_, String>>()?;
         // Other programs of the machine reach the listener of a process without namespaces.
-        let secret = (!place.is_private).then(|| SecretText::new(password));
-        // Without a limit, programs use the network without a proxy: this one is for keys alone.
-        let network = match &self.access {
-            NetworkAccess::Open => {
-                NetworkAccess::Listed { allow: HostRules::default(), unlisted: Unlisted::Refuse }
-            }
-            listed => listed.clone(),
-        };
-        Ok(AgentAccess { network, ceiling: self.ceiling.clone(), secret, keys })
+        let secret = (!is_private).then(|| SecretText::new(password));
+        let (network, ceiling) = (self.access.clone(), self.ceiling.clone());
+        Ok(AgentAccess { network, ceiling, secret, keys })
     }
+}
+
+impl BrokerVariables for NetworkPlan {
+    fn variables(&self, address: &BrokerAddress) -> Vec<(String, String)> {
+        let password = password(&address.secret);
+        let place = format!("127.0.0.1:{}", address.port);
+        let mut all = Vec::new();
+        let mut set = |name: &str, value: &str| all.push((name.to_owned(), value.to_owned()));
+        let proxy = match address.is_private {
+            true => format!("http://{place}"),
+            false => format!("http://agent:{password}@{place}"),
+        };
+        PROXIES.iter().for_each(|name| set(name, &proxy));
+        NO_PROXIES.iter().for_each(|name| set(name, OWN_HOSTS));
+        set(NODE_PROXY, "1");
+        for key in &self.keys {
+            set(&key.variable, &password);
+            let base = format!("http://{place}/keys/{}", key.variable);
+            key.base_variables.iter().for_each(|name| set(name, &base));
+        }
+        all
+    }
+}
+
+/// Returns the password of the proxy, which is also the placeholder of each key.
+fn password(secret: &str) -> String {
+    format!("{KEY_PREFIX}{secret}")
 }
 
 // === impl KeySource ===

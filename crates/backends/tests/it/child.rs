@@ -25,8 +25,17 @@ pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> 
 /// A program with no variables of its own, outside of a sandbox.
 pub(crate) fn program<'a>(command: &'a [String], cwd: &'a Path) -> Program<'a> {
     let confinement = Confinement::NONE;
-    let (name, network, can_outlive) = ("test", None, false);
-    Program { name, command, cwd, env: &[], inherit: &[], confinement, network, can_outlive }
+    let (env, inherit) = (&[], &[]);
+    Program {
+        name: "test",
+        command,
+        cwd,
+        env,
+        inherit,
+        confinement,
+        can_outlive: false,
+        broker: None,
+    }
 }
 
 pub(crate) fn is_running(pid: u32) -> bool {

@@ -28,8 +28,7 @@ impl NetworkNamespace {
     }
 
     /// The paths by which another process of this user opens both, while this one has them.
-    #[must_use]
-    pub fn paths(&self) -> [PathBuf; 2] {
+    pub(crate) fn paths(&self) -> [PathBuf; 2] {
         let process = std::process::id();
         [&self.network, &self.users]
             .map(|it| format!("/proc/{process}/fd/{}", it.as_raw_fd()).into())

@@ -223,8 +223,8 @@ impl ProcessSupervisor {
                 folders: &folders,
                 private: &self.launch.private,
             },
-            network: None,
             can_outlive: false,
+            broker: None,
         };
         let StartedChild { child, input, output } = self.children.start(program).await?;
         let child = StopOnDrop(child);

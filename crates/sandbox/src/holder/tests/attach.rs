@@ -1,8 +1,10 @@
 //! Who may attach.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 
 use super::{HOLDER_VERSION, RunningHolder, SECRET, next_frame};
+use crate::broker::PassedListener;
 use crate::holder::{FrameReader, HolderFrame, ServerFrame};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -52,6 +54,51 @@ fn a_server_of_another_version_learns_the_version() {
     // It replaces no other server.
     server.input("", "hello");
     server.take_output("hello");
+    server.send(&ServerFrame::EndInput);
+    assert_eq!(server.take_exit(), 0);
+    holder.join();
+}
+
+#[test]
+fn a_server_takes_the_listener_of_the_broker() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let broker = Some(PassedListener { listener, namespace: None });
+    let holder = RunningHolder::start_with("cat", (1000, HOUR_MS), broker);
+    let mut server = holder.attach();
+    let take = |secret: &str| {
+        let mut stream = holder.connect();
+        stream.write_all(&ServerFrame::TakeBroker { secret: secret.to_owned() }.encode()).unwrap();
+        PassedListener::receive(&stream)
+    };
+    assert!(take(&SECRET[1..]).unwrap().is_none());
+    // A connection waits until a server has it.
+    let mut waiting = TcpStream::connect(address).unwrap();
+    waiting.write_all(b"hello").unwrap();
+    let (first, second) = (take(SECRET).unwrap().unwrap(), take(SECRET).unwrap().unwrap());
+    drop(first);
+    let mut greeting = [0; 5];
+    second.listener.accept().unwrap().0.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"hello");
+    // The attached server has noticed nothing.
+    server.input("", "hello");
+    server.take_output("hello");
+    server.send(&ServerFrame::EndInput);
+    assert_eq!(server.take_exit(), 0);
+    holder.join();
+}
+
+#[test]
+fn a_holder_without_a_broker_passes_nothing() {
+    let holder = RunningHolder::start("cat", 1000, HOUR_MS);
+    let mut stream = holder.connect();
+    stream.write_all(&ServerFrame::TakeBroker { secret: SECRET.to_owned() }.encode()).unwrap();
+    assert!(PassedListener::receive(&stream).unwrap().is_none());
+    let mut server = holder.attach();
+    // An attached server may not send it.
+    server.send(&ServerFrame::TakeBroker { secret: SECRET.to_owned() });
+    assert_eq!(server.next(), None);
+    let mut server = holder.attach();
     server.send(&ServerFrame::EndInput);
     assert_eq!(server.take_exit(), 0);
     holder.join();

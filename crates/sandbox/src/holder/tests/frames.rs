@@ -15,6 +15,7 @@ fn server_frames() -> Vec<ServerFrame> {
         ServerFrame::EndInput,
         ServerFrame::Mark { offset: u64::MAX },
         ServerFrame::OrphanTime { ms: 600_000 },
+        ServerFrame::TakeBroker { secret: "ab".repeat(32) },
         ServerFrame::Note(Vec::new()),
         ServerFrame::Note(vec![7; 1000]),
     ]
