@@ -7,6 +7,7 @@
     reason = "functions that tests share fail as tests do, and print their seeds"
 )]
 
+mod agent_network;
 mod bridge;
 mod bridge_chaos;
 mod bridge_communication;
