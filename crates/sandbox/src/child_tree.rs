@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long the processes of a program may take to stand still.
 const SUSPEND_TIME: Duration = Duration::from_secs(1);
 const SUSPEND_LOOK: Duration = Duration::from_millis(2);
-/// The states of a process that runs, or goes on by itself. One that waits in the kernel, such as for a stopped child, stops before it runs again.
+/// The states of a process that runs, or resumes by itself. One that waits in the kernel, such as for a stopped child, stops before it runs again.
 const RUNS: [char; 3] = ['R', 'S', 'I'];
 /// The states of a process that is stopped, traced, or has exited.
 const ENDED_OR_STOPPED: [char; 4] = ['T', 't', 'Z', 'X'];
@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The descendants of this process, by the folder `/proc` of the machine.
 #[derive(Debug)]
-pub(crate) struct Descendants(File);
+pub struct Descendants(File);
 
 /// A program that was started, with all its processes. Its descriptor becomes readable when one may have exited.
 pub(crate) struct ChildTree<'a> {
@@ -84,6 +84,12 @@ impl AsFd for ChildTree<'_> {
 // === impl Descendants ===
 
 impl Descendants {
+    /// Makes this process the parent of all descendants that lose theirs, so that [`Self::end`] finds them.
+    pub fn adopt_orphans() -> io::Result<Self> {
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+        Self::open()
+    }
+
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self(File::open("/proc")?))
     }
@@ -123,7 +129,7 @@ impl Descendants {
                     let _ = kill_process(pid, Signal::STOP);
                 }
             }
-            // Twice: one that was looked at can be resumed by one that is looked at later.
+            // Twice: a later one of the same look can resume an earlier one.
             calm_looks = if is_calm { calm_looks + 1 } else { 0 };
             if calm_looks == 2 {
                 return true;
@@ -154,8 +160,8 @@ impl Descendants {
         text.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Ends the processes that the program has left. Each one that exits leaves its children to this process.
-    pub(crate) fn end(&self) -> io::Result<()> {
+    /// Ends the processes that the program has left. Each one that exits leaves its children to this process. Blocks, and reaps every child of this process.
+    pub fn end(&self) -> io::Result<()> {
         let (mut signal, mut until) = (Signal::TERM, Instant::now() + GRACE);
         let mut known = Vec::new();
         loop {

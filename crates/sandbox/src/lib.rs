@@ -55,6 +55,8 @@ mod resources;
 mod stage;
 
 pub use access::PathAccess;
+#[cfg(target_os = "linux")]
+pub use child_tree::Descendants;
 pub use git::is_git_repository;
 pub use grants::{is_too_much, usual_paths};
 pub use layers::Layers;

@@ -12,7 +12,7 @@ use trilogue_broker::{
 use super::launch::Launch;
 use super::routing::{NetworkQuestion, Router, SessionItem};
 use crate::child::{BrokerListener, Child};
-use crate::network::{connection_event, count_connection};
+use crate::network::{connection_event, count_connection, count_usage, usage_event};
 
 /// Who decided if no question could be asked.
 const UNASKED: &str = "no question could be asked";
@@ -81,5 +81,8 @@ impl BrokerObserver for ProcessObserver {
         self.put(SessionItem::NetworkUse(Box::new(connection_event(&record))));
     }
 
-    fn record_usage(&self, _usage: RequestUsage) {}
+    fn record_usage(&self, usage: RequestUsage) {
+        count_usage(&self.agent, &usage);
+        self.put(SessionItem::NetworkUse(Box::new(usage_event(&usage))));
+    }
 }

@@ -11,5 +11,5 @@ mod record;
 mod rules;
 
 pub use plan::{KeyPlan, KeySource, NetworkPlan, NotAKeySource};
-pub(crate) use record::{connection_event, count_connection};
+pub(crate) use record::{connection_event, count_connection, count_usage, usage_event};
 pub use rules::{NetworkRule, NetworkRules};

@@ -43,6 +43,16 @@ pub const STOPPED_PROCESSES: &str = "trilogue_agent_processes_stopped_total";
 pub const PROCESS_STARTS: &str = "trilogue_agent_process_starts_total";
 /// Counted by the backends.
 pub const PROCESS_FAILURES: &str = "trilogue_agent_process_failures_total";
+/// Counted by the backends.
+pub const NETWORK_CONNECTIONS: &str = "trilogue_network_connections_total";
+/// Counted by the backends.
+pub const NETWORK_BYTES: &str = "trilogue_network_bytes_total";
+/// Counted by the backends.
+pub const MODEL_REQUESTS: &str = "trilogue_model_requests_total";
+/// Counted by the backends.
+pub const MODEL_TOKENS: &str = "trilogue_model_tokens_total";
+/// Counted by the backends.
+pub const MODEL_COST: &str = "trilogue_model_cost_microdollars_total";
 pub const AGENT_PROCESSES: &str = "trilogue_agent_processes";
 pub const AGENT_MEMORY: &str = "trilogue_agent_memory_bytes";
 pub const RUNS: &str = "trilogue_runs";
@@ -152,6 +162,31 @@ pub const METRICS: &[Metric] = &[
         PROCESS_FAILURES,
         &["agent"],
         "Processes of a hosted agent that did not start, or exited by themselves before a turn had completed",
+    ),
+    counter(
+        NETWORK_CONNECTIONS,
+        &["agent", "outcome"],
+        "Connections of hosted agents through the broker: `open`, `listed` or `answered` ones reached their host; `refused`, `ceiling`, `address`, `mismatch`, `unreachable` and `limit` ones did not",
+    ),
+    counter(
+        NETWORK_BYTES,
+        &["agent", "direction"],
+        "Bytes of these connections: `sent` by the agent or `received`",
+    ),
+    counter(
+        MODEL_REQUESTS,
+        &["agent"],
+        "Requests of hosted agents to providers of models, with `keys`",
+    ),
+    counter(
+        MODEL_TOKENS,
+        &["agent", "kind"],
+        "Tokens of these requests, as the providers report them: `input`, `output`, `cached_read` or `cache_write`",
+    ),
+    counter(
+        MODEL_COST,
+        &["agent"],
+        "What these requests cost by the price table, in millionths of a dollar",
     ),
     counter(
         REFUSED_PROCESSES,

@@ -85,10 +85,10 @@ async fn answer(client: &Client, asked: &Value, option: &str) -> Value {
     assert_eq!(question["kind"], "permission", "{asked}");
     let path = format!("/api/v1/interrupts/{}/answer", question["id"].as_str().unwrap());
     client.post(&path, &json!({ "option": option })).await.unwrap().ok().unwrap();
-    ended(client, asked).await
+    wait_for_end(client, asked).await
 }
 
-async fn ended(client: &Client, run: &Value) -> Value {
+async fn wait_for_end(client: &Client, run: &Value) -> Value {
     let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
     let ended = until("the run to end", LIMIT, || {
         let (client, path) = (client.clone(), path.clone());
@@ -177,7 +177,7 @@ async fn rules_decide_about_hosts_and_a_question_without_an_answer_refuses() {
         "{CURL} http://{host}/; {CURL} http://{other}/; {CURL} http://127.0.0.1:9/; {CURL} http://10.0.0.1/; {CURL} http://169.254.169.254/"
     );
     let asked = run(&client, "rules", &script).await;
-    assert_eq!(text(&ended(&client, &asked).await), "204 403 403 403 403 .");
+    assert_eq!(text(&wait_for_end(&client, &asked).await), "204 403 403 403 403 .");
     let connections = connections(&client, "rules").await;
     let seen: Vec<_> =
         connections.iter().map(|it| (it["outcome"].as_str().unwrap(), it["by"].as_str())).collect();
@@ -211,6 +211,6 @@ async fn a_turn_that_outlives_its_server_reaches_the_network_again() {
     let home = server.kill().await.unwrap();
     fs::write(&go, "").unwrap();
     let server = home.start().await.unwrap();
-    assert_eq!(text(&ended(&server.client(), &run).await), "204 204 .");
+    assert_eq!(text(&wait_for_end(&server.client(), &run).await), "204 204 .");
     assert_eq!(machine.host.deliveries().len(), 2);
 }

@@ -14,8 +14,9 @@ mod rules;
 mod traced_run;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -74,7 +75,10 @@ impl TraceCommand {
             .map_err(|error| CliError::failure(format!("cannot find the folder: {error}")))?;
         let options = self.options()?;
         let agent = self.agent(&options)?;
-        let folder = tempfile::tempdir()
+        let own = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new()
+            .permissions(own)
+            .tempdir()
             .map_err(|error| CliError::failure(format!("cannot make a folder: {error}")))?;
         let trace = ChildTrace { program: strace()?, folder: folder.path().to_owned() };
         check_strace(&trace).await?;
@@ -93,7 +97,12 @@ impl TraceCommand {
             settings,
             limit: self.timeout.0,
         };
+        #[cfg(target_os = "linux")]
+        let orphans = orphans()?;
         let ended = Box::pin(run.execute(globals, &trace)).await;
+        // Also those that hide from the server: no sandbox holds them.
+        #[cfg(target_os = "linux")]
+        drop(tokio::task::spawn_blocking(move || orphans.end()).await);
         let around = Surroundings { started, workspaces: workspaces(&options, &self.agent) };
         let home = agent.home();
         let read = tokio::task::spawn_blocking(move || rules(&trace, &around, home.as_deref()));
@@ -166,6 +175,13 @@ impl TraceCommand {
         }
         Ok(agent)
     }
+}
+
+/// Makes this process the parent of what the agent starts and leaves behind.
+#[cfg(target_os = "linux")]
+fn orphans() -> Result<trilogue_sandbox::Descendants> {
+    trilogue_sandbox::Descendants::adopt_orphans()
+        .map_err(|error| CliError::failure(format!("processes cannot be followed: {error}")))
 }
 
 /// The settings of a temporary server with this agent, which is watched in place of its sandbox.

@@ -63,6 +63,7 @@ impl RuleReport {
             }
             all
         };
+        let has_refused = !rules.refused.is_empty();
         let refused = rules.refused.into_iter().take(MAX_PATHS);
         let refused = refused.map(|(path, reason)| {
             let path = safe::visible(&path.display().to_string());
@@ -71,7 +72,7 @@ impl RuleReport {
         Self {
             agent: name.to_owned(),
             is_complete,
-            is_enough: !has_rules && network != Some(NetworkSetting::Open),
+            is_enough: !has_rules && !has_refused && network != Some(NetworkSetting::Open),
             read_paths: named(&agent.read_paths.0, rules.read_paths.into_iter().collect()),
             write_paths: named(&agent.write_paths.0, rules.write_paths.into_iter().collect()),
             network,

@@ -17,6 +17,8 @@ pub(super) const MAX_USES: usize = 50_000;
 pub(super) const MAX_PATHS: usize = 200;
 /// The number of paths in one folder from which the folder replaces them.
 const MIN_GROUPED: usize = 3;
+/// Folders with keys, below the home folder.
+const KEY_FOLDERS: [&str; 5] = [".ssh", ".gnupg", ".aws", ".kube", ".docker"];
 /// Where nothing can be granted.
 const OF_KERNEL: [&str; 2] = ["/proc", "/sys"];
 /// What leads each process to its own streams.
@@ -132,7 +134,13 @@ fn group_paths(mut paths: BTreeSet<PathBuf>, home: Option<&Path>) -> BTreeSet<Pa
 
 /// Whether a folder may stand for what is in it: not one of the root, such as `/srv`, and none that has too much.
 fn can_group(folder: &Path, home: Option<&Path>) -> bool {
-    folder.components().count() > 2 && !is_too_much(folder, home)
+    folder.components().count() > 2 && !is_too_much(folder, home) && !has_keys(folder, home)
+}
+
+/// Whether a folder has keys, of which an agent gets those that it uses only.
+fn has_keys(folder: &Path, home: Option<&Path>) -> bool {
+    let below = home.and_then(|home| folder.strip_prefix(home).ok());
+    below.is_some_and(|below| KEY_FOLDERS.iter().any(|name| below.starts_with(name)))
 }
 
 /// Compares a use of a path with the policy.
@@ -172,7 +180,7 @@ fn need(found: &PathUse, policy: &SandboxPolicy, around: &Surroundings) -> PathN
             (_, false) => PathNeed::Read(named),
         };
     }
-    if !is_too_much(folder, home) {
+    if !is_too_much(folder, home) && !has_keys(folder, home) {
         return PathNeed::Write(named.parent().unwrap_or(&named).to_owned());
     }
     match kind {
