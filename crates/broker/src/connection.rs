@@ -118,7 +118,9 @@ async fn respond(
     if *request.method() != Method::CONNECT {
         return forward::forward(request, broker, decisions).await;
     }
-    let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_11);
+    let authority = request.uri().authority();
+    let authority =
+        authority.filter(|it| request.version() == Version::HTTP_11 && !it.as_str().contains('@'));
     let target = authority
         .and_then(|authority| HostPort::new(authority.host(), authority.port_u16()?))
         .ok_or_else(|| BrokerRefusal::invalid("CONNECT needs a host and a port, over HTTP/1.1"))?;

@@ -12,6 +12,8 @@ pub const MAX_PATTERNS: usize = 256;
 const MAX_PATTERN_BYTES: usize = 260;
 /// The pattern of everything.
 const ALL_HOSTS: &str = "*";
+/// Words of the setting, which would be valid names.
+const NOT_HOSTS: [&str; 3] = ["ask", "none", "open"];
 /// The ports of a pattern without one.
 const USUAL_PORTS: [u16; 2] = [443, 80];
 
@@ -62,11 +64,17 @@ fn normalize(host: &str) -> Option<String> {
         return Some(address.to_canonical().to_string());
     }
     match Host::parse(host).ok()? {
-        Host::Domain(name) => Some(name).filter(|name| !name.is_empty() && !name.contains('*')),
+        Host::Domain(name) => Some(name).filter(|name| name.split('.').all(is_label)),
         // Such as `0x7f.1`, which programs take for an address too.
         Host::Ipv4(address) => Some(address.to_string()),
         Host::Ipv6(address) => Some(IpAddr::V6(address).to_canonical().to_string()),
     }
+}
+
+/// Whether a part of a name has only the characters of host names: others could mislead the person who is asked.
+fn is_label(label: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !label.is_empty() && label.bytes().all(is_of_name)
 }
 
 // === impl HostPort ===
@@ -165,6 +173,11 @@ impl FromStr for HostPattern {
         }
         if text == ALL_HOSTS {
             return Ok(Self { name: NamePattern::Any, ports: PortPattern::All });
+        }
+        if NOT_HOSTS.contains(&text) {
+            return invalid(
+                "it is a word for the setting `network` of an agent, alone or in its list",
+            );
         }
         let is_bare_v6 = text.matches(':').count() > 1 && !text.starts_with('[');
         let (host, port) = match text.rsplit_once(':').filter(|_| !is_bare_v6) {
@@ -272,6 +285,9 @@ mod tests {
             "example.com:70000",
             "*.127.0.0.1",
             "a b",
+            "a..b",
+            "$(id);.example",
+            "ask",
             "[::1",
             "user@example.com",
         ] {

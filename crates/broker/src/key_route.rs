@@ -77,6 +77,10 @@ async fn forward_with(
     if !has_placeholder(&request, key) {
         return Err(BrokerRefusal::wrong_placeholder(&key.name));
     }
+    // A response to it would have the key.
+    if *request.method() == Method::TRACE {
+        return Err(BrokerRefusal::invalid("a provider gets no TRACE"));
+    }
     let (mut head, body) = request.into_parts();
     let url = provider_url(key, &head.uri)?;
     let port = url.port_or_known_default().unwrap_or(443);

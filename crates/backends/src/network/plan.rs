@@ -12,7 +12,7 @@ use trilogue_broker::{
 use url::Url;
 
 use super::rules::NetworkRules;
-use crate::child::{BrokerAddress, BrokerVariables, InvalidSetting};
+use crate::child::{BrokerAddress, BrokerVariables, INHERITED, InvalidSetting, SERVER_PREFIX};
 
 /// The variables by which programs find a proxy. Some read the small ones only.
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
@@ -76,6 +76,15 @@ impl NetworkPlan {
     /// The first key that cannot.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         for key in &self.keys {
+            let mut names = key.base_variables.iter().chain([&key.variable]);
+            if let Some(name) = names.find(|name| is_reserved(name)) {
+                return Err(InvalidSetting {
+                    key: "keys",
+                    why: format!("the agent needs the variable '{name}' for something else"),
+                    hint: "name the variables for the key and for the provider's address"
+                        .to_owned(),
+                });
+            }
             key.source.read().map_err(|why| InvalidSetting {
                 key: "keys",
                 why: format!("{}: {why}", key.variable),
@@ -138,6 +147,14 @@ impl BrokerVariables for NetworkPlan {
         }
         all
     }
+}
+
+/// Whether a variable has a meaning for every program, or for the server.
+fn is_reserved(name: &str) -> bool {
+    let of_broker = PROXIES.iter().chain(&NO_PROXIES).chain([&NODE_PROXY]);
+    let mut reserved = of_broker.chain(INHERITED);
+    let is_prefixed = ["LD_", SERVER_PREFIX].iter().any(|prefix| name.starts_with(prefix));
+    is_prefixed || reserved.any(|reserved| *reserved == name)
 }
 
 /// Returns the password of the proxy, which is also the placeholder of each key.

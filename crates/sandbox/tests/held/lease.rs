@@ -1,5 +1,6 @@
 //! A stage that suspends its program while the program has no lease.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ use super::{HOUR_MS, command, create_folder, policy, wait_until};
 const WRITERS: &str = "(setsid sh -c 'while echo x >>second; do sleep 0.005; done' &)
 while echo x >>first; do sleep 0.005; done";
 /// The looks in which nothing changes.
-const CALM_LOOKS: u32 = 100;
+const CALM_LOOKS: u32 = 50;
 const HOUR: Duration = Duration::from_millis(HOUR_MS);
 
 pub(super) fn a_program_works_until_its_lease_is_over() {
@@ -26,16 +27,16 @@ pub(super) fn a_program_works_until_its_lease_is_over() {
         lease.extend(LeaseFile::now() + HOUR).unwrap();
         wait_for_more(&folder);
         lease.extend(LeaseFile::now()).unwrap();
-        wait_until(|| is_suspended(&folder));
+        wait_for_calm(&folder);
         let before = sizes(&folder);
         // One that cannot be read is over too.
         fs::write(leases.join("lease"), "soon").unwrap();
-        assert!(is_suspended(&folder));
+        wait_for_calm(&folder);
         assert_eq!(sizes(&folder), before);
         lease.extend(LeaseFile::now() + HOUR).unwrap();
         wait_for_more(&folder);
         lease.extend(Duration::ZERO).unwrap();
-        wait_until(|| is_suspended(&folder));
+        wait_for_calm(&folder);
         lease.end().unwrap();
         wait_for_more(&folder);
         // The writers make new files until their folder is gone.
@@ -67,15 +68,13 @@ pub(super) fn processes_that_resume_each_other_do_not_work_on() {
         let program = ["/usr/bin/python3", "-c", RESUMING];
         let mut stage = command(&folder, &policy, &program).spawn().unwrap();
         let size = || fs::metadata(folder.join("first")).map_or(0, |it| it.len());
+        let before = Cell::new(0);
         wait_until(|| size() > 0);
         lease.extend(Duration::ZERO).unwrap();
         // They stand still, or the stage has ended them.
-        let calm = std::cell::Cell::new((0, 0));
-        wait_until(|| {
-            let (before, looks) = calm.get();
+        wait_for_looks(|| {
             let now = size();
-            calm.set((now, if now == before { looks + 1 } else { 0 }));
-            looks == CALM_LOOKS
+            before.replace(now) == now
         });
         lease.extend(LeaseFile::now() + HOUR).unwrap();
         wait_until(|| fs::remove_dir_all(&folder).is_ok());
@@ -129,6 +128,20 @@ fn sizes(folder: &Path) -> [u64; 2] {
 fn wait_for_more(folder: &Path) {
     let before = sizes(folder);
     wait_until(|| sizes(folder).iter().zip(before).all(|(now, before)| *now > before));
+}
+
+/// Waits until no process of the program works. For a moment, one that is about to stop looks as if it waited for another.
+fn wait_for_calm(folder: &Path) {
+    wait_for_looks(|| is_suspended(folder));
+}
+
+/// Waits until a condition has held for some looks in a row.
+fn wait_for_looks(condition: impl Fn() -> bool) {
+    let looks = Cell::new(0);
+    wait_until(|| {
+        looks.set(if condition() { looks.get() + 1 } else { 0 });
+        looks.get() == CALM_LOOKS
+    });
 }
 
 /// Whether no process of the program works. One that waits for a stopped child in the kernel (`D`) is not stopped itself.

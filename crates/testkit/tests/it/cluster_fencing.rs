@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use trilogue_testkit::{Folder, until};
 
@@ -19,6 +20,8 @@ const THREAD: &str = "shared";
 enum NodeFault {
     Kill,
     Pause,
+    /// The outer process of the agent's sandbox gets this signal, and the node works on.
+    Stage(Signal),
 }
 
 /// Where the nodes run.
@@ -53,6 +56,16 @@ async fn the_agent_of_a_node_of_another_machine_stands_still_with_it() {
     write_in_turn(NodeFault::Pause, Machines::Several).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_without_its_stage_does_not_write_beside_the_next_one() {
+    write_in_turn(NodeFault::Stage(Signal::KILL), Machines::Several).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_stage_stands_still_does_not_write_beside_the_next_one() {
+    write_in_turn(NodeFault::Stage(Signal::STOP), Machines::Several).await;
+}
+
 async fn write_in_turn(fault: NodeFault, machines: Machines) {
     let (store, shared) = (Folder::new().unwrap(), Folder::new().unwrap());
     let agent = scripted(&store.path().join("sessions"), &[]).await;
@@ -85,10 +98,12 @@ async fn write_in_turn(fault: NodeFault, machines: Machines) {
     match fault {
         NodeFault::Kill => cluster.lose(0).await.unwrap(),
         NodeFault::Pause => cluster.suspend(0).unwrap(),
+        NodeFault::Stage(signal) => kill_process(stage_of_agent(&cluster).await, signal).unwrap(),
     }
+    let is_next = |index: &usize| *index > 0 || matches!(fault, NodeFault::Stage(_));
     let owner = until("another node to own the thread", LIMIT, || async {
         let owner = cluster.owner(THREAD).await.ok()??;
-        NAMES.iter().position(|name| *name == owner).filter(|index| *index > 0)
+        NAMES.iter().position(|name| *name == owner).filter(is_next)
     });
     let next = cluster.clients().swap_remove(owner.await.unwrap());
     let run = run_of("writer", THREAD, &json!("say:done"), "wait");
@@ -119,6 +134,18 @@ async fn write_in_turn(fault: NodeFault, machines: Machines) {
     for folder in fs::read_dir(shared.path()).unwrap() {
         assert!(!folder.unwrap().path().join(".trilogue").exists(), "a lease is left\n{log}");
     }
+}
+
+/// Returns the outer process of the sandbox of the only agent at work.
+async fn stage_of_agent(cluster: &Cluster) -> Pid {
+    let mut stages = Vec::new();
+    for client in cluster.clients() {
+        let status = client.get("/api/v1/status").await.unwrap().ok().unwrap();
+        let agents = status["agents"]["list"].as_array().cloned().unwrap_or_default();
+        stages.extend(agents.iter().filter_map(|agent| agent["pid"].as_i64()));
+    }
+    let [stage] = stages[..] else { panic!("not one agent runs: {stages:?}") };
+    Pid::from_raw(i32::try_from(stage).unwrap()).unwrap()
 }
 
 fn writers(shared: &Path) -> Writers {

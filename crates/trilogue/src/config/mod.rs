@@ -75,6 +75,7 @@ pub use secret::Secret;
 pub(crate) use secret_text::{check_secret_text, secret_of_file, secret_text};
 pub use starter::starter;
 pub use telemetry::{Otlp, Ratio, Telemetry};
+pub(crate) use token_as::RESERVED;
 pub use token_as::{NotATokenForm, TokenAs};
 pub use trilogue_egress::Cidr;
 

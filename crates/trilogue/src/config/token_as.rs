@@ -30,7 +30,7 @@ pub struct NotATokenForm;
 /// The prefix of a header field's name.
 const HEADER: &str = "header:";
 /// Fields with a meaning that no token can have.
-const RESERVED: [HeaderName; 8] = [
+pub(crate) const RESERVED: [HeaderName; 8] = [
     header::ACCEPT,
     header::CONNECTION,
     header::CONTENT_LENGTH,

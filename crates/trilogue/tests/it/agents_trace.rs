@@ -29,6 +29,16 @@ def act(line):
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
         send(id=100, method="session/request_permission", params={"sessionId": "s", "toolCall": call, "options": options})
         return sys.stdin.readline()
+    if verb == "hide":
+        hidden = "echo $$ > " + rest + ".new; mv " + rest + ".new " + rest + "; exec sleep 3600"
+        words = ["/usr/bin/env", "-i", "/usr/bin/setsid", "/bin/sh", "-c", hidden]
+        nothing = subprocess.DEVNULL
+        if os.fork() == 0:
+            subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing)
+            os._exit(0)
+        while not os.path.exists(rest):
+            pass
+        return "hidden"
     if verb == "connect":
         socket.create_connection(("127.0.0.1", int(rest))).close()
         return "connected"
@@ -166,6 +176,37 @@ fn an_agent_that_needs_nothing_hears_that_its_sandbox_is_enough() {
     assert_eq!(printed.out, "");
     let printed = fixture.trace(&format!("connect {}", fixture.port()), &[]).expect(0);
     assert!(printed.out.contains("network = \"open\""), "{}", printed.out);
+}
+
+#[test]
+fn no_process_of_an_agent_survives_its_trace() {
+    let fixture = TraceFixture::new();
+    let file = fixture.outside.path().join("process");
+    let printed = fixture.trace(&format!("hide {}", file.display()), &[]).expect(0);
+    assert!(printed.err.contains("hidden"), "{}", printed.err);
+    let process = fs::read_to_string(&file).unwrap();
+    let command = fs::read(format!("/proc/{}/cmdline", process.trim())).unwrap_or_default();
+    assert!(!command.starts_with(b"sleep"), "process {process} is left");
+}
+
+#[test]
+fn a_folder_of_keys_is_not_proposed_as_a_whole() {
+    let fixture = TraceFixture::new();
+    let folder = fixture.home.work().parent().unwrap().join(".ssh");
+    fs::create_dir(&folder).unwrap();
+    for name in ["config", "known_hosts", "id_one", "id_two"] {
+        fs::write(folder.join(name), "a text").unwrap();
+    }
+    let prompt = format!(
+        "read ~/.ssh/config\nread ~/.ssh/known_hosts\nread ~/.ssh/id_one\nwrite {}/known_hosts",
+        folder.display()
+    );
+    let printed = fixture.trace(&prompt, &["--json"]).expect(0);
+    let report: Value = serde_json::from_str(&printed.out).unwrap();
+    let paths = ["~/.ssh/config", "~/.ssh/id_one", "~/.ssh/known_hosts"];
+    assert_eq!(report["read_paths"], json!(paths), "{report}");
+    assert_eq!(report["write_paths"], json!([]), "{report}");
+    assert_eq!(report["is_enough"], false, "{report}");
 }
 
 #[test]

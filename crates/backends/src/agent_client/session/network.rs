@@ -9,6 +9,7 @@ use super::answer::{
     RequestAnswerer, RequestWork, chosen_option, interrupt_of_server, permission_option,
 };
 use super::background::OpenRequests;
+use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{NetworkDecision, NetworkQuestion};
 use crate::network::NetworkRule;
 use crate::permission::Subject;
@@ -78,7 +79,7 @@ impl RequestAnswerer {
         thread: ThreadId,
         work: RequestWork,
     ) -> Option<NetworkDecision> {
-        let mut interrupt = self.network_interrupt(host, port)?;
+        let mut interrupt = self.network_interrupt(host, port, self.can_remember().await)?;
         let tool = format!("{TOOL_PREFIX}{}", address(host, port));
         let subject = Subject { tool: Some(&tool), ..Subject::default() };
         let context = &work.run.context;
@@ -109,18 +110,26 @@ impl RequestAnswerer {
         }
     }
 
-    fn network_interrupt(&self, host: &str, port: u16) -> Option<Interrupt> {
+    /// Whether an answer can be kept: what was kept before can be read.
+    async fn can_remember(&self) -> bool {
+        let rules = Arc::clone(&self.launch.network.rules);
+        let read = tokio::task::spawn_blocking(move || rules.all());
+        matches!(read.await, Ok(Ok(_)))
+    }
+
+    fn network_interrupt(&self, host: &str, port: u16, can_remember: bool) -> Option<Interrupt> {
         let title = format!("May the agent reach {}?", address(host, port));
         let id = InterruptId::generate();
         let tool_call = json!({
             "toolCallId": id.as_str(), "title": title, "kind": "fetch", "status": "pending",
             "rawInput": { "host": host, "port": port },
         });
-        let mut options = vec![
-            permission_option(ONCE, ONCE, "Allow once"),
-            permission_option(THREAD, ALWAYS, "Allow in this thread"),
-        ];
-        if self.launch.network.rules.are_kept() {
+        let mut options = vec![permission_option(ONCE, ONCE, "Allow once")];
+        // Threads that share a process share its connections.
+        if can_remember && self.launch.processes == Processes::Thread {
+            options.push(permission_option(THREAD, ALWAYS, "Allow in this thread"));
+        }
+        if can_remember && self.launch.network.rules.are_kept() {
             options.push(permission_option(ALWAYS, ALWAYS, "Always allow for this agent"));
         }
         options.push(permission_option(REFUSE, REFUSE, "Refuse"));

@@ -14,7 +14,7 @@ use trilogue_domain::{AgentName, Code, Error};
 use trilogue_egress::Policy;
 use url::Url;
 
-use crate::config::{self, KeySetting, NetworkSetting};
+use crate::config::{self, KeySetting, NetworkSetting, RESERVED};
 use crate::local::{providers, token_file};
 
 /// The key in the field `authorization`.
@@ -130,10 +130,13 @@ fn key_plan(name: &AgentName, variable: &str, setting: &KeySetting) -> Result<Ke
     let header = setting.header.as_deref().or(known.map(|known| known.header.as_str()));
     let header = match header.unwrap_or(BEARER) {
         BEARER => KeyHeader::Bearer,
-        field => KeyHeader::Named(field.parse::<HeaderName>().map_err(|_| {
-            let hint = "write `bearer`, or the name of a field such as `x-api-key`".to_owned();
-            invalid(format!("'{}' is no field", field.escape_debug()), hint)
-        })?),
+        field => {
+            let name = field.parse::<HeaderName>().ok();
+            KeyHeader::Named(name.filter(|name| !RESERVED.contains(name)).ok_or_else(|| {
+                let hint = "write `bearer`, or the name of a field such as `x-api-key`".to_owned();
+                invalid(format!("'{}' is not a field for keys", field.escape_debug()), hint)
+            })?)
+        }
     };
     let base_variables = match setting.base_url.is_empty() {
         true => known.map(|known| known.base_url.clone()).unwrap_or_default(),
