@@ -3,6 +3,7 @@
 //! The results make `docs/reference/newest-agents.md`. `TRILOGUE_BLESS=1` writes it again.
 
 mod adapter;
+mod brokered;
 mod coding_agent;
 mod editor;
 mod killed_turn;
